@@ -158,7 +158,6 @@ def capsules_need_less(results: Results) -> Finding | None:
     worst = max(ratios.values(), key=lambda ratio: ratio.mean)
     return Finding(
         worst if math.isfinite(worst.mean) else None,
-        dataset_label(records),
         records,
         holds=ours.parameters < theirs.parameters
         and all(_lower(ours.errors[images], theirs.errors[images], tested) for images in shared),

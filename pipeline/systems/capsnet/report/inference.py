@@ -20,7 +20,7 @@ from pipeline.drawing.style import BLACK, WIDTH, in_house_style
 from pipeline.drawing.table import Row, Table, cells
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.provenance import dataset_label, distinct, unique
+from pipeline.results.provenance import distinct, unique
 from pipeline.results.reading import Results
 from pipeline.systems.capsnet.report.runs import Network, network, networks, records_of, tables_by_dataset
 
@@ -87,7 +87,6 @@ def sparse_without_routing(results: Results) -> Finding | None:
     records = records_of(results, *pair.values())
     return Finding(
         with_.minus(without),
-        dataset_label(records),
         records,
         holds=abs(with_.mean - without.mean) <= LIKE_SPARSITY and min(with_.mean, without.mean) >= SPARSE,
         remarks=unique(words for role, each in pair.items() for words in each.shortcomings(role)),
@@ -122,7 +121,6 @@ def sparse_only_with_l1(results: Results) -> Finding | None:
     ]
     return Finding(
         first.minus(plain),
-        dataset_label(found.numbers.records),
         records_of(results, found),
         holds=first.mean >= SPARSE and plain.mean <= before.mean + noise and min(right, falls) >= ALMOST_ALL,
         remarks=found.shortcomings("inference"),
@@ -151,7 +149,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
     if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # never weighted by agreement
         notes.insert(0, f"{study.item}: votes are averaged, not summed")
     records = distinct(record for _, finding in found for record in finding.records)
-    return replace(judged, dataset=dataset_label(records), records=records, notes=notes)
+    return replace(judged, records=records, notes=notes)
 
 
 def _middles(results: Results) -> Iterator[tuple[Network, Finding]]:
@@ -185,7 +183,7 @@ def _middles(results: Results) -> Iterator[tuple[Network, Finding]]:
         holds = dense and tells and accuracy >= without - SIGNIFICANT_SES * error
         records, said = records_of(results, inferred, own, other), inferred.shortcomings("unrouted")
         found = index.minus(output)
-        yield inferred, Finding(found, dataset_label(records), records, holds=holds, remarks=said, notes=notes)
+        yield inferred, Finding(found, records, holds=holds, remarks=said, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {

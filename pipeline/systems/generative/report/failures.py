@@ -17,7 +17,6 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results, with_training
 from pipeline.systems.generative.report.shared import (
     Sweep,
@@ -138,7 +137,6 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
     after, used = consistency[wide], [sweep.items[narrow], sweep.items[wide]]
     return Finding(
         consistency[narrow].minus(after),
-        dataset_label(sweep.items[wide].records),
         [*(record for each in used for record in each.records), *with_training(results, evaluation, sweep.run)],
         holds=all(before.mean - after.mean > max(before.sd, after.sd) for before in (consistency[narrow], control)),
         remarks=swept_shortcomings(used, images=used[1].settings.failures.images),

@@ -119,7 +119,7 @@ def _measure(check: Check) -> Measure:
         )
         said += [f"CNN: {words}" for words in of_cnn if words not in said]
         records = with_training(results, numbers, *networks)
-        return Finding(ours, dataset_label(records), records, holds=holds, remarks=said, notes=notes)
+        return Finding(ours, records, holds=holds, remarks=said, notes=notes)
 
     return measure
 
