@@ -14,7 +14,6 @@ from pipeline.layout import Layout
 from pipeline.page.scorecard import (
     TIERS,
     TOLERATED_SDS,
-    VERDICTS,
     Row,
     Tier,
     Verdict,
@@ -25,7 +24,6 @@ from pipeline.page.scorecard import (
 )
 from pipeline.results.claims import Claim
 from pipeline.results.provenance import Record, dataset_label, merged_provenance, unique
-from pipeline.results.reading import ResultError
 
 MARKS: dict[Verdict, tuple[str, str]] = {
     "holds": ("✓", "good"),
@@ -67,22 +65,9 @@ Content = dict[str, Any]
 
 
 def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
-    """The scorecards of other profiles of the repository `root`, where they exist.
-
-    Raises:
-        ResultError: one is corrupt; it is named.
-    """
-    found: dict[str, list[Row]] = {}
-    for name in COMPARED_PROFILES:
-        path = Layout(root, name).scorecard_path
-        if name == profile or not path.exists():
-            continue
-        try:
-            rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))
-            found[name] = [row for row in rows if row["id"] and row["verdict"] in VERDICTS]
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise ResultError(f"{path} is corrupt: {error}. Get it back with `git checkout`.") from None
-    return found
+    """The scorecards of other profiles of the repository `root`, where they exist."""
+    paths = {name: Layout(root, name).scorecard_path for name in COMPARED_PROFILES if name != profile}
+    return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
 
 
 def cards(

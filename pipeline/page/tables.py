@@ -12,7 +12,6 @@ from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.files import write_text
 from pipeline.report import code_of
-from pipeline.results.reading import ResultError
 
 OUTCOMES = {
     "tried": "tried",
@@ -41,25 +40,16 @@ def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> Non
 
 
 def faults(path: Path) -> list[Table]:
-    """A list with the table of a campaign's report, or an empty list if there is none.
-
-    Raises:
-        ResultError: the report is corrupt.
-    """
+    """A list with the table of a campaign's report, or an empty list if there is none."""
     if not path.exists():
         return []
-    try:
-        report = json.loads(path.read_text(encoding="utf-8"))
-        kinds = {str(kind): [int(counts[each]) for each in OUTCOMES] for kind, counts in report["by_kind"].items()}
-        tried, survived, commit = int(report["tried"]), int(report["survived"]), str(report["commit"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResultError(f"{path} is corrupt ({error}): run `python -m benchmarks.faults` again") from error
+    report = json.loads(path.read_text(encoding="utf-8"))
+    data = pd.DataFrame.from_dict(report["by_kind"], orient="index")[list(OUTCOMES)].rename_axis("kind").reset_index()
+    total = data.drop(columns="kind").sum().to_frame().T.assign(kind="all")
+    shown = pd.concat([data, total]).astype(str).rename(columns={"kind": "fault", **OUTCOMES})
     caption = (
-        f"After a fault, `dvc repro` finished {survived} of {tried} small reproductions with the same files, bit for "
-        f"bit, as one without a fault. Measured by `python -m benchmarks.faults`, commit {commit}."
+        f"After a fault, `dvc repro` finished {report['survived']} of {report['tried']} small reproductions with the "
+        "same files, bit for bit, as one without a fault. Measured by `python -m benchmarks.faults`, commit "
+        f"{report['commit']}."
     )
-    data = pd.DataFrame([[kind, *counts] for kind, counts in kinds.items()], columns=["kind", *OUTCOMES])
-    total = [sum(counts[place] for counts in kinds.values()) for place in range(len(OUTCOMES))]
-    rows = [[kind, *map(str, counts)] for kind, counts in [*kinds.items(), ("all", total)]]
-    shown = pd.DataFrame(rows, columns=["fault", *OUTCOMES.values()])
     return [Table("faults", "Faults during reproductions", caption, data, shown, [], code=code_of(faults))]

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import in_house_style, panels
-from pipeline.report.models import ITSELF
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
@@ -21,6 +21,8 @@ from pipeline.results.reading import Numbers, Results, training_behind, with_tra
 from pipeline.systems import SYSTEMS
 
 NAME = "data-efficiency"
+ITSELF = "itself"
+"""What classifies, where the model does; otherwise a linear probe does."""
 DOCUMENT = "003"
 """The document whose claims it measures."""
 
@@ -116,10 +118,7 @@ def errors_over_images(found: list[Curve]) -> Figure:
                 label=curve.run,
             )
         axis.set_xscale("log")
-        axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
-        axis.yaxis.set_minor_locator(NullLocator())
-        axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        logarithmic(axis)
         images = sorted({count for curve in drawn for count in curve.errors})
         axis.set_xticks(images, [f"{count:,}" for count in images])
         axis.set_xticks([], minor=True)
@@ -127,6 +126,16 @@ def errors_over_images(found: list[Curve]) -> Figure:
         axis.legend()
     axes[0].set_ylabel("test error (%)")
     return figure
+
+
+def logarithmic(axis: Axes) -> None:
+    """Draw errors on a logarithmic axis, with enough ticks where they span less than a decade."""
+    axis.set_yscale("log")
+    axis.margins(y=0.1)
+    low, high = axis.get_ylim()
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 10 * low else (1, 1.5, 2, 3, 5, 7)))
+    axis.yaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
 
 
 def capsules_need_less(results: Results) -> Finding | None:
@@ -149,7 +158,6 @@ def capsules_need_less(results: Results) -> Finding | None:
     worst = max(ratios.values(), key=lambda ratio: ratio.mean)
     return Finding(
         worst if math.isfinite(worst.mean) else None,
-        dataset_label(records),
         records,
         holds=ours.parameters < theirs.parameters
         and all(_lower(ours.errors[images], theirs.errors[images], tested) for images in shared),

@@ -191,7 +191,6 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     alike = [f"{each.run}, {each.name}: {in_words(error)}" for each, error in fitted if error]
     return Finding(
         max(ratios, key=lambda ratio: ratio.mean, default=None),
-        dataset_label(records),
         records,
         holds=holds,
         remarks=unique(words for each in data for words in remarks("comparison", "equivariance", {}, each)),

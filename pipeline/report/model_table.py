@@ -11,21 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, NullLocator
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from pipeline.data.settings import PUBLISHED
 from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.features import look
 from pipeline.drawing.style import in_house_style, panels
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.report import data_efficiency, equivariance
-from pipeline.report.models import ITSELF, Entry, entries
+from pipeline.report.data_efficiency import ITSELF
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record, dataset_label, distinct
-from pipeline.results.reading import Numbers, Recorded, Results
-from pipeline.systems import SYSTEMS
+from pipeline.results.reading import Numbers, Recorded, Results, training_behind
+from pipeline.systems import CLASSIFIERS, SYSTEMS
+from pipeline.systems.regression.report.studies import executed
 
 NAME = "systems"
 NOT_RUN, NO_SENSE = "not run", "does not apply"
@@ -49,8 +50,95 @@ COLUMNS = {
 }
 """What is asked of every model: the measure in the CSV file, with its unit, and in words, on the page."""
 _TITLE = 18  # characters of a panel's title in a line: there may be four panels
-_FEW, _MANY = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)
-"""Ticks of errors in each decade, where there is more than one and where there is less."""
+
+
+# ---- the models
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One trained model.
+
+    Attributes:
+        error: test error in percent.
+        how: what classifies: the model itself, or a linear probe on its features.
+        features: the key of the features that a probe classifies best by; empty if no probe was fitted.
+        source: of its images.
+    """
+
+    run: str
+    system: str
+    error: Measured
+    how: str
+    features: str
+    source: str
+    parameters: float
+    seconds: float | None
+    records: list[Record]
+
+
+def entries(results: Results) -> list[Entry]:
+    """Every model whose test error and parameters are known, sorted by system.
+
+    Raises:
+        ResultError: a result file is corrupt; it is named.
+    """
+    found = [*_trained(results), *_regressions(results)]
+    return sorted(found, key=lambda each: list(SYSTEMS).index(each.system))
+
+
+def _trained(results: Results) -> Iterator[Entry]:
+    for run, evaluated in results.executed("evaluate"):
+        trained = training_behind(results, evaluated, run)
+        parameters = trained.number("parameters", "total") if trained else None
+        error = _clean_error(evaluated, evaluated.run(run).variant)
+        if trained is None or parameters is None or error is None:
+            continue
+        records = [*trained.records, *evaluated.records]
+        seconds = trained.number("seconds")
+        source = str(evaluated.dataset_of(run).source)
+        features = _best_features(evaluated)
+        yield Entry(run, evaluated.run(run).variant, *error, features, source, parameters, seconds, records)
+
+
+def _clean_error(numbers: Numbers, variant: str) -> tuple[Measured, str] | None:
+    """The error on clean test images (percent), and what classifies: of several probes, the best."""
+    if variant in CLASSIFIERS:
+        accuracy, error = numbers.measured("test", "accuracy"), numbers.measured("test", "centre")
+        own = accuracy.as_error() if accuracy else error.scaled(100) if error else None
+        return (own, ITSELF) if own else None
+    best = _best_features(numbers)
+    accuracy = numbers.measured("probe", best, "refit", "rotated_0")
+    return (accuracy.as_error(), f"linear probe on {look(best).name}") if accuracy else None
+
+
+def _best_features(numbers: Numbers) -> str:
+    """Of several sets of features, those whose probe is best on clean test images; empty if there is none."""
+    probes = {
+        features: measured
+        for features in numbers.names("probe")
+        if not features.endswith("_sampled")
+        and (measured := numbers.measured("probe", features, "refit", "rotated_0")) is not None
+    }
+    return max(probes, key=lambda features: probes[features].mean, default="")
+
+
+def _regressions(results: Results) -> Iterator[Entry]:
+    """Of each grid, and each way to decide, the model with the largest capsules."""
+    for study in executed(results):
+        table = study.table(("model", "size", "test", "parameters", "seconds")) if study.kind == "grid" else None
+        if table is None:
+            continue
+        models = table[table["size"] > 0].sort_values("size").groupby("model", sort=False).last()
+        for model, row in models.iterrows():
+            error = Measured(100 * float(row["test"]), 0.0, 1)
+            name = f"{study.name}, {model}, d = {int(row['size'])}"
+            records = study.numbers.records
+            size, seconds = float(row["parameters"]), float(row["seconds"])
+            yield Entry(name, "regression", error, ITSELF, "", study.source, size, seconds, records)
+
+
+# ---- the answers
 
 
 @dataclass(frozen=True)
@@ -64,9 +152,6 @@ class Found:
 
 Answers = dict[tuple[str, str], Found]
 """By run and measure."""
-
-
-# ---- the answers
 
 
 def answers(results: Results, models: Sequence[Entry]) -> Answers:
@@ -85,13 +170,13 @@ def answers(results: Results, models: Sequence[Entry]) -> Answers:
             # Of the features that are best on clean images.
             refit, fixed = ((numbers, "probe", entry.features, protocol) for protocol in ("refit", "fixed"))
             for angle in (ANGLE, WIDEST):
-                add(entry.run, f"error_rotated_{angle}_percent", _error(*refit, f"rotated_{angle}"), numbers, probe)
+                add(entry.run, f"error_rotated_{angle}_percent", _as_error(*refit, f"rotated_{angle}"), numbers, probe)
             upright = f"error_rotated_{WIDEST}_upright_probe_percent"
-            add(entry.run, upright, _error(*fixed, f"rotated_{WIDEST}"), numbers, probe)
-            add(entry.run, "error_affine_percent", _error(*refit, "affine"), numbers, probe)
+            add(entry.run, upright, _as_error(*fixed, f"rotated_{WIDEST}"), numbers, probe)
+            add(entry.run, "error_affine_percent", _as_error(*refit, "affine"), numbers, probe)
         if numbers := results.numbers("sweep", f"{entry.run}-{WIDEST}"):
             swept = f"error_trained_on_rotated_{WIDEST}_percent"
-            add(entry.run, swept, _error(numbers, "probe", entry.features), numbers, probe)
+            add(entry.run, swept, _as_error(numbers, "probe", entry.features), numbers, probe)
     for curve in data_efficiency.curves(results):
         for share in SHARES:
             error = curve.numbers.measured("share", share, curve.how)
@@ -103,7 +188,7 @@ def answers(results: Results, models: Sequence[Entry]) -> Answers:
             add(run, "invariance_error", layer.stays, numbers, layer.name)
     for item, numbers in results.executed("optimise"):
         study = numbers.settings.optimise[item]
-        error = _error(numbers, "engine", study.chosen, str(WIDEST), "refit_accuracy_after")
+        error = _as_error(numbers, "engine", study.chosen, str(WIDEST), "refit_accuracy_after")
         add(study.run, f"error_optimised_{WIDEST}_percent", error, numbers, _images(numbers, study, study.run))
     for item, numbers in results.executed("viewpoint"):
         study = numbers.settings.viewpoint[item]
@@ -114,13 +199,13 @@ def answers(results: Results, models: Sequence[Entry]) -> Answers:
         study = numbers.settings.attack[item]
         for network in ("capsules", "cnn"):
             for method in ("FGSM", "BIM"):
-                error = _error(numbers, "value", method, "general", network, EPSILON)
+                error = _as_error(numbers, "value", method, "general", network, EPSILON)
                 measure, remark = f"error_{method}_{EPSILON}_percent", _images(numbers, study, study[network])
                 add(study[network], measure, error, numbers, remark)
     return found
 
 
-def _error(numbers: Numbers, *place: str) -> Measured | None:
+def _as_error(numbers: Numbers, *place: str) -> Measured | None:
     """Percent, of the accuracy under these keys."""
     accuracy = numbers.measured(*place)
     return accuracy.as_error() if accuracy else None
@@ -244,21 +329,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     )
 
 
-def _bar(error: Measured) -> float:
-    """Half the length of an error bar; nan, none, of a single seed."""
-    return error.sd if error.n > 1 else math.nan
-
-
-def _limits(drawn: list[Entry]) -> tuple[float, float] | None:
-    """Ticks of a logarithmic axis clearly below and above all errors and bars; None if not all are above 0."""
-    ends = [[each.error.mean, each.error.mean - _bar(each.error), each.error.mean + _bar(each.error)] for each in drawn]
-    low, high = np.nanmin(ends), np.nanmax(ends)
-    if low <= 0:
-        return None
-    ticks = [step * 10.0**decade for decade in range(-6, 4) for step in _MANY]
-    return max(tick for tick in ticks if 1.05 * tick < low), min(tick for tick in ticks if tick > 1.05 * high)
-
-
 @in_house_style
 def error_over_parameters(found: list[Entry]) -> Figure:
     """Test error (percent) over parameters, a panel for each data set."""
@@ -271,7 +341,7 @@ def error_over_parameters(found: list[Entry]) -> Figure:
             axis.errorbar(
                 [each.parameters for each in rows],
                 [each.error.mean for each in rows],
-                [_bar(each.error) for each in rows],
+                [each.error.sd if each.error.n > 1 else math.nan for each in rows],
                 color=system.colour, marker=system.marker, linestyle="", label=system.label,
                 alpha=0.7,  # points on top of each other show through
             )  # fmt: skip
@@ -282,15 +352,10 @@ def error_over_parameters(found: list[Entry]) -> Figure:
         axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.set(xlabel="parameters", title=textwrap.fill(dataset, _TITLE, break_on_hyphens=False))
-        limits = _limits(drawn)
-        if limits is None:
+        if all(each.error.mean > 0 for each in drawn):
+            data_efficiency.logarithmic(axis)
+        else:
             axis.set_ylim(0, 1.06 * axis.get_ylim()[1])  # no marker lies on the frame
-            continue
-        axis.set_yscale("log")
-        axis.set_ylim(limits)
-        axis.yaxis.set_major_locator(LogLocator(subs=_FEW if limits[1] > 10 * limits[0] else _MANY))
-        axis.yaxis.set_minor_locator(NullLocator())
-        axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
     axes[0].set_ylabel("test error (%)")
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)

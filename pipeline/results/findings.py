@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import Record
+from pipeline.results.provenance import Record, dataset_label
 from pipeline.results.reading import Numbers, Results, training_behind
 
 NOT_THE_PAPERS_DATA = "not the paper's data"
@@ -47,7 +47,6 @@ class Finding:
     Attributes:
         ours: our number, in the claim's unit.
         holds: whether the statement holds; None for a claim with a number, which the verdict rules judge.
-        dataset: label of the data set it was measured on.
         records: provenance of every item that it uses.
         remarks: how the setting differs from the paper's; empty if it does not.
         notes: other observations that a reader of the verdict should know.
@@ -57,13 +56,17 @@ class Finding:
     """
 
     ours: Measured | None
-    dataset: str
     records: list[Record]
     holds: bool | None = None
     remarks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     others: dict[str, Measured] = field(default_factory=dict)
     learned: Learned | None = None
+
+    @property
+    def dataset(self) -> str:
+        """Label of the data that it was measured on."""
+        return dataset_label(self.records)
 
 
 Measure = Callable[[Results], Finding | None]

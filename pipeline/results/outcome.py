@@ -88,54 +88,31 @@ def one(value: float) -> dict[str, float]:
     return {"mean": float(value), "sd": 0.0, "n": 1}
 
 
-def path_of(numbers: Mapping[str, Any], dotted: str) -> tuple[str, ...] | None:
-    """The keys of a dotted name, or None if there is no such number; a key may contain dots (`last.0.25.single`)."""
-    parts = dotted.split(".")
-    for count in range(len(parts), 0, -1):
-        key, rest = ".".join(parts[:count]), ".".join(parts[count:])
-        if key not in numbers:
-            continue
-        if not rest:
-            return (key,)
-        if isinstance(numbers[key], Mapping) and (found := path_of(numbers[key], rest)) is not None:
-            return (key, *found)
-    return None
+def _leaves(numbers: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Everything that is nested in mappings and lists, with the keys that lead there."""
+    if not isinstance(numbers, Mapping | list | tuple):
+        yield keys, numbers
+        return
+    for key, value in numbers.items() if isinstance(numbers, Mapping) else enumerate(numbers):
+        yield from _leaves(value, (*keys, str(key)))
 
 
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """The headline numbers (means over replicas), nested as in `numbers` and rounded.
 
-    Names without a number are left out.
+    Names are keys joined by dots; a key may contain dots, too. Those without a number are left out.
     """
+    found = {".".join(keys).removesuffix(".mean"): (keys, value) for keys, value in _leaves(numbers)}
     nested: dict[str, Any] = {}
-    for dotted in names:
-        keys = path_of(numbers, dotted)
-        if keys is None:
-            continue
-        value: Any = numbers
-        for key in keys:
-            value = value[key]
-        if isinstance(value, Mapping):
-            value = value.get("mean")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        level = nested
-        for key in keys[:-1]:
-            level = level.setdefault(key, {})
-        level[keys[-1]] = float(f"{value:.{DIGITS}g}")
+    for name in names:
+        keys, value = found.get(name, ((), None))
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            level = nested
+            *above, last = keys[:-1] if keys[-1] == "mean" else keys
+            for key in above:
+                level = level.setdefault(key, {})
+            level[last] = float(f"{value:.{DIGITS}g}")
     return nested
-
-
-def _not_finite(numbers: object, path: str = "") -> Iterator[str]:
-    """Each number that is not finite, with its dotted name."""
-    if isinstance(numbers, Mapping):
-        for key, value in numbers.items():
-            yield from _not_finite(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(numbers, list | tuple):
-        for index, value in enumerate(numbers):
-            yield from _not_finite(value, f"{path}.{index}")
-    elif isinstance(numbers, float) and not math.isfinite(numbers):
-        yield f"{path} = {numbers}"
 
 
 def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
@@ -149,7 +126,12 @@ def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any
         NotFiniteError: a number is not finite.
     """
     record = {"study": outcome.kind, **outcome.numbers, "provenance": [dict(provenance)]}
-    if wrong := list(_not_finite(outcome.numbers)):
+    wrong = [
+        f"{'.'.join(keys)} = {value}"
+        for keys, value in _leaves(outcome.numbers)
+        if isinstance(value, float) and not math.isfinite(value)
+    ]
+    if wrong:
         named = ", ".join(wrong[:_NAMED]) + ", ..." * (len(wrong) > _NAMED)
         raise NotFiniteError(
             f"{outcome.kind}: not finite: {named}. The training behind it may have diverged: look at its curves in "

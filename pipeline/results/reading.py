@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -234,9 +234,7 @@ class Results:
             return None
         except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
             raise ResultError.at(path, f"is corrupt: {error}") from None
-        missing = [column for column in columns if column not in table.columns]
-        if missing:
-            raise ResultError.at(path, f"lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}")
+        _require(path, "column", columns, table.columns)
         if table.empty:
             raise ResultError.at(path, "has no rows")
         return table
@@ -253,25 +251,27 @@ class Results:
         Raises:
             ResultError: the file is corrupt, contains pickles, or lacks one of `names`.
         """
-        path = self.arrays / stage / item / "examples.npz"
+        path, prefix = self.arrays / stage / item / "examples.npz", "" if study is None else f"{study}/"
         try:
             # Opened here because numpy does not close a file that turns out not to be an archive.
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                prefix = "" if study is None else f"{study}/"
-                found = {name.removeprefix(prefix): name for name in file.files if name.startswith(prefix)}
-                if study is not None and not found:
-                    return None
-                missing = [name for name in names if name not in found]
-                if missing:
-                    raise ResultError.at(path, f"lacks the array{'s' * (len(missing) > 1)} {', '.join(missing)}")
-                return {name: file[stored] for name, stored in found.items()}
+                found = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
         except FileNotFoundError:
             return None
-        except ResultError:
-            raise
         # All exceptions: zipfile and numpy raise many kinds on damaged files.
         except Exception as error:
             raise ResultError.at(path, f"is corrupt: {error or type(error).__name__}") from None
+        if study is not None and not found:
+            return None
+        _require(path, "array", names, found)
+        return found
+
+
+def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]) -> None:
+    """Raise `ResultError` if a file lacks some of its columns or arrays."""
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise ResultError.at(path, f"lacks the {what}{'s' * (len(missing) > 1)} {', '.join(missing)}")
 
 
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:

@@ -35,7 +35,7 @@ def numeric(value: float, sd: float | None = None, better: str = "higher", **mor
 
 
 def found(mean: float, holds: bool | None = None) -> Finding:
-    return Finding(Measured(mean, 0.0, 1), "MNIST", [], holds=holds)
+    return Finding(Measured(mean, 0.0, 1), [], holds=holds)
 
 
 CLAIMS = [
@@ -43,15 +43,19 @@ CLAIMS = [
     Claim(id="000.b", where="Figure 4", claim="It falls", holds_when="the last is below the first", unit="%"),
     Claim(id="001.c", where="section 2", claim="It is sparse", holds_when="few are on", unit="%"),
 ]
-TRAINED, PROBED, SWEPT = ({"stage": stage, "item": "capsules"} for stage in ("train", "evaluate", "sweep"))
+TRAINED, PROBED, SWEPT = (
+    {"stage": stage, "item": "capsules", "dataset": "digits"} for stage in ("train", "evaluate", "sweep")
+)
 
 
 def first(results: Results) -> Finding:
-    return Finding(Measured(95.5, 0.4, 5), "MNIST", [TRAINED, PROBED])
+    return Finding(Measured(95.5, 0.4, 5), [TRAINED, PROBED])
 
 
 def second(results: Results) -> Finding:
-    return Finding(None, "digits", [SWEPT], holds=True, remarks=["not the paper's data (MNIST)"], notes=["a note"])
+    return Finding(
+        None, [SWEPT | {"dataset": "digits"}], holds=True, remarks=["not the paper's data (MNIST)"], notes=["a note"]
+    )
 
 
 MEASURES: dict[str, Measure] = {"000.a": first, "000.b": second}
@@ -190,7 +194,7 @@ def test_a_row_says_what_may_explain_that_it_does_not_agree(
     verdict: str,
 ) -> None:
     claim = numeric(1.8, better="lower")
-    finding = Finding(ours, "smallNORB", [], remarks=remarks, learned=learned)
+    finding = Finding(ours, [], remarks=remarks, learned=learned)
     (row,) = build_scorecard([claim], results, {claim.id: lambda _: finding})
     found, reason = why(row) or ("", "")
     assert found == kind
@@ -223,7 +227,7 @@ def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_w
         for item, numbers in found.executed("evaluate"):
             value = numbers.number("value")
             assert value is not None
-            return Finding(Measured(value, 0.0, 1), "MNIST", with_training(found, numbers, item))
+            return Finding(Measured(value, 0.0, 1), with_training(found, numbers, item))
         return None
 
     def row(drafts: bool) -> Row:

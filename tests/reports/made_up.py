@@ -196,8 +196,7 @@ def equivariance(n: int = 2) -> dict[str, Any]:
 
 
 def copies(n: int = 2, **changed: float) -> dict[str, Any]:
-    values = {"drawn": 16.0, "pairs": 0.6, "copied": 0.9}
-    values |= {"faded_strokes_pairs": 0.3, "faded_strokes_pairs_sd": 0.1, "faded_strokes_copied": 0.8}
+    values = {"pairs": 0.6, "copied": 0.9, "faded_strokes_pairs": 0.3, "faded_strokes_pairs_sd": 0.1}
     return {name: spread(value, 0.01, n) for name, value in (values | changed).items()}
 
 
@@ -248,7 +247,6 @@ class Writer(ResultFiles):
 
     def pictures(self, run: str) -> None:
         digits, parts, whole = pictures(13, 28, 28), pictures(16, 12, 12), pictures(8, 24, 24)
-        alike = np.full((16, 16), 0.8)
         self.examples(
             "evaluate",
             run,
@@ -263,8 +261,6 @@ class Writer(ResultFiles):
             object_parts=pictures(16, 28, 28),
             # The last two own no image.
             object_classes=np.concatenate([1 + 4 * np.eye(14, 10) + np.arange(14)[:, None], np.zeros((2, 10))]),
-            parts=np.arange(16),
-            correlation=np.maximum(alike, np.eye(16)),
             pair_parts=np.arange(16).reshape(8, 2),
             pair_correlation=np.linspace(0.99, 0.85, 8),
             pair_first=whole,

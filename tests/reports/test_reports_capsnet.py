@@ -83,8 +83,7 @@ def studied(writer: Writer) -> Writer:
     for study, condition in INFERRED.items():
         writer.numbers("infer", study, {"condition": condition, "images": 6})
         arrays = {f"capsules_{name}": random.normal(size=(6, 3, 5)) for name in condition}
-        energies = {f"energies_predicted-clamped-{name}": random.random((6, 5)) for name in ("none", "L1-1")}
-        writer.examples("infer", study, **pictures, **arrays, **energies)
+        writer.examples("infer", study, **pictures, **arrays)
     return writer
 
 
@@ -99,7 +98,7 @@ def test_figures(studied: Writer, params: Params) -> None:
     written = Written()
     results = recorded(studied.results, params)
     drawings = [*conditions.draw(results, written), *inference.draw(results, written)]
-    names = ["capsnet-losses-digits", "capsnet-capsules-digits", *(f"inference-{study}" for study in STUDIES)]
+    names = ["capsnet-losses-digits", "capsnet-capsules-digits"]
     assert [drawing.name for drawing in drawings] == names
     check_drawn(drawings)
     best = drawings[0].figure().axes[2]

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up import Writer, check_drawn, made_up_values, recorded, spread
-from made_up_matrix import CONDITIONS, with_matrix
+from made_up_matrix import CONDITIONS, evaluated, trained, with_matrix
 
 from pipeline.data.published import CATEGORIES
 from pipeline.drawing.drawings import Drawing, Written
@@ -111,15 +111,6 @@ def test_table_2(results: Results) -> None:
     assert set(late["the paper's, novel (%)"]) == {""}
 
 
-def test_table_of_attacks(results: Results) -> None:
-    (table,) = robustness.build(results)
-    assert len(table.shown) == 3 * 2 * 2
-    row = table.shown.iloc[7]
-    assert row[["attack", "method", "network", "epsilon 0.4"]].tolist() == [
-        "towards another class", "BIM", "CNN", "87.0 ± 1.4",
-    ]  # fmt: skip
-
-
 def test_lost_pictures_and_tables_are_named_and_the_rest_is_drawn(tmp_path: Path, values: dict[str, Any]) -> None:
     studied = everything(tmp_path)
     results = recorded(studied.results, parse_params(with_matrix(values)))
@@ -164,3 +155,32 @@ def test_classes_of_own_images_have_their_names() -> None:
     assert class_names(Recorded({}), Recorded({"source": "digits"}), 2) == ("0", "1")
     assert class_names(Recorded({}), Recorded({"source": "toys"}), 5) == CLASSES
     assert CLASSES == CATEGORIES
+
+
+def test_errors_stand_at_epochs_times_training_images(writer: Writer, values: dict[str, Any]) -> None:
+    """Two runs, one of them with watched test images: a point a run, and a line by epoch."""
+    values = with_matrix(values, norb="smallnorb")
+    for name, error in (("a", 0.1), ("b", 0.05)):
+        values["runs"][name] = made_up_matrix.run("matrix_capsules", "norb")
+        evaluated(writer, name, error, error)
+        trained(writer, name, 1 - error)
+    results = recorded(writer.results, parse_params(values))
+    path = results.records / "train" / "a.csv"
+    table = pd.read_csv(path)
+    means = 0.1 + 0.4 * np.exp(-table["epoch"] / 5)
+    table.assign(test_accuracy=1 - means - 0.005 + 0.01 * table["replica"]).to_csv(path, index=False)
+    best, other = images_seen.seen_by_runs(results)
+    images = 20 * 6400 / 1e6  # millions: 20 epochs of the training images
+    assert [each.trial.item for each in (best, other)] == ["b", "a"]
+    assert best.images == pytest.approx(images)
+    assert (best.error.mean, best.error.n) == (pytest.approx(5), 2)
+    assert best.curve.empty
+    np.testing.assert_allclose(other.curve["x"], np.arange(1, 21) * 6400 / 1e6)
+    np.testing.assert_allclose(other.curve["y"], 100 * means[:20])
+    (drawing,) = images_seen.draw(results, Written())
+    assert {record["stage"] for record in drawing.records} == {"train", "evaluate"}
+    (axis,) = drawing.figure().axes
+    points = [bar for bar in axis.containers if bar.lines[0].get_xdata() == pytest.approx([images])]
+    assert sorted(float(bar.lines[0].get_ydata()[0]) for bar in points) == pytest.approx([5, 10])
+    lines = [np.asarray(line.get_ydata(), float) for line in axis.get_lines()]
+    assert any(len(line) == 20 and np.allclose(line, 100 * means[:20]) for line in lines)

@@ -13,7 +13,7 @@ from records import dump_record, load_record
 
 from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
-from pipeline.report import routing, routing_layers
+from pipeline.report import routing
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def routed(writer: Writer, values: dict[str, Any]) -> Writer:
 
 def test_the_figure_has_its_words_and_its_film(routed: Writer) -> None:
     written = Written()
-    (drawing,) = routing.draw(routed.results, written)
+    drawing, _ = routing.draw(routed.results, written)
     assert (drawing.name, drawing.document) == ("routing-matrix-toys", "004")
     assert "runs 3 iterations" in drawing.caption
     assert "25 % in iteration 2, 11 % in iteration 3, 6 % in iteration 4" in drawing.caption
@@ -38,7 +38,7 @@ def test_the_figure_has_its_words_and_its_film(routed: Writer) -> None:
 
 
 def test_every_layer_of_every_network_is_drawn(routed: Writer) -> None:
-    (drawing,) = routing_layers.draw(routed.results, Written())
+    _, drawing = routing.draw(routed.results, Written())
     assert drawing.name == "routing-layers"
     assert "matrix-toys 4, 4, 5" in drawing.caption
     check_drawn([drawing])
@@ -53,4 +53,4 @@ def test_networks_measured_before_layers_were_are_left_out(routed: Writer) -> No
     record = load_record(path)
     del record["layers"]
     dump_record(path, record)
-    assert list(routing_layers.draw(routed.results, Written())) == []
+    assert [each.name for each in routing.draw(routed.results, Written())] == ["routing-matrix-toys"]

@@ -14,7 +14,6 @@ from scipy.stats import norm
 
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results
 from pipeline.results.studies import Study, study_of
 
@@ -39,8 +38,7 @@ def _answer(kind: str, check: Callable[[Numbers], Answer | None]) -> Measure:
         if study is None or answer is None:
             return None
         ours, holds, notes = answer
-        records = study.numbers.records
-        return Finding(ours, dataset_label(records), records, holds=holds, notes=notes)
+        return Finding(ours, study.numbers.records, holds=holds, notes=notes)
 
     return measure
 

@@ -18,7 +18,7 @@ from pipeline.drawing.style import BLUE, ORANGE, SKY, VERMILLION, in_house_style
 from pipeline.drawing.table import Row, Table
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import dataset_label, unique
+from pipeline.results.provenance import unique
 from pipeline.results.reading import Recorded, Results
 from pipeline.systems.capsnet.report.runs import (
     CONDITIONS,
@@ -74,7 +74,7 @@ def _accuracy(role: str) -> Measure:
         if found is None or accuracy is None:
             return None
         records = records_of(results, found)
-        return Finding(accuracy.scaled(100), dataset_label(records), records, remarks=found.shortcomings(role))
+        return Finding(accuracy.scaled(100), records, remarks=found.shortcomings(role))
 
     return measure
 
@@ -109,7 +109,7 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
     holds = same and all(ratio > SLOWER for ratio in slower)
     said = unique(words for role, (run, _) in trained.items() for words in run.shortcomings(role))
     remarks = ["loss of shifted validation images (paper: test)", *said]
-    return Finding(ratios[0], dataset_label(records), records, holds=holds, remarks=remarks, notes=notes)
+    return Finding(ratios[0], records, holds=holds, remarks=remarks, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {

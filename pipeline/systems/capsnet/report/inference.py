@@ -6,7 +6,7 @@ Claims are answered by the items that the profile's `evidence` names.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -16,23 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    WIDTH,
-    in_house_style,
-    panels,
-)
-from pipeline.drawing.table import Row, Table
+from pipeline.drawing.style import BLACK, WIDTH, in_house_style
+from pipeline.drawing.table import Row, Table, cells
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.provenance import dataset_label, distinct, unique
+from pipeline.results.provenance import distinct, unique
 from pipeline.results.reading import Results
 from pipeline.systems.capsnet.report.runs import Network, network, networks, records_of, tables_by_dataset
 
@@ -45,8 +33,6 @@ LIKE_SPARSITY, SPARSE = 0.1, 0.5
 """Largest difference of two Hoyer indices that count as alike; smallest index that counts as sparse."""
 MOSTLY = 0.5
 """Share of saturated capsules from which on a layer counts as saturated."""
-_TERMS = ((BLUE, "-"), (GREEN, "--"), (ORANGE, "-."), (PURPLE, (0, (5, 1, 1, 1, 1, 1))))
-"""Colour and dashes of each layer's errors. Other terms have markers."""
 _PANELS = (
     ("routed", START, "B: routing"),
     ("unrouted", START, "C: no routing"),
@@ -71,7 +57,6 @@ _SPARSITY = {
     "falls": ("falls (%)", 1),
     "last_drop": ("last drop (%)", 1),
 }
-_IN_PERCENT = ("silent", "saturated", "right", "falls", "last_drop")
 
 
 def _index(network: Network, condition: str, layer: str = "class") -> Measured | None:
@@ -102,7 +87,6 @@ def sparse_without_routing(results: Results) -> Finding | None:
     records = records_of(results, *pair.values())
     return Finding(
         with_.minus(without),
-        dataset_label(records),
         records,
         holds=abs(with_.mean - without.mean) <= LIKE_SPARSITY and min(with_.mean, without.mean) >= SPARSE,
         remarks=unique(words for role, each in pair.items() for words in each.shortcomings(role)),
@@ -137,7 +121,6 @@ def sparse_only_with_l1(results: Results) -> Finding | None:
     ]
     return Finding(
         first.minus(plain),
-        dataset_label(found.numbers.records),
         records_of(results, found),
         holds=first.mean >= SPARSE and plain.mean <= before.mean + noise and min(right, falls) >= ALMOST_ALL,
         remarks=found.shortcomings("inference"),
@@ -166,7 +149,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
     if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # never weighted by agreement
         notes.insert(0, f"{study.item}: votes are averaged, not summed")
     records = distinct(record for _, finding in found for record in finding.records)
-    return replace(judged, dataset=dataset_label(records), records=records, notes=notes)
+    return replace(judged, records=records, notes=notes)
 
 
 def _middles(results: Results) -> Iterator[tuple[Network, Finding]]:
@@ -200,7 +183,7 @@ def _middles(results: Results) -> Iterator[tuple[Network, Finding]]:
         holds = dense and tells and accuracy >= without - SIGNIFICANT_SES * error
         records, said = records_of(results, inferred, own, other), inferred.shortcomings("unrouted")
         found = index.minus(output)
-        yield inferred, Finding(found, dataset_label(records), records, holds=holds, remarks=said, notes=notes)
+        yield inferred, Finding(found, records, holds=holds, remarks=said, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {
@@ -211,23 +194,16 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Figure 1 for the networks that evidence names, and energies of each inference study."""
-    yield from _figure_1(results)
-    for study in networks(results, "infer"):
-        arrays = _examples(study, results)
-        if arrays is None:
-            written.miss(f"infer/{study.item} (its examples)")
-        else:
-            yield from _energies(study, arrays)
-
-
-def _figure_1(results: Results) -> Iterator[Drawing]:
-    """Figure 1, for the studies with routing and without, if both have examples."""
+    """Figure 1, for the studies with routing and without that evidence names, if both have examples."""
     pair = inferred_pair(results)
     if pair is None:
         return
     dataset = pair["routed"].run.dataset
-    found = {role: arrays for role, study in pair.items() if (arrays := _examples(study, results)) is not None}
+    found = {
+        role: arrays
+        for role, study in pair.items()
+        if (arrays := written.examples(results, "infer", study.item, ("images", "labels")))
+    }
     if len(found) < len(pair):
         return
     shown = {
@@ -247,32 +223,6 @@ def _figure_1(results: Results) -> Iterator[Drawing]:
         [record for study in pair.values() for record in study.numbers.records],
         partial(class_capsules, arrays["images"], arrays["labels"], shown),
     )
-
-
-def _examples(study: Network, results: Results) -> dict[str, np.ndarray] | None:
-    return results.examples("infer", study.item, ("images", "labels"))
-
-
-def _energies(study: Network, arrays: Mapping[str, np.ndarray]) -> Iterator[Drawing]:
-    prefix = "energies_predicted-clamped-"
-    energies = {_title(name.removeprefix(prefix)): values for name, values in arrays.items() if name.startswith(prefix)}
-    if energies:
-        yield Drawing(
-            f"inference-{study.item}",
-            "svg",
-            f"Energy during inference, {study.item}",
-            "Squared prediction errors of each layer and of the clamped label, and the penalty, as means over images "
-            f"of {dataset_label(study.numbers.records)}. Their sum should never rise. Class capsules are the last "
-            "layer's predictions.",
-            "Lines of energy over steps on a logarithmic axis, one panel for each penalty.",
-            study.numbers.records,
-            partial(energies_over_steps, energies),
-        )
-
-
-def _title(penalty: str) -> str:
-    kind, _, weight = penalty.partition("-")
-    return f"{kind}, weight {weight}" if weight else "no penalty"
 
 
 @in_house_style
@@ -316,34 +266,6 @@ def _capsules(axis: Axes, capsules: np.ndarray, label: int, largest: float) -> N
     axis.spines[:].set_visible(False)
 
 
-@in_house_style
-def energies_over_steps(energies: dict[str, np.ndarray]) -> Figure:
-    """Terms of the energy over the steps of inference, means over images, one panel for each condition.
-
-    Args:
-        energies: by title, `[steps + 1, terms]`: the layers from the bottom up, the label, the penalty.
-    """
-    figure, axes = panels(len(energies), 2.4, sharey=True)
-    for axis, (title, terms) in zip(axes, energies.items(), strict=True):
-        layers = terms.shape[1] - 2
-        for number in range(layers):
-            colour, dashes = _TERMS[number % len(_TERMS)]
-            axis.plot(terms[:, number], color=colour, linestyle=dashes, label=f"errors of layer {number + 1}")
-        axis.plot(terms[:, -2], color=VERMILLION, marker="s", markersize=3, markevery=0.1, label="error of the label")
-        if terms[:, -1].any():
-            axis.plot(terms[:, -1], color=SKY, marker="^", markersize=3, markevery=0.1, label="penalty")
-        axis.plot(terms.sum(1), color=INK, linestyle=":", label="all")
-        axis.set_yscale("log")
-        axis.set_title(title)
-        axis.set_xlabel("step")
-    top = max(float(terms.sum(1).max()) for terms in energies.values())
-    axes[0].set_ylim(1e-5 * top, 2 * top)
-    axes[0].set_ylabel("energy")
-    most = max(axes, key=lambda axis: len(axis.get_lines()))
-    figure.legend(*most.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
-
-
 def build(results: Results) -> list[Table]:
     """How sparse capsules are before and after iterative inference, and whether the correct one is longest."""
     rows: dict[str, list[Row]] = {}
@@ -351,11 +273,9 @@ def build(results: Results) -> list[Table]:
         numbers, of_dataset = study.numbers, rows.setdefault(study.run.dataset, [])
         for condition in numbers.names("condition"):
             for layer in numbers.names("condition", condition):
-                found = {name: numbers.measured("condition", condition, layer, name) for name in ("images", *_SPARSITY)}
-                images = found.pop("images")
+                images = numbers.measured("condition", condition, layer, "images")
                 keys: list[object] = [study.item, condition, layer, f"{images.mean:.0f}" if images else ""]
-                shown = {key: each.scaled(100) if each and key in _IN_PERCENT else each for key, each in found.items()}
-                of_dataset.append((keys, shown, numbers))
+                of_dataset.append((keys, cells(numbers, _SPARSITY, "condition", condition, layer), numbers))
     caption = (
         "Sparsity of the lengths of a layer's capsules, as means over images. Hoyer's index is 1 if a single capsule "
         "is active and 0 if all have the same length; silent: share of images without an active capsule; after forward "

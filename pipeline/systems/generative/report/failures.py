@@ -14,11 +14,9 @@ from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import WIDTH, in_house_style
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results, with_training
 from pipeline.systems.generative.report.shared import (
     Sweep,
@@ -34,7 +32,7 @@ from pipeline.systems.generative.report.shared import (
 
 MANY = 0.5
 """Share of the templates that must have a copy for "many are near affine copies" to hold."""
-_COPIES = ("parts", "correlation", "pair_parts", "pair_correlation", "pair_first", "pair_second", "pair_aligned")
+_COPIES = ("pair_parts", "pair_correlation", "pair_first", "pair_second", "pair_aligned")
 
 
 def deviations(numbers: Numbers, layer: str, measure: str) -> dict[float, Measured]:
@@ -139,7 +137,6 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
     after, used = consistency[wide], [sweep.items[narrow], sweep.items[wide]]
     return Finding(
         consistency[narrow].minus(after),
-        dataset_label(sweep.items[wide].records),
         [*(record for each in used for record in each.records), *with_training(results, evaluation, sweep.run)],
         holds=all(before.mean - after.mean > max(before.sd, after.sd) for before in (consistency[narrow], control)),
         remarks=swept_shortcomings(used, images=used[1].settings.failures.images),
@@ -161,19 +158,18 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Figures 6 and 7. Runs whose results have no failure analysis are skipped."""
     for run, numbers in evaluated(results).items():
         arrays = written.examples(results, "evaluate", run, _COPIES) if numbers.names("templates") else None
-        if arrays and len(arrays["parts"]) > 1:
+        if arrays and len(arrays["pair_parts"]):
+            threshold = numbers.settings.failures.threshold
             yield Drawing(
                 f"copies-{run}",
                 "png",
                 f"Templates that are affine copies of each other, {run}",
-                "Left: correlation of each pair of templates under the best affine map; pairs above the white mark on "
-                "the scale count as copies. Right: similar pairs, the best first, each part in one pair at most; if "
-                "the mapped second template looks like the first, two parts can draw the same stroke (as in the "
-                "paper's Figure 6). Only parts that are used are shown.",
-                f"A heat map of best correlations between {len(arrays['parts'])} templates, and similar "
-                "pairs of templates with the second mapped onto the first.",
+                f"Pairs that correlate by {threshold:g} or more under the best affine map, the best first, each part "
+                "in one pair at most: if the mapped second template looks like the first, two parts can draw the same "
+                "stroke (as in the paper's Figure 6). Only parts that are used are shown.",
+                "Similar pairs of templates, each in a column: the first, the second, and this mapped onto the first.",
                 numbers.records,
-                partial(template_copies, arrays, numbers.settings.failures.threshold),
+                partial(template_copies, arrays, threshold),
             )
     for sweep in sweeps(results).values():
         found = []
@@ -202,51 +198,19 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         )
 
 
-@in_house_style
 def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
-    """The best correlation of every pair, and the similar pairs with the second mapped onto the first.
+    """The pairs of templates that count as copies, the best first, and the second mapped onto the first.
 
     Args:
         arrays: of `evaluation.templates.template_copies`; pairs have each part once, so the last need not be similar.
-        threshold: two templates with at least this correlation count as copies; marked on the scale.
+        threshold: two templates with at least this correlation count as copies; the best pair is shown in any case.
     """
-    numbers = [int(part) + 1 for part in arrays["parts"]]
-    pairs = max(1, int((arrays["pair_correlation"] >= threshold).sum()))
-    figure = Figure(figsize=(WIDTH, 2.75))
-    # Each half has its own layout: in a common one the heat map's labels are cut off when the pairs need less height.
-    matrix, gallery = figure.subfigures(1, 2, squeeze=False, width_ratios=[1, 1.2])[0]
-    left, right = matrix.subplots(), gallery.subplots()
-    correlation = np.where(np.eye(len(numbers), dtype=bool), np.nan, arrays["correlation"])
-    # The twentieth below all, so that the mark lies on the scale.
-    lowest = (np.ceil(20 * min(threshold, np.nanmin(correlation)) - 1e-9) - 1) / 20
-    shown = left.imshow(correlation, cmap="cividis", vmin=lowest, vmax=1)
-    step = 1 + (len(numbers) - 1) // 12
-    places = list(range(0, len(numbers), step))
-    for axis in (left.xaxis, left.yaxis):
-        axis.set_ticks(places, [str(numbers[place]) for place in places], fontsize=7)
-    left.tick_params(length=0)
-    left.set(xlabel="part", ylabel="part")
-    left.set_title("best correlation")
-    left.grid(False)
-    bar = matrix.colorbar(shown, ax=left, shrink=0.85)
-    bar.ax.axhline(threshold, color="white", linewidth=1.5)
-    bar.outline.set_visible(False)
-
-    rows = [arrays[f"pair_{name}"][:pairs] for name in ("first", "second", "aligned")]
-    right.imshow(pictures.mosaic(rows, gap=1), interpolation="nearest")
-    side = rows[0].shape[-1] + 1
-    centre = (side - 1) / 2 - 0.5
-    names = [
-        f"{a + 1:g}, {b + 1:g}\n{value:.2f}"
-        for (a, b), value in zip(arrays["pair_parts"][:pairs], arrays["pair_correlation"][:pairs], strict=True)
-    ]
-    right.set_xticks([centre + side * place for place in range(pairs)], names, fontsize=7)
-    right.set_yticks([centre + side * place for place in range(3)], ["first", "second", "mapped"])
-    right.tick_params(length=0)
-    right.spines[:].set_visible(False)
-    right.set_title("similar pairs, each part once")
-    right.grid(False)
-    return figure
+    shown = max(1, int((arrays["pair_correlation"] >= threshold).sum()))
+    pairs = list(zip(arrays["pair_parts"], arrays["pair_correlation"], strict=True))[:shown]
+    rows = [(words, arrays[f"pair_{words}"][:shown]) for words in ("first", "second")]
+    rows.append(("second, mapped", arrays["pair_aligned"][:shown]))
+    headings = [f"{first + 1:g}, {second + 1:g}\n{correlation:.2f}" for (first, second), correlation in pairs]
+    return pictures.image_rows(rows, headings, "parts\ncorrelation")
 
 
 def build(results: Results) -> list[Table]:

@@ -21,7 +21,7 @@ from pipeline.drawing.style import FAINT
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import Record, dataset_label, unique
+from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import Numbers, Recorded, ResultError, Results, with_training
 
 COMPARED = ("generative", "scae", "vae")
@@ -144,8 +144,7 @@ def answer(
         more: fields of `Finding`.
     """
     said = shortcomings(numbers, run, document, replicas=replicas, tested=tested)
-    records = with_training(results, numbers, run)
-    return Finding(ours, dataset_label(numbers.records), records, remarks=said, **more)
+    return Finding(ours, with_training(results, numbers, run), remarks=said, **more)
 
 
 def _reached(run: Recorded) -> Recorded:

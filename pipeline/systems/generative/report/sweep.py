@@ -67,7 +67,6 @@ def _wide_training_hurts(variant: str, features: str) -> Measure:
         seeds = min(accuracy.n for accuracy in accuracies)
         return Finding(
             accuracies[0].minus(accuracies[-1]),
-            dataset_label(items[-1].records),
             sweep.records,
             holds=falls(accuracies),
             remarks=swept_shortcomings(items, seeds=seeds),
@@ -119,7 +118,6 @@ def no_reliable_lead(results: Results) -> Finding | None:
     records = [record for sweep in compared for record in sweep.records]
     return Finding(
         max((ours.minus(theirs) for ours, theirs in pairs), key=lambda lead: lead.mean),
-        dataset_label(records),
         records,
         holds=all(ours.mean - ours.sd <= theirs.mean + theirs.sd for ours, theirs in pairs),
         remarks=said + ([] if "scae" in found else ["without SCAE"]),

@@ -27,12 +27,11 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
-from pipeline.drawing.table import Table, spread
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import Record, dataset_label
+from pipeline.results.provenance import dataset_label
 from pipeline.results.public_curves import OFF_A_PLOT, PublicCurve, load_public_curves
 from pipeline.results.reading import Numbers, Results, training_behind
-from pipeline.systems.matrix_capsules.report.runs import Trial, percent, rounded, runs, trained_on
+from pipeline.systems.matrix_capsules.report.runs import Trial, percent, runs
 
 DATA = ("smallnorb", "smallnorb48")
 """Sources with all training and all test images, of other objects."""
@@ -99,10 +98,6 @@ def seen_by_runs(results: Results) -> list[Seen]:
     return sorted(found, key=lambda each: each.error.mean)
 
 
-def _records(ours: Sequence[Seen]) -> list[Record]:
-    return [record for each in ours for record in (*each.trained.records, *each.trial.numbers.records)]
-
-
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Of the runs with the lowest errors, and of the one that answers for the paper's best network."""
     best_network = results.evidence.matrix_capsules.table_1.get("iterations_3")
@@ -111,7 +106,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     ]
     if not ours:
         return
-    records = _records(ours)
+    records = [record for each in ours for record in (*each.trained.records, *each.trial.numbers.records)]
     watched = any(not each.curve.empty for each in ours)
     yield Drawing(
         "matrix-images-seen",
@@ -119,7 +114,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "Test errors on smallNORB against images seen in training",
         f"How long must matrix capsules be trained? In colours, errors of our runs on {dataset_label(records)}: of all "
         f"test images at the end of a training{', and lines of some while it learns' * watched}. In grey, what others "
-        "published on the original files; open markers were read off a plot. Recipes differ as well: Heinsen has batch "
+        "published on the original files (public_curves.yaml names the sources and their recipes); open markers were "
+        "read off a plot. Recipes differ as well: Heinsen has batch "
         "normalisation, larger images and mixup, and chose on the test set; Hinton et al. trained at most so long.",
         "A plot of test error over images seen, both logarithmic, with a marker for each run of ours and a grey line "
         "or marker for each public implementation.",
@@ -164,36 +160,3 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
     axis.set_yticks(ticks, [str(tick) for tick in ticks])
     axis.minorticks_off()
     return figure
-
-
-def build(results: Results) -> list[Table]:
-    """Test errors on smallNORB by how many images networks had seen: our runs, and what others published."""
-    ours = seen_by_runs(results)
-    if not ours:
-        return []
-    records = _records(ours)
-    rows: list[tuple[object, ...]] = []
-    for each in ours:
-        run, error, parameters = each.trial.run, each.error, rounded(each.trained, "parameters", "total")
-        note = f"ours, activation {run.model.activation}, trained on {trained_on(run)}"
-        sd = error.sd if error.n > 1 else None
-        rows.append((each.trial.item, parameters, each.iterations, each.images, error.mean, sd, "measured", note))
-    for curve in load_public_curves():
-        source, known = f"{curve.name} ({curve.source})", (curve.parameters or "", curve.iterations or "")
-        rows += [(source, *known, images, error, None, curve.read, curve.note) for images, error in curve.points]
-    columns = ["source", "parameters", "iterations", "images_seen_millions", "test_error_percent", "sd", "read", "note"]
-    data = pd.DataFrame(rows, columns=columns)
-    shown = data.assign(
-        images_seen_millions=[f"{value:.3g}" for value in data["images_seen_millions"]],
-        test_error_percent=[spread(mean, sd) for mean, sd in zip(data["test_error_percent"], data["sd"], strict=True)],
-    ).drop(columns="sd")
-    shown.columns = pd.Index(
-        ["source", "parameters", "iterations", "images seen (millions)", "test error (%)", "how it was read", "notes"]
-    )
-    caption = (
-        "An image counts each time that it is seen: epochs times training images. Ours are errors of all test images "
-        f"at the end, on {dataset_label(records)}; the others were published, on the original files, and their recipes "
-        "differ as the notes say."
-    )
-    title = "Test errors on smallNORB against images seen in training"
-    return [Table("matrix-images-seen", title, caption, data, shown, records)]

@@ -10,7 +10,6 @@ from collections import Counter
 from pipeline.drawing.table import Row, Table, cells, in_words, measured_table
 from pipeline.results.documents import documents, remarks
 from pipeline.results.findings import Finding, Learned, Measure, learned
-from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.errors import ERRORS
 from pipeline.systems.matrix_capsules.report.runs import (
@@ -120,7 +119,6 @@ def _answer(results: Results, trial: Trial | None, document: str, crops: bool = 
         return None
     return Finding(
         error.scaled(100),
-        dataset_label(trial.numbers.records),
         with_training(results, trial.numbers, *([trial.name] if trial.stage == "evaluate" else [])),
         remarks=remarks("matrix_capsules", document, trial.run, trial.dataset),
         notes=[f"{words} {in_percent(other)}"] if other else [],

@@ -8,7 +8,6 @@ from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES
-from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems.matrix_capsules.report.runs import (
     NETWORKS,
@@ -59,7 +58,6 @@ def _novel(axis: str, network: str) -> Measure:
         dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
         return Finding(
             novel.scaled(100),
-            dataset_label(numbers.records),
             numbers.records,
             remarks=remarks("matrix_capsules", document, run, dataset, share=FAMILIAR_SHARE),
             notes=_matching(numbers, axis, network, run.training.epochs),

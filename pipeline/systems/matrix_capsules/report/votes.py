@@ -15,7 +15,6 @@ from pipeline.drawing.style import BLUE, FAINT, VERMILLION, WIDTH, in_house_styl
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES
-from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import class_names, runs, trial_of
 
@@ -54,7 +53,7 @@ def votes_concentrate(results: Results) -> Finding | None:
     holds = all(gain > SIGNIFICANT_SES * error for gain, error in zip(gains, errors, strict=True))
     said = remarks("matrix_capsules", "iterations_3", run, trial.dataset)
     records, gain = with_training(results, numbers, trial.name), near[-1].minus(near[0]).scaled(100)
-    return Finding(gain, dataset_label(records), records, holds=holds, remarks=said, notes=notes)
+    return Finding(gain, records, holds=holds, remarks=said, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {"004.fig2": votes_concentrate}

@@ -57,8 +57,7 @@ def _measure(
                 f"without {label}" for role, label in SETS.items() if role not in {study.role for study in used}
             ]
         told = [note for study in used for note in notes(study)] if notes else []
-        label = dataset_label(records)
-        return Finding(Measured(value, 0.0, 1), label, records, holds=holds, remarks=remarks, notes=told)
+        return Finding(Measured(value, 0.0, 1), records, holds=holds, remarks=remarks, notes=told)
 
     return measure
 
