@@ -153,7 +153,6 @@ MIDDLE = "infer/middle/condition/forward/"
         ("mid", {f"{MIDDLE}middle/hoyer/mean": 0.55}),
         ("mid", {f"{MIDDLE}class/hoyer/mean": 0.28}),  # a middle layer must be denser than the output
         ("mid", {f"{MIDDLE}middle/saturated/mean": 0.5}),
-        ("mid", {f"{MIDDLE}middle": layer(0.2)}),  # of unknown saturation
         ("mid", {"evaluate/middle/test/accuracy/mean": 0.97}),
     ],
 )

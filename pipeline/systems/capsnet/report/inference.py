@@ -64,9 +64,9 @@ def _index(network: Network, condition: str, layer: str = "class") -> Measured |
 
 
 def _measure(study: Network, condition: str, layer: str, name: str) -> float:
-    """A measure of a layer's capsules, the mean over replicas; NaN if there is none."""
-    found = study.numbers.number("condition", condition, layer, name, "mean")
-    return math.nan if found is None else found
+    """A measure of a layer's capsules, the mean over replicas."""
+    found: float = study.numbers.at("condition", condition, layer, name, "mean")
+    return found
 
 
 def inferred_pair(results: Results) -> dict[str, Network] | None:
@@ -131,7 +131,7 @@ def sparse_only_with_l1(results: Results) -> Finding | None:
 def _with_error(study: Network, condition: str) -> str:
     """The mean index of the class capsules with its standard error over images, such as "0.874 ± 0.003"."""
     index, error = (_measure(study, condition, "class", name) for name in ("hoyer", "hoyer_standard_error"))
-    return "unknown" if math.isnan(index) else f"{index:.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
+    return f"{index:.3f} ± {error:.3f}"
 
 
 def middle_stays_dense(results: Results) -> Finding | None:
@@ -178,8 +178,6 @@ def _middles(results: Results) -> Iterator[tuple[Network, Finding]]:
             + ("" if tells else ": the squash makes lengths alike, not counted as confirmed"),
             f"accuracy {100 * accuracy:.1f} % ({100 * without:.1f} % without that layer)",
         ]
-        if math.isnan(saturated):
-            notes[1] = "whether the middle layer is saturated was not measured: not counted as confirmed"
         holds = dense and tells and accuracy >= without - SIGNIFICANT_SES * error
         records, said = records_of(results, inferred, own, other), inferred.shortcomings("unrouted")
         found = index.minus(output)
