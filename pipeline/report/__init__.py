@@ -24,12 +24,13 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from pipeline.results.reading import NotMeasuredError
 from pipeline.systems import REPORTS
 
 if TYPE_CHECKING:
     from pipeline.drawing.drawings import Drawing, Written
     from pipeline.drawing.table import Table
-    from pipeline.results.findings import Measure
+    from pipeline.results.findings import Finding, Measure
     from pipeline.results.reading import Results
 
 
@@ -83,7 +84,7 @@ def code_of(function: Callable[..., object]) -> str:
 
 
 def measures() -> dict[str, Measure]:
-    """The measure of each claim, by its id.
+    """The measure of each claim, by its id, which returns None wherever results are missing.
 
     Raises:
         ValueError: two modules measure the same claim.
@@ -94,4 +95,11 @@ def measures() -> dict[str, Measure]:
         if twice := sorted(found.keys() & added.keys()):
             raise ValueError(f"{module.__name__} has a measure for {', '.join(twice)}, and so has another module")
         found |= added
-    return found
+    return {claim: partial(_finding, measure) for claim, measure in found.items()}
+
+
+def _finding(measure: Measure, results: Results) -> Finding | None:
+    try:
+        return measure(results)
+    except NotMeasuredError:
+        return None

@@ -24,7 +24,7 @@ COPIES = {
 }
 """Sources that are copies of smallNORB, and in what they differ from it."""
 _WHOSE = {"": "the paper's", "published_code": "the published code's"}
-_ABOUT = ("words", "older", "published_code")
+_ABOUT = ("words", "published_code")
 """Keys of `documents.yaml` that are no settings."""
 _SAID_APART = ("dataset.source", "dataset.train", "dataset.test", "replicas")
 
@@ -66,7 +66,7 @@ def remarks(
     told: list[str] = []
     listed: dict[str, list[str]] = {}
     for whose, theirs in (("", document), ("published_code", code)):
-        for place, mine, its in _differing(theirs, ours, document.get("older", {})):
+        for place, mine, its in _differing(theirs, ours):
             if place in words:
                 told.append(words[place].format_map(ours))
             elif place not in _SAID_APART:
@@ -107,19 +107,17 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
     return {"steps": ours.training.epochs * steps, "epoch_steps": f"{'less than ' if holdout else ''}{steps:,}"}
 
 
-def _differing(
-    theirs: Mapping[str, Any], ours: Mapping[str, Any], older: Mapping[str, Any], place: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
+def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Each setting that differs: where it stands, ours and theirs."""
     for key, value in theirs.items():
-        if key in _ABOUT or key not in (ours.keys() | older.keys()):
+        if key in _ABOUT or key not in ours:
             continue
-        mine = ours[key] if key in ours else older[key]
+        mine = ours[key]
         if isinstance(value, Mapping) and "least" in value:
             if mine < value["least"]:
                 yield f"{place}{key}", mine, value["least"]
         elif isinstance(value, Mapping):
-            yield from _differing(value, mine, older, f"{place}{key}.")
+            yield from _differing(value, mine, f"{place}{key}.")
         elif mine != value:
             yield f"{place}{key}", mine, value
 

@@ -70,7 +70,9 @@ class Finding:
 
 
 Measure = Callable[[Results], Finding | None]
-"""Checks one claim on the results of a profile; returns None if the results it needs are missing."""
+"""Checks one claim on the results of a profile. It returns None, or raises `NotMeasuredError`, if results that it needs
+are missing.
+"""
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:

@@ -57,6 +57,10 @@ class ResultError(UserError):
         return cls(f"{path} {problem}. Get it back with `git checkout` or `dvc pull`, or {again}.")
 
 
+class NotMeasuredError(Exception):
+    """A result, or a number in it, that a claim rests on is not there: the claim is not run."""
+
+
 @dataclass(frozen=True)
 class Numbers:
     """The content of one `results/<stage>/<item>.json`."""
@@ -94,6 +98,13 @@ class Numbers:
                 self.path, f"should hold mean, sd and n in {'.'.join(keys)}, found {value!r}"
             ) from None
         return result
+
+    def needed(self, *keys: str) -> Measured:
+        """As `measured`, where it must be there. Raises `NotMeasuredError` if it is missing."""
+        found = self.measured(*keys)
+        if found is None:
+            raise NotMeasuredError(f"{self.path} has no {'.'.join(keys)}")
+        return found
 
     def number(self, *keys: str) -> float | None:
         """The plain number under `keys`, or None if it is missing. Raises `ResultError` for anything else."""
@@ -192,10 +203,17 @@ class Results:
             if numbers is not None:
                 yield item, numbers
 
-    def answering(self, stage: str, item: str | None) -> tuple[str, Numbers] | None:
-        """The item that evidence names and its numbers; None if it names none. None and `ResultError` as `numbers`."""
+    def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
+        """The item that evidence names and its numbers.
+
+        Raises:
+            NotMeasuredError: it names none, or that was not executed.
+            ResultError: as `numbers`.
+        """
         numbers = self.numbers(stage, item) if item else None
-        return (item, numbers) if item and numbers else None
+        if not item or not numbers:
+            raise NotMeasuredError(f"evidence of {stage} is not there")
+        return item, numbers
 
     def numbers(self, stage: str, item: str) -> Numbers | None:
         """The numbers of an item of a stage, or None if it was not executed, or is a draft where these are left out.

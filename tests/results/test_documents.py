@@ -24,7 +24,6 @@ system:
     training: {epochs: {least: 10}, steps: {least: 300}}
     model: {sizes: [1, 2], gate: true, cost: null, width: 2000, rate: 0.5}
     published_code: {model: {order: all}}
-    older: {order: some}
     words:
       training.steps: "{training.epochs} epochs of {training.epoch_steps} steps"
       model.gate: "gate: {model.gate}"
@@ -96,7 +95,7 @@ def settings_in(theirs: dict[str, Any], place: tuple[str, ...] = ()) -> Iterator
     for key, value in theirs.items():
         if key == "published_code":
             yield from settings_in(value, place)
-        elif key not in ("words", "older"):
+        elif key != "words":
             if isinstance(value, dict) and "least" not in value:
                 yield from settings_in(value, (*place, key))
             else:

@@ -31,32 +31,29 @@ Answer = tuple[Measured, bool, list[str]]
 """Our number, whether the claim holds, and notes."""
 
 
-def _answer(kind: str, check: Callable[[Numbers], Answer | None]) -> Measure:
+def _answer(kind: str, check: Callable[[Numbers], Answer]) -> Measure:
     def measure(results: Results) -> Finding | None:
         study = study_of(results, "attention", results.evidence.attention.get(kind), Study)
-        answer = check(study.numbers) if study else None
-        if study is None or answer is None:
+        if study is None:
             return None
-        ours, holds, notes = answer
+        ours, holds, notes = check(study.numbers)
         return Finding(ours, study.numbers.records, holds=holds, notes=notes)
 
     return measure
 
 
-def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> Answer | None:
+def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> Answer:
     """Figure 3: effective hidden units with L1 at weight 1, all prediction errors counted, or those of the output only.
 
     The claim holds if there is a single winner with L1, but not with L2 or without a penalty. The document adds the
-    penalties to the energy without a weight. None if weight 1 was not tried.
+    penalties to the energy without a weight.
     """
     single = []
     for weight, penalties in numbers.at("end", reading).items():
         units = {penalty: found["effective_number"]["mean"] for penalty, found in penalties.items()}
         if units["L1"] < SINGLE < min(units["none"], units["L2"]):
             single.append(weight)
-    ours = numbers.measured("end", reading, AS_WRITTEN, "L1", "effective_number")
-    if ours is None:
-        return None
+    ours = numbers.needed("end", reading, AS_WRITTEN, "L1", "effective_number")
     notes = [f"a single winner at weight {' and '.join(single) or 'none'}"]
     least = numbers.number("single_winner_from")
     if reading == "two-sided" and least is not None:
@@ -65,13 +62,9 @@ def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> 
     return ours, AS_WRITTEN in single, notes
 
 
-def one_parent(numbers: Numbers) -> Answer | None:
-    """Section 4.1: mean entropy (nats) of the last iteration's attention at the paper's scale; None if it was not
-    tried.
-    """
-    entropy = numbers.measured("last", "1", "entropy")
-    if entropy is None:
-        return None
+def one_parent(numbers: Numbers) -> Answer:
+    """Section 4.1: mean entropy (nats) of the last iteration's attention at the paper's scale."""
+    entropy = numbers.needed("last", "1", "entropy")
     first, last = (numbers.at(when, "1") for when in ("first", "last"))
     note = (
         f"{100 * last['right']['mean']:.0f} % of parts end at their own parent, {100 * first['right']['mean']:.0f} % "
@@ -81,11 +74,9 @@ def one_parent(numbers: Numbers) -> Answer | None:
     return entropy, entropy.mean < min(first["entropy"]["mean"], most), [note]
 
 
-def density_and_samples_agree(numbers: Numbers) -> Answer | None:
+def density_and_samples_agree(numbers: Numbers) -> Answer:
     """Section 4.2: the largest deviation of all tests, in standard errors, against the limit for that many tests."""
-    z = numbers.measured("largest_z")
-    if z is None:
-        return None
+    z = numbers.needed("largest_z")
     limit = float(norm.isf(FAILURE_RATE / numbers.at("tests") / 2))
     literal, printed = (
         " to ".join(f"{numbers.at(mass, end, 'mean'):.1f}" for end in ("least", "most"))

@@ -55,8 +55,8 @@ class Network(NamedTuple):
 
 def network(results: Results, stage: Stage, item: str | None) -> Network | None:
     """The result of a stage; None if there is none."""
-    found = results.answering(stage, item)
-    return _network(stage, *found) if found else None
+    numbers = results.numbers(stage, item) if item else None
+    return _network(stage, item, numbers) if item and numbers else None
 
 
 def networks(results: Results, stage: Stage) -> list[Network]:

@@ -65,14 +65,10 @@ def _probe(features: str, test: str) -> Measure:
 
     def measure(results: Results) -> Finding | None:
         evidence = results.evidence.generative
-        found = results.answering("evaluate", (evidence.affine if affine else evidence.table_1).get(variant))
-        if found is None:
-            return None
-        run, numbers = found
+        named = evidence.affine if affine else evidence.table_1
+        run, numbers = results.answering("evaluate", named.get(variant))
         official = numbers.measured("probe", features, "refit", "affnist") if affine else None
-        accuracy = official or numbers.measured("probe", features, "refit", test)
-        if accuracy is None:
-            return None
+        accuracy = official or numbers.needed("probe", features, "refit", test)
         dataset, document = numbers.dataset_of(run), f"affine_{variant}" if affine else variant
         answered = answer(
             results, numbers, run, accuracy.scaled(100), document, replicas=accuracy.n, tested=dataset.test
@@ -101,11 +97,10 @@ def _probe(features: str, test: str) -> Measure:
 
 def parameters(results: Results) -> Finding | None:
     """Fewer than 30,000 parameters in the generative part of the capsule model."""
-    found = results.answering("train", results.evidence.generative.table_1.get("capsules"))
-    count = found[1].number("parameters", "generative") if found else None
-    if found is None or count is None:
+    run, numbers = results.answering("train", results.evidence.generative.table_1.get("capsules"))
+    count = numbers.number("parameters", "generative")
+    if count is None:
         return None
-    run, numbers = found
     return answer(results, numbers, run, Measured(count, 0.0, 1), holds=count < MAX_PARAMETERS)
 
 
@@ -114,14 +109,10 @@ def children_classify(results: Results) -> Finding | None:
 
     "Too" means at least half as far above chance as the probe on t0 of the same run.
     """
-    found = evaluated_capsules(results)
-    if found is None:
-        return None
-    run, numbers = found
-    children, t0 = (numbers.measured("probe", features, "refit", "rotated_0") for features in ("children", "t0"))
-    if children is None or t0 is None:
-        return None
-    children, t0 = children.scaled(100), t0.scaled(100)
+    run, numbers = evaluated_capsules(results)
+    children, t0 = (
+        numbers.needed("probe", features, "refit", "rotated_0").scaled(100) for features in ("children", "t0")
+    )
     chance = chance_of(numbers, run)
     return answer(
         results,

@@ -71,10 +71,7 @@ def parts_do_not_turn(results: Results) -> Finding | None:
     They deviate if the root mean square at the largest angle exceeds the smallest sd c that the model allows for a part
     around its parent's vote: beyond that the parts no longer form the same arrangement.
     """
-    found = evaluated_capsules(results)
-    if found is None:
-        return None
-    run, numbers = found
+    run, numbers = evaluated_capsules(results)
     deviation, missed = (list(deviations(numbers, "parts", each).values()) for each in ("deviation", "missed"))
     if len(deviation) < 2:
         return None
@@ -96,14 +93,9 @@ def templates_are_copies(results: Results) -> Finding | None:
     only if it exceeds that of strokes, faded at their edges as the templates are, by more than that share varies
     between samples of strokes (one sd).
     """
-    found = evaluated_capsules(results)
-    if found is None:
-        return None
-    run, numbers = found
+    run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
-    pairs, copied, strokes, noise = (numbers.measured("templates", name) for name in names)
-    if pairs is None or copied is None or strokes is None or noise is None:
-        return None
+    pairs, copied, strokes, noise = (numbers.needed("templates", name) for name in names)
     return answer(
         results,
         numbers,

@@ -19,12 +19,9 @@ ENGINES = {"gauss-newton": "Gauss-Newton", "l-bfgs": "L-BFGS", "adam": "Adam"}
 _EXAMPLES = ("angles", "images", "before", "after", "arrangements_before", "arrangements_after")
 
 
-def _optimised(results: Results) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]] | None:
+def _optimised(results: Results) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]]:
     """The study's settings, its numbers, and the measurements of its chosen engine by angle."""
-    found = results.answering("optimise", results.evidence.generative.optimise)
-    if found is None:
-        return None
-    name, numbers = found
+    name, numbers = results.answering("optimise", results.evidence.generative.optimise)
     study = numbers.settings.optimise[name]
     angles: dict[float, dict[str, Measured]] = {}
     for angle in sorted(numbers.names("engine", study.chosen), key=float):
@@ -34,14 +31,11 @@ def _optimised(results: Results) -> tuple[Recorded, Numbers, dict[float, dict[st
     return study, numbers, angles
 
 
-def optimisation_repairs(results: Results) -> Finding | None:
+def optimisation_repairs(results: Results) -> Finding:
     """At every range of rotation the bound rises and the pixel error falls from the encoder's output, by more than two
     standard errors over images. Both ends are estimated with presence samples that no step and no choice used.
     """
-    found = _optimised(results)
-    if found is None:
-        return None
-    study, numbers, angles = found
+    study, numbers, angles = _optimised(results)
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
     falls = {angle: each["pixel_error_before"].minus(each["pixel_error_after"]) for angle, each in angles.items()}
     least = min(rises, key=lambda angle: rises[angle].mean)
@@ -61,15 +55,12 @@ def optimisation_repairs(results: Results) -> Finding | None:
     return answer(results, numbers, study.run, rises[least], holds=holds, notes=notes)
 
 
-def optimisation_gain(results: Results) -> Finding | None:
+def optimisation_gain(results: Results) -> Finding:
     """Points that the t0 probe gains by test-time optimisation, at the smallest range of rotation measured.
 
     The probe is fit on the kind of posterior it is tested on (encoded or optimised), the protocol of Table 1.
     """
-    found = _optimised(results)
-    if found is None:
-        return None
-    study, numbers, angles = found
+    study, numbers, angles = _optimised(results)
     angle, values = next(iter(angles.items()))
     gain = values["refit_accuracy_after"].minus(values["refit_accuracy_before"]).scaled(100)
     images = min(study.images, numbers.dataset_of(study.run).test)

@@ -8,35 +8,27 @@ from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report.shared import answer, tested_on
 
 
-def _posterior(results: Results) -> tuple[Numbers, str, list[str]] | None:
+def _posterior(results: Results) -> tuple[Numbers, str, list[str]]:
     """The posterior study: its numbers, its run and a note."""
-    found = results.answering("posterior", results.evidence.generative.posterior)
-    if found is None:
-        return None
-    name, numbers = found
+    name, numbers = results.answering("posterior", results.evidence.generative.posterior)
     study = numbers.settings.posterior[name]
     # The paper does not say on how many seeds and images it checked this.
     return numbers, study.run, [f"bounds {tested_on(numbers, study.run, study.images)}"]
 
 
-def full_posterior_bound(results: Results) -> Finding | None:
+def full_posterior_bound(results: Results) -> Finding:
     """Section 2.3: Gaussian poses trained from the delta solution reach a higher bound than from the first step.
 
     Our number is the lead with the density of poses normalised: the two trainings end with different models, and only
     the normalised bounds of different models are of the same quantity. The lead must be of two standard errors by this
     density and by the document's. The noise of one seed is unknown: any lead then counts, with a remark.
     """
-    found = _posterior(results)
-    if found is None:
-        return None
-    numbers, run, notes = found
+    numbers, run, notes = _posterior(results)
     refined, scratch, refined_normalised, scratch_normalised = (
-        numbers.measured("guide", guide, bound)
+        numbers.needed("guide", guide, bound)
         for bound in ("elbo", "elbo_normalised")
         for guide in ("refined", "scratch")
     )
-    if refined is None or scratch is None or refined_normalised is None or scratch_normalised is None:
-        return None
     lead, printed = refined_normalised.minus(scratch_normalised), refined.minus(scratch)
     notes.append(f"by the document's density, not normalised, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
     holds = refined.clearly_above(scratch) and refined_normalised.clearly_above(scratch_normalised)
@@ -50,22 +42,16 @@ PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
 """Points: sds of the clean probes in Table 1. For a printed .00 it is 0.5, the largest value that rounds to it."""
 
 
-def full_posterior_probes(results: Results) -> Finding | None:
+def full_posterior_probes(results: Results) -> Finding:
     """Section 2.3: retraining with Gaussian poses changes the clean probes (t0; t0 and A0) by at most two sds.
 
     The sd is the larger of the paper's over seeds and that of our delta model. Our number is the change (points) of the
     probe that changes by more sds.
     """
-    found = _posterior(results)
-    if found is None:
-        return None
-    numbers, run, notes = found
+    numbers, run, notes = _posterior(results)
     moves = []
     for features, sd in PROBE_SDS.items():
-        before, after = (numbers.measured("guide", guide, features) for guide in ("delta", "refined"))
-        if before is None or after is None:
-            return None
-        before, after = before.scaled(100), after.scaled(100)
+        before, after = (numbers.needed("guide", guide, features).scaled(100) for guide in ("delta", "refined"))
         moves.append((abs(after.mean - before.mean) / max(sd, before.sd), after.minus(before)))
     in_sds, move = max(moves, key=lambda each: each[0])
     return answer(results, numbers, run, move, holds=in_sds <= 2, notes=notes)

@@ -42,8 +42,8 @@ def evaluated(results: Results) -> dict[str, Numbers]:
     return {run: numbers for run, numbers in results.executed("evaluate") if numbers.run(run).variant in COMPARED}
 
 
-def evaluated_capsules(results: Results) -> tuple[str, Numbers] | None:
-    """The run of capsules behind Table 1 and its evaluation."""
+def evaluated_capsules(results: Results) -> tuple[str, Numbers]:
+    """The run of capsules behind Table 1 and its evaluation. Raises `NotMeasuredError` if there is none."""
     return results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
 
 

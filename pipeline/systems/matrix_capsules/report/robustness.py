@@ -95,23 +95,20 @@ class Attacked:
         return math.hypot(*of_images, *(each.se for each in lost))
 
 
-Check = Callable[[Attacked, pd.DataFrame], Answer | None]
-"""Checks a claim on a study and its table (columns as `COLUMNS`, values as shares); None where it lacks a number."""
+Check = Callable[[Attacked, pd.DataFrame], Answer]
+"""Checks a claim on a study and its table (columns as `COLUMNS`, values as shares)."""
 
 
 def _measure(check: Check) -> Measure:
     """The measure of a claim by a check; there is no answer where nothing but epsilon 0, or all but it, was tried."""
 
     def measure(results: Results) -> Finding | None:
-        found = results.answering("attack", results.evidence.matrix_capsules.attack)
-        table = results.table("attack", found[0], COLUMNS) if found else None
-        if found is None or table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
+        item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
+        table = results.table("attack", item, COLUMNS)
+        if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
             return None
-        study, numbers = Attacked(*found), found[1]
-        answer = check(study, table)
-        if answer is None:
-            return None
-        ours, holds, notes = answer
+        study = Attacked(item, numbers)
+        ours, holds, notes = check(study, table)
         networks = study.settings.capsules, study.settings.cnn
         said, of_cnn = (
             remarks("matrix_capsules", document, numbers.run(name), study.dataset, tested=study.images)
@@ -274,15 +271,13 @@ def transfer_hurts_both(found: Attacked, table: pd.DataFrame) -> Answer:
     return differences[0], alike and allowed <= LARGEST_UNDETECTED, [*notes, *_too_few(allowed)]
 
 
-def gradients_are_there(found: Attacked, _: pd.DataFrame) -> Answer | None:
+def gradients_are_there(found: Attacked, _: pd.DataFrame) -> Answer:
     """Section 6: share of the loss's derivatives by pixels that are exactly 0, in capsules (percent).
 
     The loss is the network's own: the spread loss is exactly 0 where its margin is met.
     """
     numbers = found.numbers
-    capsules, cnn = (numbers.measured("gradient", network, "zeros") for network in NETWORKS)
-    if capsules is None or cnn is None:
-        return None
+    capsules, cnn = (numbers.needed("gradient", network, "zeros") for network in NETWORKS)
     notes = [f"exactly 0: {100 * capsules.mean:.2f} % in capsules, {100 * cnn.mean:.2f} % in the CNN"]
     ours, theirs = (numbers.number("gradient", network, "median", "mean") for network in NETWORKS)
     if ours is not None and theirs is not None:

@@ -47,13 +47,10 @@ def _novel(axis: str, network: str) -> Measure:
     """
 
     def measure(results: Results) -> Finding | None:
-        answering = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
-        if answering is None:
+        item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
+        if not _alike(numbers):
             return None
-        item, numbers = answering
-        novel = numbers.measured("matched", network, "novel")
-        if novel is None or not _alike(numbers):
-            return None
+        novel = numbers.needed("matched", network, "novel")
         run, document = numbers.trained[network], "viewpoint" if network == "capsules" else "viewpoint_cnn"
         dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
         return Finding(
@@ -71,8 +68,8 @@ def _alike(numbers: Numbers) -> bool:
     the test images, and over replicas).
     """
     images = numbers.number("images", "familiar")
-    capsules, cnn = (numbers.measured("matched", each, "familiar") for each in NETWORKS)
-    if images is None or capsules is None or cnn is None:
+    capsules, cnn = (numbers.needed("matched", each, "familiar") for each in NETWORKS)
+    if images is None:
         return False
     variance = capsules.variance_of_share(images) + cnn.variance_of_share(images)
     return abs(capsules.mean - cnn.mean) <= SIGNIFICANT_SES * math.sqrt(variance)
@@ -80,23 +77,16 @@ def _alike(numbers: Numbers) -> bool:
 
 def _matching(numbers: Numbers, axis: str, network: str, epochs: int) -> list[str]:
     """What both networks were matched at, and their errors at the end."""
-    capsules, cnn = (numbers.measured("matched", each, "familiar") for each in NETWORKS)
-    at, ratio = numbers.number("matched", network, "epoch", "mean"), numbers.measured("novel_ratio")
-    familiar, novel = (numbers.measured("late", network, where) for where in ("familiar", "novel"))
-    notes = []
-    if capsules and cnn and at is not None:
-        notes.append(
-            f"matched on familiar viewpoints: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
-            f"(paper: {PAPER_FAMILIAR[axis]} %), after {at:.0f} of {epochs} epochs"
-        )
-    if ratio:
-        there = PAPER_NOVEL_RATIO[axis]
-        notes.append(f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's (paper: {there:.2f})")
-    if familiar and novel:
-        notes.append(
-            f"over its last epochs: {in_percent(familiar)} on familiar viewpoints, {in_percent(novel)} on novel ones"
-        )
-    return notes
+    capsules, cnn = (numbers.needed("matched", each, "familiar") for each in NETWORKS)
+    at, ratio = numbers.needed("matched", network, "epoch"), numbers.needed("novel_ratio")
+    familiar, novel = (numbers.needed("late", network, where) for where in ("familiar", "novel"))
+    return [
+        f"matched on familiar viewpoints: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
+        f"(paper: {PAPER_FAMILIAR[axis]} %), after {at.mean:.0f} of {epochs} epochs",
+        f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
+        f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
+        f"over its last epochs: {in_percent(familiar)} on familiar viewpoints, {in_percent(novel)} on novel ones",
+    ]
 
 
 MEASURES: dict[str, Measure] = {claim: _novel(*which) for claim, which in CLAIMS.items()}

@@ -34,9 +34,9 @@ def votes_concentrate(results: Results) -> Finding | None:
         return None
     numbers, run = trial.numbers, trial.run
     steps = [str(t + 1) for t in range(run.model.iterations)]
-    near, whole = ([share for t in steps if (share := numbers.measured("votes", each, t))] for each in ("near", "all"))
+    near, whole = ([numbers.needed("votes", each, t) for t in steps] for each in ("near", "all"))
     images = numbers.number("voted_images")
-    if len(near) < len(steps) or len(whole) < len(steps) or images is None:
+    if images is None:
         return None
     notes = [
         f"to the right class, of what is assigned {words}: "
