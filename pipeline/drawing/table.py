@@ -105,7 +105,7 @@ def study_table(
     return Table(name, title, caption, tidy, pd.DataFrame(shown), records)
 
 
-Row = tuple[list[object], dict[str, Measured | None], Numbers]
+Row = tuple[Sequence[object], Mapping[str, Measured | None], Numbers]
 """One row: its keys, its measurements by column, and the result that they come from."""
 Heads = dict[str, tuple[str, int]]
 """By column, its heading for people and the number of decimals."""

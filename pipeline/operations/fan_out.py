@@ -28,6 +28,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from joblib import cpu_count
+
 from pipeline.commits import git_state
 from pipeline.errors import UserError
 from pipeline.files import atomic_path, read_yaml
@@ -87,7 +89,7 @@ def fan_out(
         if sent:
             if remote and (needs := {need for name in sent for need in plan[name].needs if not plan[need].stale}):
                 _dvc(root, "push", "--remote", remote, *needs)
-            count, job = workers or min(len(sent), os.cpu_count() or 1), _job(root, commit, remote, repository)
+            count, job = workers or min(len(sent), cpu_count()), _job(root, commit, remote, repository)
             try:
                 with _client(root, count, scheduler) as client:
                     _collect(root, plan, _submit(client, root, plan, sent, job, gpu_items), done, failed)

@@ -16,6 +16,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import IO, Never
 
+from joblib import cpu_count
 from tqdm import tqdm
 
 from pipeline.operations.plan import DRAWING, PREPARING, PlannedItem, read_plan
@@ -29,7 +30,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
 
     Args:
         targets: names of stages or items, as for `dvc repro`; by default all.
-        jobs: by default one for each core.
+        jobs: by default one for each core that this process may use.
 
     Raises:
         PlanError: DVC cannot read the repository.
@@ -39,7 +40,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
     if data and _dvc(root, "--single-item", *data).wait():
         return 1
     groups = grouped(plan)
-    jobs = min(jobs or os.cpu_count() or 1, len(groups))
+    jobs = min(jobs or cpu_count(), len(groups))
     if jobs > 1 and (unfinished := _run(root, groups, needed_groups(plan, groups), jobs)):
         now = read_plan(root, targets)
         for name in sorted(unfinished):
@@ -96,7 +97,7 @@ def _run(
 
 def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) -> int:
     """Run the items of a group in order, up to the first that fails, and show what they print. DVC's exit code."""
-    threads = str(max((os.cpu_count() or 1) // jobs, 1))
+    threads = str(max(cpu_count() // jobs, 1))
     process = _dvc(root, "--single-item", *names, stdout=subprocess.PIPE, OMP_NUM_THREADS=threads)
     assert process.stdout is not None
     for line, ended in _lines(process.stdout):
