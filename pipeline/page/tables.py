@@ -48,8 +48,8 @@ def faults(path: Path) -> list[Table]:
     total = data.drop(columns="kind").sum().to_frame().T.assign(kind="all")
     shown = pd.concat([data, total]).astype(str).rename(columns={"kind": "fault", **OUTCOMES})
     caption = (
-        f"After a fault, `dvc repro` finished {report['survived']} of {report['tried']} small reproductions with the "
-        "same files, bit for bit, as one without a fault. Measured by `python -m benchmarks.faults`, commit "
-        f"{report['commit']}."
+        f"After a fault, dvc repro finished {report['survived']} of {report['tried']} small reproductions with the "
+        "same files, bit for bit, as one without a fault. Measured by python -m benchmarks.faults, commit "
+        f"{report['commit'][:7]}."
     )
     return [Table("faults", "Faults during reproductions", caption, data, shown, [], code=code_of(faults))]
