@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,12 @@ class Writer(ResultFiles):
                     if place == 0:
                         found[f"refit_accuracy_{when}"] = spread(of[2], 0.01)
         self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2})
+        steps = [
+            (replica, engine, float(angle), done, 10.0 * done, 2.0 * done, before[angle][0] + done - 8 * replica)
+            for replica, engine, angle, done in product(range(2), work, before, range(5))
+        ]
+        names = ["replica", "engine", "angle", "round", "evaluations", "seconds", "bound"]
+        self.table("optimise", study, pd.DataFrame(steps, columns=names))
         grey, coloured = pictures(13, 28, 28), pictures(13, 28, 28, 3)
         drawn = {"images": grey, "before": grey, "after": grey}
         drawn |= {"arrangements_before": coloured, "arrangements_after": coloured}

@@ -19,6 +19,7 @@ ALL = {
     "arrangements-capsules-digits.png",
     "templates-capsules-digits.png",
     "objects-capsules-digits.png",
+    "optimisation-capsules-digits.svg",
     "prior-capsules-digits.png",
     "sweep-capsules-digits.svg",
     "copies-capsules-digits.png",
