@@ -132,7 +132,9 @@ def _downloads(root: Path) -> Check:
         unserved = [name for name, source in wanted.items() if source.files and not source.mirrors]
         if unserved:
             found = f"{', '.join(unserved)}: not on any public server"
-            return Check("downloads", False, found, "set CAPSULES_MIRROR to a folder or URL that has the files")
+            return Check(
+                "downloads", False, found, "set CAPSULES_MIRROR to where they are, or use others: docs/data.md"
+            )
         address = _first_address(wanted.values())
     if address is None:
         return Check("downloads", True, "nothing to download")

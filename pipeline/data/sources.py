@@ -155,7 +155,7 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
     """Download one file from the first of several folders or URLs that has it."""
     source = SOURCES[name]
     sha256 = source.files[file]
-    reasons = [] if source.mirrors else ["no public mirror serves it"]
+    reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:
         if target.is_file() and pooch.file_hash(target) == sha256:
             return target
