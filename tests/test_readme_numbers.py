@@ -15,7 +15,10 @@ PAPER = ROOT / "reports" / "paper"
 SENTENCES: dict[str, list[str]] = {
     "The exception is t0 on affine images: {:.0f} % (paper: {:.0f} %).": ["000.t1.t0.aff", "paper 000.t1.t0.aff"],
     "trained without shifts: {:.0f} %.": ["evaluate/capsules-mnist probe/t0/refit/affine"],
-    "one *sample* of t0 has {:.0f} % accuracy": ["evaluate/capsules-mnist probe/t0_sampled/refit/rotated_0"],
+    "one *sample* of t0 has {:.0f} % accuracy where presences are 0 or 1, and {:.0f} % where the sample is relaxed": [
+        "evaluate/capsules-mnist probe/t0_binary/refit/rotated_0",
+        "evaluate/capsules-mnist probe/t0_sampled/refit/rotated_0",
+    ],
     "on clean digits ({:.0f} %)": ["paper 000.t1.vae.0"],
     "the accuracy is {:.2f} % with routing and {:.2f} % without": ["001.acc.r3", "001.acc.r0"],
     "are reproduced ({:.2f} and {:.2f} %)": ["002.d2.digits", "002.d2.fashion"],
