@@ -28,7 +28,8 @@ SCAE_SIZE = 23
 """The least that the stacked capsule autoencoder's four convolutions leave something of."""
 
 SMALL = {
-    "objects": 3, "parts": 4, "template_size": 5, "template_scale": 0.5, "temperature": 0.8,
+    "objects": 3, "parts": 4, "template_size": 5, "template_scale": 0.5, "template_opacity": 0.4,
+    "temperature": 0.8,
     "final_temperature": 0.8, "temperature_epochs": 0, "slots": "own", "pose_posterior": "delta",
     "pose_posterior_sd_start": 0.05, "pixel_sd": 0.2,
     "pose_sd_floor": 0.1, "pose_sd_start": 0.4, "inactive_pose_sd": 0.3, "inactive_pose": "initial",

@@ -321,8 +321,12 @@ def test_an_experiment_sets_one_value_of_one_run(tmp_path: Path, which: str) -> 
     load_params(path)
 
 
+YOUNGER = {"template_opacity"}
+"""Settings that some published weights are older than; left out, they have the value that those were trained with."""
+
+
 def test_every_parameter_is_described() -> None:
-    """The description holds the unit or the meaning; there are no defaults in the code."""
+    """The description holds the unit or the meaning; there are no defaults in the code but those of `YOUNGER`."""
 
     def kinds(kind: type[Section]) -> Iterator[type[Section]]:
         for each in kind.__subclasses__():
@@ -339,7 +343,7 @@ def test_every_parameter_is_described() -> None:
     assert len(found) > 30
     for kind in found:
         for name, field in kind.model_fields.items():
-            assert field.is_required(), f"{kind.__name__}.{name} has a default"
+            assert field.is_required() or name in YOUNGER, f"{kind.__name__}.{name} has a default"
             described = field.description or name in ("variant", "method", "study")
             assert described or holds_sections(field.annotation), f"{kind.__name__}.{name} has no description"
 

@@ -35,6 +35,15 @@ class GenerativeModelParams(Section):
     parts: int = Field(ge=1, le=256, description="capsules of the bottom layer (k = 1), one template each")
     template_size: int = Field(ge=2, le=64, description="template height and width, in template pixels")
     template_scale: float = Field(gt=0, le=2, description="side of a part's template at its initial pose / image side")
+    template_opacity: float = Field(
+        default=0.5,
+        # Left out of records at the value of runs that are older than the setting: these then stay as they are.
+        exclude_if=lambda opacity: opacity == 0.5,
+        gt=0,
+        lt=1,
+        description="opacity of the templates at the start: where digits leave much of the canvas empty, near 0. The "
+        "first steps erase templates that lie beside the ink, and those erased get no gradient again",
+    )
     temperature: float = Field(gt=0, le=10, description="temperature of the relaxed presences at the start of training")
     final_temperature: float = Field(
         gt=0, le=10, description="temperature after temperature_epochs and whenever the model is evaluated"

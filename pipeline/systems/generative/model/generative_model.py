@@ -45,8 +45,8 @@ from pipeline.systems.generative.settings import GenerativeModelParams
 # weights of a layer by hundredths, so templates are learned as logits / gain. Without the gain they were still noise
 # when the encoder had already adapted to them (on digits, the gain reaches in 12 epochs the bound of 35 without it).
 TEMPLATE_GAIN = 20.0
-TEMPLATE_INTENSITY, TEMPLATE_OPACITY, TEMPLATE_NOISE = 2.0, 0.0, 0.4
-"""Initial logits of the templates, and the sd of the noise added to them."""
+TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4
+"""Initial logit of the templates' intensity, and the sd of the noise added to it and to that of the opacity."""
 
 
 class GenerativeModel(Model):
@@ -69,7 +69,8 @@ class GenerativeModel(Model):
         # The generative parameters, in the document's symbols. The first index of [P, 1 + O] is the part, the second
         # the parent; parent 0 is the dummy.
         size = params.template_size
-        begin = torch.tensor([TEMPLATE_INTENSITY, TEMPLATE_OPACITY]).view(2, 1, 1) / TEMPLATE_GAIN
+        opacity = math.log(params.template_opacity / (1 - params.template_opacity))
+        begin = torch.tensor([TEMPLATE_INTENSITY, opacity]).view(2, 1, 1) / TEMPLATE_GAIN
         self.template_weights = nn.Parameter(begin + torch.randn(P, 2, size, size) * TEMPLATE_NOISE / TEMPLATE_GAIN)
         # Learned affinities can assign each part to one object at no cost; presences then carry no information.
         self.log_rho: Tensor
