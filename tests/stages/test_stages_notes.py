@@ -25,7 +25,11 @@ def test_a_reproduction_has_its_claims_as_metrics_and_in_words() -> None:
         "claims/within": 2.0,
         "claims/holds": 3.0,
         "claims/not_run": 4.0,
-        **{f"claims_at_papers_settings/{verdict}": 0.0 for verdict in VERDICTS if verdict != "not run"},
+        **{
+            f"claims_at_papers_settings/{verdict.replace(' ', '_')}": 0.0
+            for verdict in VERDICTS
+            if verdict != "not run"
+        },
         "claims_at_papers_settings/within": 2.0,
         "claim_values/001.acc": 98.5,
     }
