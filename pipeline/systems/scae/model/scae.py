@@ -219,15 +219,21 @@ class SCAE(Model):
         coloured = self.coloured_templates(parts)
         both = torch.stack([coloured, self.mixing_logits.expand_as(coloured)], dim=2)  # (B, P, 2, h, w)
         mean, logits = warp_templates(both, parts.poses, self.image_size).unbind(2)  # (B, P, S, S)
-        logits = logits + parts.presence.clamp_min(_SMALLEST).log()[..., None, None]
-        behind, behind_logit = self.background.sigmoid(), F.softplus(self.background_mixing)
-        # The background is added last: concatenating it as another layer would copy all the others.
-        weight = torch.logaddexp(logits.logsumexp(1), behind_logit)  # (B, S, S)
-        explained = (logits - 0.5 * (images - mean) ** 2).logsumexp(1)
-        unexplained = behind_logit - 0.5 * (images[:, 0] - behind) ** 2
-        log_density = torch.logaddexp(explained, unexplained) - weight - 0.5 * _LOG_2PI
+        # Sums of exponentials as matrix products: fewer passes over the layers than two logsumexp. The background's
+        # weight is at least 1 and squared errors are at most 1, so neither sum can vanish.
+        presence = parts.presence.clamp_min(_SMALLEST).unsqueeze(1)  # (B, 1, P)
+
+        def over_parts(layers: Tensor) -> Tensor:
+            return (presence @ layers.flatten(2)).squeeze(1).unflatten(1, layers.shape[2:])  # (B, S, S)
+
+        mixing, density = logits.exp(), (-0.5 * (images - mean).square()).exp()
+        behind, behind_weight = self.background.sigmoid(), F.softplus(self.background_mixing).exp()
+        weight = over_parts(mixing) + behind_weight
+        explained = over_parts(mixing * density)
+        unexplained = behind_weight * (-0.5 * (images[:, 0] - behind).square()).exp()
+        log_density = (explained + unexplained).log() - weight.log() - 0.5 * _LOG_2PI
         with torch.no_grad():
-            drawn = ((logits - weight.unsqueeze(1)).exp() * mean).sum(1) + (behind_logit - weight).exp() * behind
+            drawn = (over_parts(mixing * mean) + behind_weight * behind) / weight
         return log_density.sum((-1, -2)), drawn
 
     # ---- objects
