@@ -1,4 +1,4 @@
-"""Familiar and novel viewpoints: document 004, section 5.1.
+"""Familiar and novel viewpoints (document 004, section 5.1), and pairs of images from neighbouring viewpoints.
 
 A model is trained on some azimuths or elevations (familiar), and tested on these and on all others (novel).
 """
@@ -17,6 +17,8 @@ FAMILIAR = {"azimuth": (300, 320, 340, 0, 20, 40), "elevation": (30, 35, 40)}
 """Degrees for training."""
 NOVEL = {"azimuth": tuple(range(60, 281, 20)), "elevation": (45, 50, 55, 60, 65, 70)}
 """Degrees for testing only."""
+STEPS = {"azimuth": 20, "elevation": 5}
+"""Degrees between neighbouring viewpoints."""
 
 
 class ViewpointError(UserError):
@@ -45,3 +47,28 @@ def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "ele
             "Choose a data set whose viewpoints are known, such as toys, smallnorb or smallnorb48-posed"
         )
     return familiar
+
+
+def neighbours(labels: NDArray[Any], factors: Mapping[str, NDArray[Any]], by: str) -> NDArray[np.int64]:
+    """Pairs of images of one toy in the same light whose viewpoints differ by one step of a factor, `[N, 2]`: the
+    indices of the image before and after the step, in the order of the first ones; no pairs if a factor is unknown.
+
+    Args:
+        labels: the images' classes.
+        factors: their factors, `[N]` each; azimuth and elevation in degrees.
+        by: azimuth, which begins again after 360 degrees, or elevation.
+    """
+    if not {"instance", "lighting", *STEPS} <= set(factors):
+        return np.empty((0, 2), np.int64)
+    angles = {name: factors[name].astype(int) for name in STEPS}
+    known = np.flatnonzero((angles["azimuth"] >= 0) & (angles["elevation"] >= 0))
+    moved = angles | {by: angles[by] + STEPS[by]}
+    moved["azimuth"] = moved["azimuth"] % 360
+
+    def keys(of: Mapping[str, NDArray[Any]]) -> list[tuple[Any, ...]]:
+        columns = labels, factors["instance"], factors["lighting"], of["azimuth"], of["elevation"]
+        return list(zip(*(column[known].tolist() for column in columns), strict=True))
+
+    place = dict(zip(keys(angles), known.tolist(), strict=True))
+    pairs = [(first, place[key]) for first, key in zip(known.tolist(), keys(moved), strict=True) if key in place]
+    return np.array(pairs, np.int64).reshape(-1, 2)

@@ -64,13 +64,13 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
 
 def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
-    """The error of a trained layer over all transformations: the mean over families of that over magnitudes.
+    """The error of a trained layer over all maps of the plane: the mean over families of that over magnitudes.
 
     The same images are moved each time, so that standard errors are averaged, not reduced.
     """
     place = (TRAINED, layer, measure)
     by_family = []
-    for family in numbers.names("relative_error", *place):
+    for family in [each for each in numbers.names("relative_error", *place) if each in FAMILIES]:
         found = [error_at(numbers, *place, family, each) for each in numbers.names("relative_error", *place, family)]
         by_family.append([error for error in found if error])
     if not by_family or not all(by_family):

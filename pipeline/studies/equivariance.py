@@ -10,6 +10,11 @@ from pipeline.learning.settings import CropParams
 from pipeline.settings import Name, Section, Seed
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from pipeline.data.datasets import Dataset
     from pipeline.params import Params
     from pipeline.results.outcome import Outcome
     from pipeline.studies.context import Context
@@ -55,8 +60,9 @@ def measure(context: Context) -> Outcome:
 
     import torch
 
+    from pipeline.data.viewpoints import STEPS
     from pipeline.learning.model import Model
-    from pipeline.probes.equivariance.errors_by_layer import Images, outcome, started
+    from pipeline.probes.equivariance.errors_by_layer import Images, Steps, outcome, started
     from pipeline.probes.equivariance.transformations import View
     from pipeline.systems import build_model, equivariance_of
 
@@ -65,12 +71,42 @@ def measure(context: Context) -> Outcome:
     dataset = context.evaluated(run.dataset)
     models = context.models(settings.run, Model)
     crop = run.augmentation.crop if isinstance(run.augmentation, CropParams) else None
-    counts = {"train": settings.fit_images, "test": settings.images}
-    fit, test = (
-        torch.from_numpy(dataset.part(part)[0][:count]).to(device).float() / 255 for part, count in counts.items()
-    )
-    images = Images(fit, test, View(crop))
+
+    def seen(indices: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(dataset.images[indices]).to(device).float() / 255
+
+    chosen = dataset.split["test"][: settings.images]
+    fit, test = seen(dataset.split["train"][: settings.fit_images]), seen(chosen)
+    classes = torch.from_numpy(dataset.labels)
+    steps = {}
+    for factor, pairs in _steps(dataset, settings).items():
+        fitted, tested = (torch.stack([seen(side) for side in each.T]) for each in pairs)
+        steps[factor] = Steps(STEPS[factor], fitted, tested, classes[pairs[1][:, 0]].to(device))
+    images = Images(fit, test, classes[chosen].to(device), View(crop), steps)
     torch.manual_seed(settings.seed)
     untrained = started(build_model(run, dataset.images.shape[-1]).to(device), images.view.seen(fit))
     read = equivariance_of(run.variant)
     return outcome(models, untrained, lambda model: partial(read, model), images, settings, context.label)
+
+
+def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
+    """By factor, pairs of test images `[N, 2]` that are one step of the viewpoint apart: of the first half of the toys,
+    to fit maps to, and of the others; as many as the settings allow, evenly spread. None where a half has fewer than 8.
+    """
+    import numpy as np
+
+    from pipeline.data.viewpoints import STEPS, neighbours
+
+    part = dataset.split["test"]
+    factors = {name: values[part] for name, values in dataset.factors.items()}
+    found = {}
+    for factor in STEPS:
+        pairs = neighbours(dataset.labels[part], factors, factor)
+        if len(pairs):
+            toys = np.unique(factors["instance"])
+            first = np.isin(factors["instance"][pairs[:, 0]], toys[: (len(toys) + 1) // 2])
+            halves = [(pairs[first], settings.fit_images), (pairs[~first], settings.images)]
+            spread = [part[each[:: -(-len(each) // count)]] for each, count in halves if len(each) >= 8]
+            if len(spread) == len(halves):
+                found[factor] = spread
+    return found

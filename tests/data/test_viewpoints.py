@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipeline.data.viewpoints import ViewpointError, is_familiar
+from pipeline.data.viewpoints import STEPS, ViewpointError, is_familiar, neighbours
 
 AZIMUTHS = np.arange(0, 360, 20)
 ELEVATIONS = np.arange(30, 75, 5)
@@ -40,3 +40,27 @@ def test_images_of_unknown_or_foreign_viewpoints_are_refused(by: str, wrong: int
 def test_images_without_viewpoints_are_refused() -> None:
     with pytest.raises(ViewpointError, match="cannot be split by azimuth: their known factors are: version"):
         is_familiar({"version": np.arange(3)}, "azimuth")
+
+
+@pytest.mark.parametrize(("by", "pairs"), [("azimuth", 18 * 9), ("elevation", 18 * 8)])
+def test_neighbours_differ_by_one_step_of_one_factor(by: str, pairs: int) -> None:
+    """All viewpoints of two toys of one class, which have the same number in another class, in a random order."""
+    count = len(FACTORS["azimuth"])
+    factors = {name: np.tile(values, 3) for name, values in FACTORS.items()}
+    factors |= {"instance": np.repeat([4, 6, 4], count), "lighting": np.zeros(3 * count, int)}
+    labels = np.repeat([0, 0, 1], count)
+    order = np.random.default_rng(0).permutation(3 * count)
+    labels, factors = labels[order], {name: values[order] for name, values in factors.items()}
+    found = neighbours(labels, factors, by)
+    assert len(found) == 3 * pairs
+    before, after = found.T
+    assert (labels[before] == labels[after]).all()
+    for name, values in factors.items():
+        change = values[after].astype(int) - values[before]
+        assert set((change % 360 if name == "azimuth" else change).tolist()) == {STEPS[by] if name == by else 0}, name
+
+
+def test_images_of_unknown_viewpoints_have_no_neighbours() -> None:
+    unknown = {name: np.full(5, -1) for name in ("azimuth", "elevation", "instance", "lighting")}
+    assert neighbours(np.zeros(5, int), unknown, "azimuth").shape == (0, 2)
+    assert neighbours(np.zeros(5, int), {}, "azimuth").shape == (0, 2)

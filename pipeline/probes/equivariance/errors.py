@@ -9,6 +9,9 @@ or a constant is added. 1 is the error of the mean feature of moved images, whic
 that of another image's features; a network that maps all images to nearly the same gains nothing. One that maps them to
 the same has no error at all, neither small nor large: `collapsed`.
 
+Within classes, the means are those of each image's class: features that tell classes only, which stay when the image
+moves, gain nothing either.
+
 Of capsules with presences, those count that are present in an image or its moved copy, by the mean of both presences: a
 network gains nothing by switching off what does not follow.
 
@@ -18,6 +21,7 @@ Shapes: values `[N, n, k]`, weights `[N, n]`, of N images.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 COLLAPSED = 1e-3
@@ -29,11 +33,18 @@ def squared(difference: Tensor, weights: Tensor) -> Tensor:
     return (weights.double() * difference.double().square().sum(-1)).sum(-1)
 
 
-def deviations(values: Tensor, weights: Tensor) -> Tensor:
-    """Each image's squared distance from the (weighted) mean over images, `[N]`."""
+def deviations(values: Tensor, weights: Tensor, classes: Tensor | None = None) -> Tensor:
+    """Each image's squared distance from the (weighted) mean over images, `[N]`; or over those of its class.
+
+    Args:
+        classes: whole numbers, `[N]`.
+    """
+    alike = torch.zeros(len(values), dtype=torch.long, device=values.device) if classes is None else classes
+    member = F.one_hot(alike).double()  # (N, classes)
     w = weights.double().unsqueeze(-1)
-    mean = (w * values.double()).sum(0) / w.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
-    return squared(values.double() - mean, weights)
+    sums = torch.einsum("nc,nik->cik", member, w * values.double())
+    total = torch.einsum("nc,nik->cik", member, w).clamp_min(torch.finfo(torch.float64).tiny)
+    return squared(values.double() - (sums / total)[alike], weights)
 
 
 def variation(values: Tensor, weights: Tensor) -> float:

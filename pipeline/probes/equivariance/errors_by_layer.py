@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pipeline.learning.model import Model
 from pipeline.probes.equivariance import errors
-from pipeline.probes.equivariance.actions import Layer, Map, Pairs, Read, linear_map
+from pipeline.probes.equivariance.actions import FromTheLeft, Layer, Map, Pairs, Read, linear_map
 from pipeline.probes.equivariance.controls import controls
 from pipeline.probes.equivariance.derivatives import derivative
 from pipeline.probes.equivariance.transformations import FAMILIES, ROTATION, Transformation, View, velocity
@@ -33,6 +33,7 @@ FINITE, DERIVATIVE = "finite", "derivative"
 """Kinds of rows: of a transformation, and of a family's derivative at the identity, per `transformations.UNITS`."""
 BATCH = 250
 
+Layers = Mapping[str, Layer]
 ReadOf = Callable[[Model], Read]
 """How a system reads layers off a model: `systems.equivariance_of`."""
 
@@ -44,11 +45,33 @@ class Images:
     Attributes:
         fit: training images, to which linear maps are fitted.
         test: those that errors are measured on.
+        classes: of the test images, `[N]`.
+        steps: by factor, what one step of the viewpoint does: pairs of test images of some toys, to which linear maps
+            are fitted, and of others.
     """
 
     fit: Tensor
     test: Tensor
+    classes: Tensor
     view: View
+    steps: Mapping[str, Steps] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Pairs of images of one toy in the same light, before and after a step of the viewpoint.
+
+    Attributes:
+        degrees: of the step.
+        fit: pairs that maps are fitted to, `[2, N, C, S, S]`.
+        test: pairs of other toys, which errors are measured on.
+        classes: of the latter, `[N]`.
+    """
+
+    degrees: int
+    fit: Tensor
+    test: Tensor
+    classes: Tensor
 
 
 @torch.no_grad()
@@ -96,16 +119,25 @@ def outcome(
         methods[subject] = sorted(set().union(*ways))
     table = pd.concat(tables, ignore_index=True)
     columns = ["subject", "layer", "measure", "family", "magnitude"]
-    table = table[["subject", "replica", "kind", *columns[1:], "error", "se"]]
+    table = table[["subject", "replica", "kind", *columns[1:], "error", "se", "within", "within_se"]]
     finite, derivatives = (table[table["kind"] == kind] for kind in (FINITE, DERIVATIVE))
     numbers = {  # not "error": DVC takes a key of that name for a file that it could not read
         "relative_error": nest(finite, columns, "error"),
         "relative_error_se": nest(finite, columns, "se"),
+        "within_classes": nest(finite, columns, "within"),
+        "within_classes_se": nest(finite, columns, "within_se"),
         "derivative": nest(derivatives, columns[:-1], "error"),
         "derivative_se": nest(derivatives, columns[:-1], "se"),
         "layers": nest(pd.concat(about, ignore_index=True), ["subject", "layer", "about"], "value"),
         "derivative_by": methods,
-        "images": {"test": len(images.test), "fit": len(images.fit)},
+        "images": {
+            "test": len(images.test),
+            "fit": len(images.fit),
+            **{
+                factor: {"test": len(steps.classes), "fit": steps.fit.shape[1]}
+                for factor, steps in images.steps.items()
+            },
+        },
     }
     return Outcome("equivariance", table, numbers, tuple(_headlines(numbers))[:MOST_HEADLINES])
 
@@ -139,26 +171,52 @@ def _measure(
 
     def rows(g: Transformation) -> Iterator[dict[str, Any]]:
         moved_fit, moved = (_read(read, view.moved(each, g)) for each in (images.fit, images.test))
-        back = _read(read, view.there_and_back(images.test, g)) if resampled else {}
-        for name, before in kept.items():
-            after = moved[name]
+        yield from compared(g.family, g.name, g.matrix(size), fit, moved_fit, test, moved, images.classes)
+        for name, again in (_read(read, view.there_and_back(images.test, g)) if resampled else {}).items():
+            if name in kept:
+                before = kept[name]
+                off = errors.squared(again.numbers - before.numbers, before.weights)
+                scales = [errors.deviations(before.numbers, before.weights, each) for each in (None, images.classes)]
+                yield _row(FINITE, name, RESAMPLING, g.family, g.name, off, scales, settings)
+
+    def stepped(factor: str, steps: Steps) -> Iterator[dict[str, Any]]:
+        (fit, moved_fit), (test, moved) = (
+            [_read(read, view.seen(side)) for side in pairs] for pairs in (steps.fit, steps.test)
+        )
+        yield from compared(factor, str(steps.degrees), None, fit, moved_fit, test, moved, steps.classes)
+
+    def compared(
+        family: str,
+        magnitude: str,
+        matrix: Tensor | None,
+        fit: Layers,
+        moved_fit: Layers,
+        test: Layers,
+        moved: Layers,
+        classes: Tensor,
+    ) -> Iterator[dict[str, Any]]:
+        """The errors of a change of the image: a map of the plane, or of the viewpoint, without a matrix."""
+        for name in kept:
+            before, after = test[name], moved[name]
             weights = (before.weights + after.weights) / 2
             fit_weights = (fit[name].weights + moved_fit[name].weights) / 2
             pairs = Pairs(fit[name].numbers, moved_fit[name].numbers, fit_weights)
-            rho = before.action.finite(g.matrix(size), pairs) if before.action else None
-            scale = (errors.deviations(before.numbers, weights) + errors.deviations(after.numbers, weights)) / 2
-            predicted = _predictions(before, pairs, rho, settings)
-            for measure, prediction in predicted.items():
+            action = before.action
+            if matrix is None and not isinstance(action, FromTheLeft):
+                action = None  # theory says how poses follow maps of the plane, not the viewpoint
+            rho = action.finite(torch.empty(0) if matrix is None else matrix, pairs) if action else None
+            scales = [
+                (errors.deviations(before.numbers, weights, of) + errors.deviations(after.numbers, weights, of)) / 2
+                for of in (None, classes)
+            ]
+            for measure, prediction in _predictions(before, pairs, rho, settings).items():
                 off = errors.squared(after.numbers - prediction, weights)
-                yield _row(FINITE, name, measure, g.family, g.name, off, scale, settings)
-            if name in back:
-                off = errors.squared(back[name].numbers - before.numbers, before.weights)
-                own = errors.deviations(before.numbers, before.weights)
-                yield _row(FINITE, name, RESAMPLING, g.family, g.name, off, own, settings)
+                yield _row(FINITE, name, measure, family, magnitude, off, scales, settings)
 
     magnitudes = (settings.rotations, settings.shifts, settings.scales, settings.shears)
     elements = [Transformation(family, each) for family, of in zip(FAMILIES, magnitudes, strict=True) for each in of]
     found = [row for g in elements for row in rows(g)]
+    found += [row for factor, steps in images.steps.items() for row in stepped(factor, steps)]
     derivatives, methods = _derivatives(exact, images, settings)
     return pd.DataFrame([*found, *derivatives]), pd.DataFrame(about), methods
 
@@ -191,16 +249,28 @@ def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tu
             predicted = _predictions(before, pairs, rho, settings)
             for measure, prediction in (predicted | {INVARIANCE: torch.zeros_like(before.numbers)}).items():
                 off = errors.squared(change[name] - prediction, before.weights)
-                found.append(_row(DERIVATIVE, name, measure, family, "", off, scale, settings))
+                found.append(_row(DERIVATIVE, name, measure, family, "", off, [scale], settings))
     return found, methods
 
 
 def _row(
-    kind: str, layer: str, measure: str, family: str, magnitude: str, off: Tensor, scale: Tensor, settings: Any
+    kind: str,
+    layer: str,
+    measure: str,
+    family: str,
+    magnitude: str,
+    off: Tensor,
+    scales: Sequence[Tensor],
+    settings: Any,
 ) -> dict[str, Any]:
-    error, se = errors.relative(off, scale, settings.resamples, settings.seed)
-    place = {"kind": kind, "layer": layer, "measure": measure, "family": family, "magnitude": magnitude}
-    return {**place, "error": error, "se": se}
+    """A row of the table; `scales` are an image's deviations from the mean, and from its class's."""
+    row: dict[str, Any] = {
+        "kind": kind, "layer": layer, "measure": measure, "family": family, "magnitude": magnitude
+    }  # fmt: skip
+    for name, scale in zip(("", "within"), scales, strict=False):
+        error, se = errors.relative(off, scale, settings.resamples, settings.seed)
+        row |= {name or "error": error, f"{name}_se" if name else "se": se}
+    return row
 
 
 @torch.no_grad()
