@@ -59,7 +59,8 @@ def build_model(run: RunSettings, image_size: int) -> Model:
 
     Its initial values come from torch's global random state.
     """
-    build: Any = SYSTEMS[run.variant].build
+    module, name = SYSTEMS[run.variant].model.split(".")
+    build: type[Any] = getattr(SYSTEMS[run.variant].part(f"model.{module}"), name)
     model: Model = build(run.model, run.augmentation.seen_size(image_size))
     return model
 

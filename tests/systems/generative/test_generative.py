@@ -284,7 +284,7 @@ def test_evaluation_tells_the_information_of_presences(small_params, images):
 def test_templates_start_at_their_opacity(small_params):
     def start(**changes: float) -> torch.Tensor:
         torch.manual_seed(0)
-        return GenerativeModel(small_params.changed({"parts": 64} | changes), 12).templates[:, 1].detach()
+        return GenerativeModel(small_params.with_changes({"parts": 64} | changes), 12).templates[:, 1].detach()
 
     assert start(template_opacity=0.02).median() == pytest.approx(0.02, rel=0.1)
     assert start(template_opacity=0.5).median() == pytest.approx(0.5, rel=0.1)
@@ -292,7 +292,7 @@ def test_templates_start_at_their_opacity(small_params):
 
 def test_settings_older_than_the_opacity_of_templates_are_those_of_a_half(small_params):
     """Results and weights keep the record, and so the hash, that they have."""
-    given = small_params.changed({"template_opacity": 0.5})
+    given = small_params.with_changes({"template_opacity": 0.5})
     older = {name: value for name, value in small_params.model_dump().items() if name != "template_opacity"}
     assert given.model_dump() == older
     assert type(given).model_validate(older) == given
