@@ -22,7 +22,7 @@ from pipeline.probes.equivariance.derivatives import (
     derivative,
 )
 from pipeline.probes.equivariance.transformations import FAMILIES, Transformation, View, velocity
-from pipeline.systems import MODELS, build_model, equivariance_of
+from pipeline.systems import MODELS, SYSTEMS, build_model
 
 SIZE = 24
 EVERYTHING, CROP = View(None), View(16)
@@ -282,7 +282,7 @@ def test_derivatives_of_every_system_are_those_of_central_differences(variant: s
     model = build_model(run, size).double().eval()
     side = run.augmentation.seen_size(size)
     images, direction = torch.rand(4, 1, side, side).double(), torch.randn(4, 1, side, side).double()
-    read = equivariance_of(variant)
+    read = SYSTEMS[variant].part("equivariance").read
 
     def values(seen: Tensor) -> dict[str, Tensor]:
         return {name: layer.numbers for name, layer in read(model, seen).items()}

@@ -35,7 +35,7 @@ BATCH = 250
 
 Layers = Mapping[str, Layer]
 ReadOf = Callable[[Model], Read]
-"""How a system reads layers off a model: `systems.equivariance_of`."""
+"""How a system reads layers off a model: `read` of its module `equivariance`."""
 
 
 @dataclass(frozen=True)
