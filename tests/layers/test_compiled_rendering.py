@@ -82,21 +82,6 @@ def test_the_result_is_the_same_for_any_number_of_threads() -> None:
 
 
 @needs_kernel
-def test_arrays_may_lie_in_memory_in_any_order() -> None:
-    templates, A, presence = case("the paper's")
-    turned = [
-        templates.transpose(2, 3).contiguous().transpose(2, 3),
-        A.transpose(0, 1).contiguous().transpose(0, 1),
-        presence[:, :1].expand(3, 16),
-    ]
-    expected = compiled([templates, A, presence[:, :1].repeat(1, 16)], 28)
-    leaves = [each.requires_grad_() for each in turned]
-    found = with_gradients(compiled_rendering.render(*leaves, 28), leaves)
-    for own, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(own, other)
-
-
-@needs_kernel
 def test_what_the_kernel_supports() -> None:
     templates, A, presence = case("the paper's")
     assert supported(templates, A, presence)
