@@ -28,7 +28,7 @@ from pipeline.systems.capsnet.inference.predictive_coding import Objective, ener
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.generative.inference.analytic_bound import pack
-from pipeline.systems.generative.inference.engines import minimise_bound
+from pipeline.systems.generative.inference.free_form import minimise_bound
 from pipeline.systems.generative.inference.methods import Problem
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel

@@ -215,7 +215,7 @@ class Shared(Section):
         for condition, changes in conditions.items():
             place = f"{where}.conditions.{condition}"
             with self.named(place, ("runs", name, variant, "model")):
-                model = run.model.changed(changes)
+                model = run.model.with_changes(changes)
             changed = run.model_copy(update={"model": model})
             self.check_effect(place, changed, changes)
             self.check_fits(place, changed, run.dataset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -58,3 +58,11 @@ class Section(BaseModel):
     """A section of `params.yaml`: strict types, immutable, unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=(), allow_inf_nan=False)
+
+    def with_changes(self, changes: Mapping[str, object]) -> Self:
+        """The section with some settings changed, by name.
+
+        Raises:
+            ValidationError: they do not give a valid section.
+        """
+        return type(self).model_validate({**self.model_dump(), **changes})

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from pydantic import TypeAdapter
 
 from pipeline.data.datasets import Dataset, save_dataset
 from pipeline.learning.settings import AugmentationParams, CropParams, TrainingParams
@@ -15,6 +16,7 @@ from pipeline.probes.settings import EvaluateParams
 from pipeline.systems import Run
 from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.cnn.settings import CNNRun
+from pipeline.systems.generative.inference.settings import Engine
 from pipeline.systems.generative.settings import FailureParams, GenerativeRun
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.scae.settings import SCAERun
@@ -170,6 +172,13 @@ ENGINES = {
     "adam": {"method": "adam", "bound": "sampled", "learning_rate": 0.03, "steps": 3, "tolerance": 0.1},
 }
 """Of free-form inference."""
+
+
+def engine(name: str, **changes: Any) -> Engine:
+    """One of them, with some settings changed."""
+    found: Engine = TypeAdapter(Engine).validate_python({**ENGINES[name], **changes})
+    return found
+
 
 INFER = {
     "images": 6, "steps": 5, "rate": 0.01,

@@ -126,7 +126,7 @@ def is_dependency(file: str) -> bool:
 def system_files(stage: str, variant: str) -> list[str]:
     """What a stage imports by the name of a run's system."""
     package = f"pipeline/systems/{variant}"
-    (model,) = (file for file in imports(f"{package}/__init__.py") if file.startswith(f"{package}/model/"))
+    model = f"{package}/model/{SYSTEMS[variant].model.split('.')[0]}.py"
     if stage == "evaluate":
         return [model, f"{package}/evaluation/__init__.py"]
     if stage == "equivariance":

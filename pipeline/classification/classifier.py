@@ -61,13 +61,8 @@ class Classifier(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss per image, and `accuracy`; of a mixed image, those of both classes by their shares.
-
-        Raises:
-            ValueError: labels are missing.
-        """
-        if labels is None:
-            raise ValueError("a classifier learns from labels")
+        """The loss per image, and `accuracy`; of a mixed image, those of both classes by their shares."""
+        assert labels is not None
         if not (self.training and self.mixup):
             scores = self.scores(images, noise[..., : self._noise_of_scores])
             loss = self.losses(scores, labels, epoch).mean() + self.penalty()

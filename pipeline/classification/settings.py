@@ -56,6 +56,13 @@ class CroppedRun(ClassifierRun):
         return self
 
     @property
+    def channels(self) -> int:
+        """Channels of the images that the network takes."""
+        model: Any = self.model  # of both networks, it has a number of views
+        views: int = model.views
+        return views
+
+    @property
     def held_out(self) -> HoldoutParams | None:
         """Which images validate in place of those that the data set has for it; None: these."""
         return self.holdout

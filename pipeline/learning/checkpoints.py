@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pipeline.files import json_sha256, sha256
-from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors
+from pipeline.learning.tensors import load_tensors, save_tensors
 
 
 def fingerprint(**dependencies: Any) -> str:
@@ -80,7 +80,4 @@ class Checkpoint:
             self._saved = time.monotonic()
 
     def _load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors, header = load_tensors(self.path, {"fingerprint": self.key}, device)
-        if not isinstance(header.get("state"), dict) or "tracked_run" not in header:
-            raise CheckpointError(f"{self.path} is not a checkpoint. Delete it and run again.")
-        return tensors, header
+        return load_tensors(self.path, {"fingerprint": self.key}, device)

@@ -55,6 +55,12 @@ class Model(nn.Module):
         """Features of images `[B, C, S, S]` for probes: arrays `[B, d]` by name; empty if there is nothing to probe."""
         return {}
 
+    def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
+        """Further features: samples `[B, d]` from the posterior by name, given the other features `found` of the same
+        images; `generator` is on the CPU. Empty if the posterior is not probed by samples.
+        """
+        return {}
+
     @abstractmethod
     def generative_parameters(self) -> int:
         """Number of parameters of the generative part, without the encoder."""

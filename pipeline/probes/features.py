@@ -6,7 +6,6 @@ Each model defines them in its method `features`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,14 +27,6 @@ def batches(images: NDArray[np.uint8], device: torch.device, size: int = BATCH) 
         yield torch.from_numpy(images[start : start + size]).to(device).float() / 255
 
 
-@runtime_checkable
-class Sampling(Protocol):
-    """A model with further features: samples from its posterior."""
-
-    def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
-        """Samples `[B, d]` by name, given the other features `found` of the same images; `generator` is on the CPU."""
-
-
 @torch.no_grad()
 def features(
     model: Model,
@@ -48,7 +39,7 @@ def features(
 
     Args:
         warp: returns the warps `[B, 2, 3]` of the next B images; None: no warp.
-        samples: for the features of a model that samples (`Sampling`), on the CPU; None: without those.
+        samples: for the features that are sampled, on the CPU; None: without those.
 
     Raises:
         TypeError: the model has no features.
@@ -60,7 +51,7 @@ def features(
         result = model.features(pixels)
         if not result:
             raise TypeError(f"no features are defined for {type(model).__name__}")
-        if samples is not None and isinstance(model, Sampling):
+        if samples is not None:
             result = result | model.sampled_features(result, samples)
         for name, value in result.items():
             collected.setdefault(name, []).append(value)

@@ -48,17 +48,12 @@ def fit_probe(
     Each fit starts from that of the next smaller strength, in single precision: at 60,000 examples of 160 features this
     takes a third of the time of separate fits in double precision, and ends at the same objective (within 0.5 %) and
     accuracy (within 0.1 points).
-
-    Raises:
-        ValueError: `strengths` is empty.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
     from threadpoolctl import threadpool_limits
 
-    if not strengths:
-        raise ValueError("strengths must not be empty")
     scaler = StandardScaler().fit(train[0].astype(np.float64))
     inputs, held_out = _standardise(scaler, train[0]), _standardise(scaler, validation[0])
     classifier = LogisticRegression(max_iter=300, warm_start=True)

@@ -64,7 +64,7 @@ def measure(context: Context) -> Outcome:
     from pipeline.learning.model import Model
     from pipeline.probes.equivariance.errors_by_layer import Images, Steps, outcome, started
     from pipeline.probes.equivariance.transformations import View
-    from pipeline.systems import build_model, equivariance_of
+    from pipeline.systems import SYSTEMS, build_model
 
     settings: EquivarianceParams = context.settings
     run, device = context.params.runs[settings.run], context.device
@@ -85,7 +85,7 @@ def measure(context: Context) -> Outcome:
     images = Images(fit, test, classes[chosen].to(device), View(crop), steps)
     torch.manual_seed(settings.seed)
     untrained = started(build_model(run, dataset.images.shape[-1]).to(device), images.view.seen(fit))
-    read = equivariance_of(run.variant)
+    read = SYSTEMS[run.variant].part("equivariance").read
     return outcome(models, untrained, lambda model: partial(read, model), images, settings, context.label)
 
 

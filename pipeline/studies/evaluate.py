@@ -15,7 +15,7 @@ def measure(context: Context) -> Outcome:
     from pipeline.data.affnist import AFFNIST_SIZE, build_affnist
     from pipeline.learning.evaluation import EvaluationInputs
     from pipeline.learning.model import Model
-    from pipeline.systems import evaluation_of
+    from pipeline.systems import SYSTEMS
 
     params, run = context.params, context.params.runs[context.item]
     dataset = context.evaluated(run.dataset)
@@ -28,4 +28,5 @@ def measure(context: Context) -> Outcome:
     sections = {"evaluate": params.evaluate, "failures": params.failures}
     models = context.models(context.item, Model)
     inputs = EvaluationInputs(models, dataset, run, sections, official, context.device, context.label)
-    return evaluation_of(run.variant)(inputs)
+    outcome: Outcome = SYSTEMS[run.variant].part("evaluation").evaluate(inputs)
+    return outcome

@@ -50,7 +50,7 @@ def measure(context: Context) -> Outcome:
     from pipeline.classification.routing import outcome
     from pipeline.layers.images import centre_crop
     from pipeline.learning.model import Model
-    from pipeline.systems import routing_of
+    from pipeline.systems import SYSTEMS
 
     settings: RoutingParams = context.settings
     run = context.params.runs[settings.run]
@@ -59,7 +59,7 @@ def measure(context: Context) -> Outcome:
     pixels = torch.from_numpy(images[: settings.images]).to(context.device).float() / 255
     if isinstance(run.augmentation, CropParams):
         pixels = centre_crop(pixels, run.augmentation.crop)
-    follow, routed_layers, iterations_of = routing_of(run.variant)
-    followed = [partial(follow, model, settings.iterations) for model in models]
-    layers = [partial(routed_layers, model) for model in models]
-    return outcome(followed, layers, iterations_of(models[0]), pixels, labels[: settings.images])
+    routing = SYSTEMS[run.variant].part("routing")
+    followed = [partial(routing.follow, model, settings.iterations) for model in models]
+    layers = [partial(routing.routed_layers, model) for model in models]
+    return outcome(followed, layers, routing.iterations_of(models[0]), pixels, labels[: settings.images])

@@ -41,13 +41,16 @@ def check(params: Params, where: str, study: SweepParams) -> None:
 def measure(context: Context) -> Outcome:
     """Train a run on images rotated within an angle, and probe it on such images. The axes of `sweep` are both."""
     from pipeline.learning.evaluation import EvaluationInputs
-    from pipeline.probes.sweep import swept
-    from pipeline.systems import sweep_of
+    from pipeline.probes import sweep as probes
+    from pipeline.systems import SYSTEMS
 
     params, angle = context.params, float(context.axes["angle"])
-    run = swept(params.runs[context.axes["run"]], angle, context.settings)
+    run = probes.swept(params.runs[context.axes["run"]], angle, context.settings)
     trained, models = context.train("run", run, alone=True)
     sections = {"evaluate": params.evaluate, "failures": params.failures}
     dataset, device = context.dataset(run.dataset), context.device
     inputs = EvaluationInputs(models, dataset, run, sections, lambda: None, device, context.label)
-    return sweep_of(run.variant)(inputs, trained)
+    system = SYSTEMS[run.variant]
+    module = system.part("sweep") if system.has("sweep") else probes
+    outcome: Outcome = module.sweep(inputs, trained)
+    return outcome

@@ -5,7 +5,6 @@ To add a system, see CONTRIBUTING.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Field
@@ -22,15 +21,8 @@ from pipeline.systems.system import System
 from pipeline.systems.vae import SYSTEM as VAE
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from pipeline.classification.routing import Iterations, RoutedLayer
-    from pipeline.learning.evaluation import EvaluationInputs
     from pipeline.learning.model import Model
     from pipeline.learning.settings import RunSettings
-    from pipeline.learning.train import Trained
-    from pipeline.probes.equivariance.actions import Layer
-    from pipeline.results.outcome import Outcome
 
 SYSTEMS: dict[str, System] = {
     system.name: system for system in (GENERATIVE, SCAE, VAE, CAPSNET, ATTENTION, MATRIX_CAPSULES, CNN, REGRESSION)
@@ -59,7 +51,8 @@ def build_model(run: RunSettings, image_size: int) -> Model:
 
     Its initial values come from torch's global random state.
     """
-    build: Any = SYSTEMS[run.variant].build
+    module, name = SYSTEMS[run.variant].model.split(".")
+    build: type[Any] = getattr(SYSTEMS[run.variant].part(f"model.{module}"), name)
     model: Model = build(run.model, run.augmentation.seen_size(image_size))
     return model
 
@@ -77,37 +70,3 @@ def count_parameters(run: RunSettings, image_size: int) -> int | None:
             return sum(parameter.numel() for parameter in build_model(run, image_size).parameters())
     except NotImplementedError:  # matrix capsules count what their receptive fields see
         return None
-
-
-def evaluation_of(variant: str) -> Callable[[EvaluationInputs], Outcome]:
-    """What the study `evaluate` asks of a system."""
-    evaluate: Callable[[EvaluationInputs], Outcome] = SYSTEMS[variant].part("evaluation").evaluate
-    return evaluate
-
-
-def sweep_of(variant: str) -> Callable[[EvaluationInputs, Trained], Outcome]:
-    """What the study `sweep` asks of a system: its own measurements, or those of every model with features."""
-    from pipeline.probes import sweep as probes
-
-    system = SYSTEMS[variant]
-    module: Any = system.part("sweep") if system.has("sweep") else probes
-    sweep: Callable[[EvaluationInputs, Trained], Outcome] = module.sweep
-    return sweep
-
-
-def equivariance_of(variant: str) -> Callable[[Model, Tensor], dict[str, Layer]]:
-    """What the study `equivariance` reads off a system's model: layers by name, given images as the model sees them."""
-    read: Callable[[Model, Tensor], dict[str, Layer]] = SYSTEMS[variant].part("equivariance").read
-    return read
-
-
-def routing_of(
-    variant: str,
-) -> tuple[
-    Callable[[Model, int, Tensor], Iterations], Callable[[Model, Tensor], list[RoutedLayer]], Callable[[Model], int]
-]:
-    """What the study `routing` follows of a system's model, given images as the model sees them: so many iterations,
-    and its routed layers; and how many iterations the model itself runs.
-    """
-    module = SYSTEMS[variant].part("routing")
-    return module.follow, module.routed_layers, module.iterations_of

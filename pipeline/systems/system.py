@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipeline.learning.model import Model
     from pipeline.learning.settings import RunSettings
 
 
@@ -25,7 +24,8 @@ class System:
         document: that makes claims about it, or compares its own systems with it.
         colour, marker: in figures; `#rrggbb`, and matplotlib's name. Empty for a system that no figure compares.
         run: settings of an entry of `runs`; None where nothing is trained by gradient.
-        build: a new model from the settings of a model, and the pixels a side of the images that it sees.
+        model: the class of its models, in the package `model`: module and name. It is made from the settings of a model
+            and the pixels a side of the images that it sees.
         swept: whether the sweep over rotations can train it.
         capsules: whether its layers are capsules.
         layers: those that are meant to move with the image, and how they are judged: "own", by the action that theory
@@ -39,7 +39,7 @@ class System:
     colour: str = ""
     marker: str = ""
     run: type[RunSettings] | None = None
-    build: Callable[[Any, int], Model] | None = None
+    model: str = ""
     swept: bool = False
     capsules: bool = True
     layers: Mapping[str, str] = field(default_factory=dict)

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 import torch
-from gradients import forms_here, with_gradients
+from gradients import assert_near, assert_same_for_any_number_of_threads, forms_here, with_gradients
 from torch import Tensor
 
 from pipeline import kernels
-from pipeline.layers.attention import MultiheadAttentionBlock, SetTransformer
+from pipeline.layers.attention import MultiheadAttentionBlock
 from pipeline.layers.compiled_attention import _SOURCE, attend, supported
 
 FORMS = forms_here(_SOURCE)
@@ -49,15 +49,6 @@ def in_double(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> list[Tens
     return with_gradients(block.plain_forward(x, y), [x, y, *block.parameters()])
 
 
-def assert_near(found: list[Tensor], expected: list[Tensor]) -> None:
-    """Every tensor differs by at most 1e-5 of its largest element (of 0.1 if all are smaller)."""
-    errors = [
-        float((own.double() - other).abs().max() / other.abs().max().clamp_min(0.1))
-        for own, other in zip(found, expected, strict=True)
-    ]
-    assert max(errors) <= 1e-5, errors
-
-
 @needs_kernel
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("size", SIZES)
@@ -68,16 +59,7 @@ def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(
 @needs_kernel
 @pytest.mark.parametrize("size", ["odd and shared", "more images than groups of chunks", "the paper's spread"])
 def test_the_result_is_the_same_for_any_number_of_threads(size: str) -> None:
-    threads = torch.get_num_threads()
-    try:
-        found = []
-        for count in (1, 2, 5):
-            torch.set_num_threads(count)
-            found.append(compiled(*case(size)))
-    finally:
-        torch.set_num_threads(threads)
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0])
+    assert_same_for_any_number_of_threads(lambda: compiled(*case(size)))
 
 
 @needs_kernel
@@ -89,32 +71,6 @@ def test_scores_far_apart_and_rows_that_do_not_vary_stay_finite() -> None:
     for own, other in zip(compiled(block, x, y), in_double(block, x, y), strict=True):
         assert own.isfinite().all()
         torch.testing.assert_close(own.double(), other, rtol=2e-3, atol=2e-3 * float(other.abs().max()))
-
-
-@needs_kernel
-def test_arrays_may_lie_in_memory_in_any_order() -> None:
-    block, x, y = case("odd numbers of elements")
-    turned = x.transpose(0, 1).contiguous().transpose(0, 1), y.transpose(1, 2).contiguous().transpose(1, 2)
-    for own, other in zip(compiled(block, x, y), compiled(block, *turned), strict=True):
-        torch.testing.assert_close(other, own)
-    x, y = x.requires_grad_(), y.requires_grad_()
-    gradients = torch.autograd.grad(attend(block, x, y).sum(), [x, y])  # the gradient of a sum has no strides
-    expected = torch.autograd.grad(block.plain_forward(x, y).sum(), [x, y])
-    torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-4)
-
-
-@needs_kernel
-def test_a_set_transformer_is_the_same_with_and_without_it() -> None:
-    torch.manual_seed(0)
-    transformer = SetTransformer(16, 2, inducing=5, blocks=2, outputs=3, code=4)
-    x = torch.randn(6, 7, 16)
-    found = transformer(x)
-    with kernels.switched_off():
-        plain = transformer(x)
-    assert not torch.equal(found, plain), "it is used"
-    torch.testing.assert_close(found, plain, rtol=1e-5, atol=1e-5)
-    in_double = copy.deepcopy(transformer).double()(x.double())
-    torch.testing.assert_close(found.double(), in_double, rtol=1e-4, atol=1e-5)
 
 
 @needs_kernel

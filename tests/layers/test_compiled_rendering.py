@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from gradients import forms_here, with_gradients
+from gradients import assert_same_for_any_number_of_threads, forms_here, with_gradients
 from torch import Tensor
 
 from pipeline import kernels
 from pipeline.layers import compiled_rendering, poses
 from pipeline.layers.compiled_rendering import _SOURCE, supported
-from pipeline.layers.rendering import plain_render, render
+from pipeline.layers.rendering import plain_render
 
 FORMS = forms_here(_SOURCE)
 needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
@@ -78,42 +78,7 @@ def test_poses_without_rotation_whose_rows_lie_on_template_edges() -> None:
 
 @needs_kernel
 def test_the_result_is_the_same_for_any_number_of_threads() -> None:
-    threads = torch.get_num_threads()
-    try:
-        found = []
-        for count in (1, 2, 5):
-            torch.set_num_threads(count)
-            found.append(compiled(case("more images than groups"), 8))
-    finally:
-        torch.set_num_threads(threads)
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0])
-
-
-@needs_kernel
-def test_arrays_may_lie_in_memory_in_any_order() -> None:
-    templates, A, presence = case("the paper's")
-    turned = [
-        templates.transpose(2, 3).contiguous().transpose(2, 3),
-        A.transpose(0, 1).contiguous().transpose(0, 1),
-        presence[:, :1].expand(3, 16),
-    ]
-    expected = compiled([templates, A, presence[:, :1].repeat(1, 16)], 28)
-    leaves = [each.requires_grad_() for each in turned]
-    found = with_gradients(compiled_rendering.render(*leaves, 28), leaves)
-    for own, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(own, other)
-
-
-@needs_kernel
-def test_the_renderer_is_the_same_with_and_without_it() -> None:
-    inputs = case("the paper's")
-    found = render(*inputs, 28)
-    with kernels.switched_off():
-        plain = render(*inputs, 28)
-    assert not torch.equal(found, plain), "it is used"
-    torch.testing.assert_close(found, plain)
-    torch.testing.assert_close(found.double(), render(*(each.double() for each in inputs), 28), rtol=1e-4, atol=1e-5)
+    assert_same_for_any_number_of_threads(lambda: compiled(case("more images than groups"), 8))
 
 
 @needs_kernel

@@ -19,11 +19,10 @@ from records import load_record
 from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
-from pipeline.learning import runs
 from pipeline.learning.runs import Setup, load_run, save_run, train_run, trained_models, weights_file
 from pipeline.learning.summary import outcome
 from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors
-from pipeline.learning.train import Task, Trained, train
+from pipeline.learning.train import Trained
 from pipeline.systems import Run, build_model
 from pipeline.tracking import TrackedRun
 from stages import train as train_stage
@@ -338,25 +337,6 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
 
 
 # ---- validation by what images show
-
-
-def test_a_run_that_holds_a_view_out_validates_on_it_and_watches_known_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tasks: list[Task] = []
-    with monkeypatch.context() as patched:
-        patched.setattr(runs, "train", lambda task, *given, **named: tasks.append(task) or train(task, *given, **named))
-        trained(tmp_path, small_run("cnn", holdout=HOLDOUT))
-    (task,) = tasks
-    data = squares()
-    azimuth = {image.tobytes(): value for image, value in zip(data.images, data.factors["azimuth"], strict=True)}
-    parts = {"train": task.train_part, "validation": task.validation_part, **task.watched}
-    seen = {name: [azimuth[image.tobytes()] for image in images] for name, (images, _) in parts.items()}
-    assert set(seen["validation"]) == {40}
-    assert 40 not in {*seen["train"], *seen["known"]}
-    assert [len(seen[name]) for name in ("train", "validation", "known")] == [34, 3, 11]
-    images = [image.tobytes() for part in parts.values() for image in part[0]]
-    assert len(set(images)) == len(images) == 48
 
 
 def test_both_errors_stand_in_the_history_and_in_the_numbers(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from pipeline.probes.equivariance.derivatives import (
     derivative,
 )
 from pipeline.probes.equivariance.transformations import FAMILIES, Transformation, View, velocity
-from pipeline.systems import MODELS, build_model, equivariance_of
+from pipeline.systems import MODELS, SYSTEMS, build_model
 
 SIZE = 24
 EVERYTHING, CROP = View(None), View(16)
@@ -217,51 +217,6 @@ def test_the_standard_error_is_that_of_the_mean_over_images() -> None:
 # ---- derivatives
 
 
-class Cube(torch.autograd.Function):
-    """x^3, without a forward mode; its gradient has one itself."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return 3 * x**2 * gradient
-
-
-class CubeOnce(torch.autograd.Function):
-    """x^3, whose gradient has none."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return 3 * x**2 * gradient
-
-
-@pytest.mark.parametrize(
-    ("cube", "method"), [(lambda x: x**3, FORWARD), (Cube.apply, BACKWARD), (CubeOnce.apply, DIFFERENCES)]
-)
-def test_every_way_to_a_derivative_gives_what_is_known_by_hand(cube: Any, method: str) -> None:
-    generator = torch.Generator().manual_seed(0)
-    x, u = (torch.randn(3, 1, 4, 4, dtype=torch.float64, generator=generator) for _ in range(2))
-
-    def f(images: Tensor) -> dict[str, Tensor]:
-        return {"cubes": cube(images).flatten(1), "sum": images.sum((1, 2, 3)).sin()}
-
-    found, how = derivative(f, x, u)
-    assert how == method
-    torch.testing.assert_close(found["cubes"], (3 * x**2 * u).flatten(1), rtol=1e-7, atol=1e-7)
-    torch.testing.assert_close(found["sum"], x.sum((1, 2, 3)).cos() * u.sum((1, 2, 3)), rtol=1e-7, atol=1e-7)
-
-
 def test_a_network_that_stops_gradients_is_not_trusted() -> None:
     """x + x^2 whose square is detached: forward mode gives 1 in place of 1 + 2 x."""
     x, u = torch.full((3, 2), 2.0, dtype=torch.float64), torch.ones(3, 2, dtype=torch.float64)
@@ -282,7 +237,7 @@ def test_derivatives_of_every_system_are_those_of_central_differences(variant: s
     model = build_model(run, size).double().eval()
     side = run.augmentation.seen_size(size)
     images, direction = torch.rand(4, 1, side, side).double(), torch.randn(4, 1, side, side).double()
-    read = equivariance_of(variant)
+    read = SYSTEMS[variant].part("equivariance").read
 
     def values(seen: Tensor) -> dict[str, Tensor]:
         return {name: layer.numbers for name, layer in read(model, seen).items()}

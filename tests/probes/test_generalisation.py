@@ -89,22 +89,6 @@ def test_refit_probes_follow_the_images_and_fixed_ones_do_not(
     assert fixed["rotated_180"] < 0.5
 
 
-def test_each_part_is_turned_by_its_own_draws_and_no_more_images_are_fit_on_than_asked_for(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[Tensor] = []
-    uniform_rotations = warps.uniform_rotations
-
-    def watching(*arguments: Any) -> Tensor:
-        drawn.append(uniform_rotations(*arguments))
-        return drawn[-1]
-
-    monkeypatch.setattr(warps, "uniform_rotations", watching)
-    rotation_probes(Places(), dataset, 90.0, settings(probe_images=30), CPU)
-    assert sorted(len(each) for each in drawn) == [24, 25, 30]
-    assert len({tuple(each[0].flatten().tolist()) for each in drawn}) == 3
-
-
 def bright(count: int) -> Dataset:
     """Images with a block whose brightness is the label's, in another place each time."""
     base = squares(train=count, validation=12, test=11)
@@ -119,20 +103,8 @@ def bright(count: int) -> Dataset:
 def test_affine_versions_keep_their_labels_and_their_ink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of 5 over three versions of 11 images: an image stays with its label and with its warp."""
     monkeypatch.setattr(features_module, "BATCH", 5)
-    given: list[Tensor] = []
-    affnist_warps = warps.affnist_warps
-
-    def watching(count: int, canvas: int, generator: Any, device: Any, images: Tensor) -> Tensor:
-        given.append(images)
-        return affnist_warps(count, canvas, generator, device, images)
-
-    monkeypatch.setattr(warps, "affnist_warps", watching)
-    dataset = bright(40)
-    table = probe_accuracies(Brightest(), dataset, settings(angles=[0.0], affine_versions=3), CPU)
+    table = probe_accuracies(Brightest(), bright(40), settings(angles=[0.0], affine_versions=3), CPU)
     assert set(table["accuracy"]) == {1.0}
-    shown = torch.cat(given)
-    assert len(shown) == 40 + 12 + 3 * 11
-    assert torch.equal(shown[-33:], torch.from_numpy(dataset.part("test")[0]).repeat(3, 1, 1, 1))
 
 
 def test_official_affine_images_are_tested_by_the_probes_of_the_affine_test() -> None:

@@ -1,7 +1,6 @@
 """The variational autoencoder's bound against densities written out."""
 
 import numpy as np
-import pyro
 import pytest
 import torch
 from scipy import stats
@@ -34,31 +33,6 @@ def test_each_term_is_the_density_it_is_named_after(vae: VAE) -> None:
     assert terms["log_latent"].item() == pytest.approx(prior.mean())
     assert terms["entropy"].item() == pytest.approx(-posterior.mean())
     assert loss.item() == pytest.approx(-(pixels + prior - posterior).mean())
-
-
-def test_prior_and_entropy_average_to_the_negative_divergence(vae: VAE) -> None:
-    """Over the noise, log p(z) - log q(z) has mean -KL(q || p), known in closed form; 4 standard errors."""
-    images = torch.rand(1, 1, SIZE, SIZE, dtype=torch.float64)
-    samples = 4000
-    torch.manual_seed(1)
-    with torch.no_grad():
-        code = vae.encode(images)
-        found = np.array(
-            [
-                (terms["log_latent"] + terms["entropy"]).item()
-                for noise in torch.randn(samples // 40, 40, 3, dtype=torch.float64)
-                for _, terms in [vae(images.expand(40, -1, -1, -1), noise, EPOCH)]
-            ]
-        )
-    divergence = 0.5 * (code.mu**2 + code.sigma**2 - 1 - 2 * code.sigma.log()).sum().item()
-    assert divergence > 0.01
-    assert abs(found.mean() + divergence) < 4 * found.std() / len(found) ** 0.5
-
-
-def test_samples_without_images_come_from_the_prior(vae: VAE) -> None:
-    pyro.set_rng_seed(0)
-    with torch.no_grad():
-        assert vae.model(None, 5).shape == (5, SIZE, SIZE)
 
 
 def test_bernoulli_pixels_have_the_cross_entropy_of_grey_values_and_a_finite_gradient() -> None:

@@ -164,13 +164,8 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
 
     Args:
         penalties: tried, as shares of the largest eigenvalue of the values' second moments.
-
-    Raises:
-        ValueError: fewer than 8 images, or no penalties.
     """
     count = len(pairs.before)
-    if count < 8 or not penalties:
-        raise ValueError(f"a linear map needs 8 images and a penalty at least, found {count} and {len(penalties)}")
     before, after, weights = pairs.before.flatten(1).double(), pairs.after.double(), pairs.weights.double()
     first = count - round(VALIDATION_SHARE * count)
     part = _fit(before[:first], after[:first], weights[:first])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -35,7 +35,7 @@ BATCH = 250
 
 Layers = Mapping[str, Layer]
 ReadOf = Callable[[Model], Read]
-"""How a system reads layers off a model: `systems.equivariance_of`."""
+"""How a system reads layers off a model: `read` of its module `equivariance`."""
 
 
 @dataclass(frozen=True)
@@ -276,19 +276,14 @@ def _row(
 @torch.no_grad()
 def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
     """Layers of images as a model sees them, in batches."""
-    return _joined(read(batch) for batch in seen.split(BATCH))
-
-
-def _joined(batches: Iterable[dict[str, Layer]]) -> dict[str, Layer]:
-    first, *others = batches
+    batches = [read(batch) for batch in seen.split(BATCH)]
     return {
-        name: Layer(
-            torch.cat([layer.numbers, *(each[name].numbers for each in others)]),
-            torch.cat([layer.weights, *(each[name].weights for each in others)]),
-            layer.action,
-            layer.fitted,
+        name: replace(
+            layer,
+            numbers=torch.cat([each[name].numbers for each in batches]),
+            weights=torch.cat([each[name].weights for each in batches]),
         )
-        for name, layer in first.items()
+        for name, layer in batches[0].items()
     }
 
 

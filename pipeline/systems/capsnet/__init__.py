@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pipeline.systems.capsnet.settings import CapsNetModelParams, CapsNetRun
+from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.system import System
-
-if TYPE_CHECKING:
-    from pipeline.systems.capsnet.model.capsnet import CapsNet
-
-
-def _build(settings: CapsNetModelParams, size: int) -> CapsNet:
-    from pipeline.systems.capsnet.model.capsnet import CapsNet
-
-    return CapsNet(settings, size)
-
 
 SYSTEM = System(
     name="capsnet",
@@ -25,7 +13,7 @@ SYSTEM = System(
     colour="#56B4E9",
     marker="D",
     run=CapsNetRun,
-    build=_build,
+    model="capsnet.CapsNet",
     swept=True,
     layers={"capsules": "fitted"},
 )

@@ -13,15 +13,9 @@ from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer
 
 
 def iterations_of(model: CapsNet) -> int:
-    """Iterations that the network itself runs: weighted sums of votes, one more than updates of the weights.
-
-    Raises:
-        ValueError: the network does not route.
-    """
-    updates = model.last.updates
-    if updates is None:
-        raise ValueError("this network adds votes without weights")
-    return updates + 1
+    """Iterations that a network which routes runs: weighted sums of votes, one more than updates of the weights."""
+    assert model.last.updates is not None
+    return model.last.updates + 1
 
 
 @torch.no_grad()

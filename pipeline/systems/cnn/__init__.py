@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pipeline.systems.cnn.settings import CNNModelParams, CNNRun
+from pipeline.systems.cnn.settings import CNNRun
 from pipeline.systems.system import System
-
-if TYPE_CHECKING:
-    from pipeline.systems.cnn.model.cnn import CNN
-
-
-def _build(settings: CNNModelParams, size: int) -> CNN:
-    from pipeline.systems.cnn.model.cnn import CNN
-
-    return CNN(settings, size)
-
 
 SYSTEM = System(
     name="cnn",
@@ -25,7 +13,7 @@ SYSTEM = System(
     colour="#CC79A7",
     marker="v",
     run=CNNRun,
-    build=_build,
+    model="cnn.CNN",
     capsules=False,
     layers={"maps": "own", "hidden": "fitted"},
 )

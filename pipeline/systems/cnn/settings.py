@@ -35,8 +35,3 @@ class CNNRun(CroppedRun):
 
     variant: Literal["cnn"]
     model: CNNModelParams
-
-    @property
-    def channels(self) -> int:
-        """Channels of the images that the network takes."""
-        return self.model.views

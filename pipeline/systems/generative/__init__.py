@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pipeline.systems.generative.settings import GenerativeModelParams, GenerativeRun
+from pipeline.systems.generative.settings import GenerativeRun
 from pipeline.systems.system import System
-
-if TYPE_CHECKING:
-    from pipeline.systems.generative.model.generative_model import GenerativeModel
-
-
-def _build(settings: GenerativeModelParams, size: int) -> GenerativeModel:
-    from pipeline.systems.generative.model.generative_model import GenerativeModel
-
-    return GenerativeModel(settings, size)
-
 
 SYSTEM = System(
     name="generative",
@@ -25,7 +13,7 @@ SYSTEM = System(
     colour="#D55E00",
     marker="s",
     run=GenerativeRun,
-    build=_build,
+    model="generative_model.GenerativeModel",
     swept=True,
     layers={"parts": "own", "objects": "own"},
 )

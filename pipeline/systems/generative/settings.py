@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -103,14 +102,6 @@ class GenerativeModelParams(Section):
             raise ValueError(f"heads must divide hidden ({self.hidden})")
         return self
 
-    def changed(self, changes: Mapping[str, object]) -> Self:
-        """The model with some settings changed, by name.
-
-        Raises:
-            ValidationError: they do not give a valid model.
-        """
-        return type(self).model_validate({**self.model_dump(), **changes})
-
     def varied(self, name: str, value: float) -> Self:
         """The model with one hyperparameter set to `value`, and others scaled with it.
 
@@ -128,7 +119,7 @@ class GenerativeModelParams(Section):
             changes["inactive_pose_sd"] = self.inactive_pose_sd * (value / self.pose_sd_floor)
         if name == "temperature":
             changes["final_temperature"] = self.final_temperature * value / self.temperature
-        return self.changed(changes)
+        return self.with_changes(changes)
 
 
 class GenerativeRun(RunSettings):

@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams, MatrixCapsulesRun
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.system import System
-
-if TYPE_CHECKING:
-    from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
-
-
-def _build(settings: MatrixCapsulesModelParams, size: int) -> MatrixCapsules:
-    from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
-
-    return MatrixCapsules(settings, size)
-
 
 SYSTEM = System(
     name="matrix_capsules",
@@ -25,6 +13,6 @@ SYSTEM = System(
     colour="#0072B2",
     marker="o",
     run=MatrixCapsulesRun,
-    build=_build,
+    model="matrix_capsules.MatrixCapsules",
     layers={"poses": "own"},
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -170,25 +169,12 @@ class MatrixCapsulesModelParams(Section):
             raise ValueError(f"with Wishart precisions, bayes.nu0 must exceed pose_side^2 - 1 ({least})")
         return self
 
-    def changed(self, changes: Mapping[str, object]) -> Self:
-        """The model with some settings changed, by name.
-
-        Raises:
-            ValidationError: they do not give a valid model.
-        """
-        return type(self).model_validate({**self.model_dump(), **changes})
-
 
 class MatrixCapsulesRun(CroppedRun):
     """A run of matrix capsules."""
 
     variant: Literal["matrix_capsules"]
     model: MatrixCapsulesModelParams
-
-    @property
-    def channels(self) -> int:
-        """Channels of the images that the network takes."""
-        return self.model.views
 
     def without_effect(self) -> dict[str, str]:
         """As in `RunSettings`."""

@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pipeline.systems.scae.settings import SCAEModelParams, SCAERun
+from pipeline.systems.scae.settings import SCAERun
 from pipeline.systems.system import System
-
-if TYPE_CHECKING:
-    from pipeline.systems.scae.model.scae import SCAE
-
-
-def _build(settings: SCAEModelParams, size: int) -> SCAE:
-    from pipeline.systems.scae.model.scae import SCAE
-
-    return SCAE(settings, size)
-
 
 SYSTEM = System(
     name="scae",
@@ -25,7 +13,7 @@ SYSTEM = System(
     colour="#E69F00",
     marker="P",
     run=SCAERun,
-    build=_build,
+    model="scae.SCAE",
     swept=True,
     layers={"parts": "own", "objects": "own"},
 )

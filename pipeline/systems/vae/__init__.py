@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pipeline.systems.system import System
-from pipeline.systems.vae.settings import VAEModelParams, VAERun
-
-if TYPE_CHECKING:
-    from pipeline.systems.vae.model.vae import VAE
-
-
-def _build(settings: VAEModelParams, size: int) -> VAE:
-    from pipeline.systems.vae.model.vae import VAE
-
-    return VAE(settings, size)
-
+from pipeline.systems.vae.settings import VAERun
 
 SYSTEM = System(
     name="vae",
@@ -25,7 +13,7 @@ SYSTEM = System(
     colour="#009E73",
     marker="^",
     run=VAERun,
-    build=_build,
+    model="vae.VAE",
     swept=True,
     capsules=False,
     layers={"code": "fitted"},

@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pipeline.systems.linear.settings import LinearModelParams, LinearRun
+from pipeline.systems.linear.settings import LinearRun
 from pipeline.systems.system import System
-
-if TYPE_CHECKING:
-    from pipeline.systems.linear.model.linear import Linear
-
-
-def _build(settings: LinearModelParams, size: int) -> Linear:
-    from pipeline.systems.linear.model.linear import Linear
-
-    return Linear(settings, size)
-
 
 SYSTEM = System(
     name="linear",
@@ -25,6 +13,6 @@ SYSTEM = System(
     colour="#000000",
     marker="+",
     run=LinearRun,
-    build=_build,
+    model="linear.Linear",
     capsules=False,
 )

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from routing_loop import by_the_letter
 from small import SIZE, SMALL_CAPSNET
 
-from pipeline.classification.routing import outcome
 from pipeline.layers.dynamic_routing import squash
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.routing import follow, iterations_of, routed_layers
@@ -43,16 +40,6 @@ def test_the_last_iteration_is_what_the_network_gives(counting: str, own: int, m
     torch.testing.assert_close(found.shares.sum(2), torch.ones_like(found.shares[:, :, 0]))
 
 
-def test_every_iteration_is_the_one_of_a_loop_over_numbers() -> None:
-    net, images = network(), torch.rand(1, 1, SIZE, SIZE, dtype=torch.float64)
-    with torch.no_grad():
-        primary = net.primary_capsules(net.feature_maps(images))
-    found = follow(net, 4, images)
-    for t in range(4):
-        sums = by_the_letter(primary, net.last.transformations.detach(), t + 1)
-        torch.testing.assert_close(found.activations[t], squash(sums).norm(dim=-1))
-
-
 @pytest.mark.parametrize("middle", [0, 6])
 def test_capsules_divide_themselves_as_in_a_loop_over_numbers(middle: int) -> None:
     """In every layer; logits are the products of votes with the capsules of all sums but the last."""
@@ -73,16 +60,3 @@ def test_capsules_divide_themselves_as_in_a_loop_over_numbers(middle: int) -> No
             assert found.active[image].item() == pytest.approx(sum(float(child.norm()) for child in below[image]))
         below = sums[-1]
         torch.testing.assert_close(found.activations, below.norm(dim=-1))
-
-
-def test_a_class_without_votes_is_dead() -> None:
-    net, images = network(), torch.rand(4, 1, SIZE, SIZE, dtype=torch.float64)
-    with torch.no_grad():
-        net.last.transformations[:, :, 1] = 0
-    layers = outcome([partial(follow, net, 3)], [partial(routed_layers, net)], 3, images, np.zeros(4, np.int64))
-    assert layers.numbers["layers"]["1"]["dead"]["mean"] == pytest.approx(1 / 3)
-
-
-def test_a_network_without_routing_has_no_iterations() -> None:
-    with pytest.raises(ValueError, match="without weights"):
-        iterations_of(network(iterations=0))

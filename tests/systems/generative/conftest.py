@@ -10,10 +10,15 @@ COUNT = 5
 
 
 @pytest.fixture
-def model() -> GenerativeModel:
+def small_params() -> GenerativeModelParams:
+    return GenerativeModelParams.model_validate(SMALL)
+
+
+@pytest.fixture
+def model(small_params: GenerativeModelParams) -> GenerativeModel:
     """A tiny model in float64 whose parameters are all away from their symmetric start."""
     torch.manual_seed(0)
-    model = GenerativeModel(GenerativeModelParams.model_validate(SMALL), SIZE).double()
+    model = GenerativeModel(small_params, SIZE).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)

@@ -19,7 +19,6 @@ from pipeline.systems.generative.inference.analytic_bound import (
     pack,
     picture_moments,
     presence_moments,
-    unpack,
 )
 from pipeline.systems.generative.inference.sampled_bound import mean_bound
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -83,13 +82,6 @@ def test_picture_moments_against_every_combination_of_presences() -> None:
     ours = picture_moments(colour, alpha, mean[None], square[None])
     torch.testing.assert_close(ours[0], first, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(ours[1], second, rtol=1e-12, atol=1e-12)
-
-
-def test_states_are_packed_and_unpacked(model: GenerativeModel, images: Tensor) -> None:
-    found = model.encode(images)
-    again = unpack(pack(found), model.params.parts)
-    for name in ("part_logits", "part_poses", "object_logits", "object_poses"):
-        assert torch.equal(getattr(again, name), getattr(found, name))
 
 
 @pytest.mark.parametrize("temperature", [0.7, 1.0])

@@ -14,10 +14,9 @@ from small import SMALL
 from torch import Tensor
 
 from pipeline.layers import poses
-from pipeline.systems.generative.model.arrangements import Arrangements, explain, fit_arrangements
+from pipeline.systems.generative.model.arrangements import Arrangements, explain, fit_arrangements, object_errors
 from pipeline.systems.generative.model.bound import trace_bound
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.seeding import object_errors
 from pipeline.systems.generative.settings import GenerativeModelParams
 
 O, P = 3, 5
@@ -181,35 +180,6 @@ def test_while_objects_are_taught_their_encoder_learns_from_the_mixture_and_part
     for epoch in (0.5, 2.0):
         loss, metrics = model(images, noise, torch.tensor(epoch))
         assert float(loss.detach()) == pytest.approx(-float(metrics["bound"]), rel=1e-6)
-
-
-def test_taught_objects_name_the_arrangement_of_an_image(model: GenerativeModel) -> None:
-    generator = torch.Generator().manual_seed(3)
-    planned = arrangements(generator)
-    which = torch.randint(O, (128,), generator=generator)
-    parts = torch.cat([torch.full((128, 4, 1), 4.0), planned.M[which, :4].float()], dim=-1)
-    with torch.no_grad():
-        model.M.copy_(planned.M[:, :4].float())
-    of_objects = [
-        value for name, value in model.named_parameters() if name.startswith(("embed", "part_id", "set", "object"))
-    ]
-
-    def errors() -> Tensor:
-        logits, object_poses = model.encode_objects(parts[..., 0], parts[..., 1:])
-        trace = trace_bound(model, torch.rand(128, 1, 12, 12), model.draw_noise((128,), generator, "cpu"))
-        taught = type(trace)(**{**vars(trace), "parts": parts, "object_logits": logits, "object_poses": object_poses})
-        return object_errors(model, taught).mean()
-
-    first = float(errors().detach())
-    optimiser = torch.optim.Adam(of_objects, lr=0.02)
-    for _ in range(120):
-        optimiser.zero_grad()
-        loss = errors()
-        loss.backward()
-        optimiser.step()
-    assert float(loss.detach()) < 0.5 * first
-    named = model.encode_objects(parts[..., 0], parts[..., 1:])[0].argmax(-1)
-    assert float((named == which).float().mean()) > 0.9
 
 
 @torch.no_grad()

@@ -70,11 +70,6 @@ def test_kl_is_the_integral_at_any_temperature(distance: float, temperature: flo
     assert presence_kl(prior + distance, prior).item() == pytest.approx(expected, rel=1e-4, abs=1e-9)
 
 
-def test_kl_to_the_prior_is_at_least_the_information() -> None:
-    logits = 2 * random(N, O) - 1
-    assert (presence_kl(logits, -1.0).mean(0) >= information_by_object(logits)).all()
-
-
 def test_routing_entropies_tell_a_fixed_parent_from_one_that_follows_the_image() -> None:
     """Three parts: always the first of four parents; undecided between four; sure of one of four, in turn."""
     first, undecided = torch.tensor([1.0, 0, 0, 0]).expand(8, 4), torch.full((8, 4), 0.25)

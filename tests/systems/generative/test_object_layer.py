@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small import ENGINES, SMALL
+from small import ENGINES, SMALL, engine
 from torch import Tensor
 
 from pipeline.systems.generative.inference.analytic_bound import STATE, analytic_bound, pack, unpack
-from pipeline.systems.generative.inference.engines import minimise_bound
+from pipeline.systems.generative.inference.free_form import minimise_bound
 from pipeline.systems.generative.inference.methods import Problem
 from pipeline.systems.generative.inference.object_layer import refine_objects
-from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 PARTS = int(SMALL["parts"])
@@ -46,11 +45,6 @@ def t0(states: Tensor) -> Tensor:
     return unpack(states, PARTS).object_logits
 
 
-def engine(name: str, **changed: object) -> Engine:
-    form = {"adam": AdamEngine, "l-bfgs": LBFGSEngine, "gauss-newton": GaussNewtonEngine}[name]
-    return form.model_validate({**ENGINES[name], **changed})
-
-
 def test_refined_objects_are_an_optimum_for_their_parts(task: Problem, start: Tensor) -> None:
     settled, rise = refine_objects(task, start)
     assert (slope(task, start) > 5 * FLAT).all()
@@ -72,15 +66,6 @@ def test_refined_objects_are_an_optimum_for_their_parts(task: Problem, start: Te
     best = torch.cat([start[:, : STATE * PARTS], objects.detach()], dim=1)
     assert (bound(task, best) - bound(task, settled)).max() < 1e-3
     assert (t0(best) - t0(settled)).abs().max() < CLOSE
-
-
-def test_the_bound_never_falls(task: Problem, start: Tensor) -> None:
-    """From objects anywhere."""
-    away = start.clone()
-    away[:, STATE * PARTS :] += torch.randn_like(away[:, STATE * PARTS :]) * 2
-    settled, rise = refine_objects(task, away)
-    assert (rise > 0).all()
-    torch.testing.assert_close(bound(task, settled) - bound(task, away), rise, rtol=1e-9, atol=1e-9)
 
 
 def test_the_objects_of_an_image_are_refined_as_they_are_alone(task: Problem, start: Tensor) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pipeline.systems.matrix_capsules.model import em_routing
 from pipeline.systems.matrix_capsules.model.em_routing import Routing, Step, history, images_at_once, route
-from pipeline.systems.matrix_capsules.model.m_steps import Moments, MStep, Parents
+from pipeline.systems.matrix_capsules.model.m_steps import Moments, MStep
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 from pipeline.systems.matrix_capsules.settings import BayesParams, Competition
@@ -294,24 +294,6 @@ def test_posteriors_of_variational_bayes_by_sampling(priors: BayesParams) -> Non
     before = replace(step, logits=True)(moments, None, *betas, 0, torch.zeros(1, 2, 2, 3).double())
     torch.testing.assert_close(before.activations.sigmoid(), found.activations)
     torch.testing.assert_close(before.constant, found.constant)
-
-
-@pytest.mark.parametrize("priors", PRIORS)
-def test_the_prior_mean_is_at_the_origin_of_poses(priors: BayesParams) -> None:
-    """Votes may be given from anywhere: poses, activations and log densities move along."""
-    torch.manual_seed(0)
-    votes, weights = torch.randn(30, 3, dtype=torch.float64) + 1, torch.rand(1, 2, 30, dtype=torch.float64)
-    betas, moved = (torch.zeros(2).double(), torch.zeros(2).double()), torch.tensor([0.5, -2.0, 7.0]).double()
-
-    def found(shift: Tensor) -> Parents:
-        given = votes - shift
-        moments = Moments(weights.sum(-1), weights @ given, weights @ given.square())
-        return m_step(activation="bayes", priors=priors)(moments, None, *betas, 0, -shift.expand(1, 2, 3))
-
-    here, there = found(torch.zeros(3).double()), found(moved)
-    torch.testing.assert_close(there.poses + moved, here.poses)
-    torch.testing.assert_close(there.activations, here.activations)
-    torch.testing.assert_close(there.quadratic, here.quadratic)
 
 
 @pytest.mark.parametrize("competition", COMPETITIONS)

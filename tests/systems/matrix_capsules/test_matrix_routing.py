@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import torch
 from em_loop import by_the_letter
 from small import SMALL_MATRIX_CAPSULES
 
-from pipeline.classification.routing import outcome
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.routing import follow, iterations_of, routed_layers
@@ -95,16 +93,3 @@ def test_capsules_divide_themselves_as_in_a_loop_over_numbers(changes: dict[str,
             assert found.active[image].item() == pytest.approx(total)
             unit = active.size if how.activation == "mixing" else 1
             np.testing.assert_allclose(found.activations[image], unit * active.max(0), rtol=1e-4)
-
-
-def test_a_type_that_is_forced_off_is_dead() -> None:
-    model, images = small_capsules(), torch.rand(4, 1, 10, 10)
-
-    def dead() -> list[float]:
-        found = outcome([partial(follow, model, 3)], [partial(routed_layers, model)], 3, images, np.zeros(4, np.int64))
-        return [layer["dead"]["mean"] for layer in found.numbers["layers"].values()]
-
-    assert dead() == [0, 0]
-    with torch.no_grad():
-        model.routed[0].beta_a[1] = -1e3
-    assert dead()[0] == 0.5

@@ -104,22 +104,6 @@ def test_posterior_means_average_to_prior_means() -> None:
     torch.testing.assert_close(torch.stack(means).sum(0), (X @ W.flatten(0, 1).T).view(5, 4, 3))
 
 
-def test_posterior_means_are_the_slope_of_the_log_probability() -> None:
-    """Equation 51: E[h | x, y] = mu + d log P(y | x) / d mu."""
-    W, X = model(3, 2, n=1)
-    mu = (W @ X[0]).requires_grad_()
-    lengths = mu.square().sum(-1)
-    beta = lengths.sum() / 2
-    s = 3.0
-    rho, weight = np.polynomial.legendre.leggauss(60)
-    rho, weight = torch.from_numpy((rho + 1) / 2), torch.from_numpy(weight / 2)
-    l0 = beta * (weight * rho**s * ((rho - 1) * beta).exp()).sum()
-    P = l0 * lengths / lengths.sum() + (1 - l0) / 3
-    for y in range(3):
-        (slope,) = torch.autograd.grad(P[y].log(), mu, retain_graph=True)
-        torch.testing.assert_close(posterior_means(W, X, torch.tensor([y]))[0], (mu + slope).detach())
-
-
 def test_a_model_without_weights_knows_nothing() -> None:
     W, X = model(3, 2, scale=0.0)
     torch.testing.assert_close(predict_probabilities(W, X), torch.full((4, 3), 1 / 3, dtype=torch.float64))

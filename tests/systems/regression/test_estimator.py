@@ -9,11 +9,6 @@ import pytest
 import torch
 from planted import planted
 from scipy import sparse
-from sklearn.base import clone
-from sklearn.datasets import load_digits
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pipeline.systems.regression.estimator import CapsuleRegression, held_out
@@ -64,14 +59,6 @@ def test_probabilities_are_the_models(example: tuple[Any, Any]) -> None:
     np.testing.assert_allclose(model.predict_proba(X), exact.numpy())
 
 
-@pytest.mark.parametrize("decision", DECISIONS)
-def test_with_two_classes_the_most_probable_one_is_predicted(example: tuple[Any, Any], decision: Any) -> None:
-    X, y = (values[example[1] != "cat"] for values in example)
-    model = CapsuleRegression(2, decision=decision, random_state=0).fit(X, y)
-    assert (model.predict(X) == model.classes_[model.predict_proba(X).argmax(axis=1)]).all()
-    assert set(model.predict(X)) == {"ape", "bee"}
-
-
 def test_the_sign_of_inputs_counts_only_with_an_intercept(example: tuple[Any, Any]) -> None:
     X, y = example
     even = CapsuleRegression(fit_intercept=False, random_state=0).fit(X, y)
@@ -80,31 +67,12 @@ def test_the_sign_of_inputs_counts_only_with_an_intercept(example: tuple[Any, An
     assert np.abs(odd.predict_proba(X) - odd.predict_proba(-X)).max() > 0.01
 
 
-def test_the_seed_decides_which_examples_are_held_out(example: tuple[Any, Any]) -> None:
-    X, y = example
-    first, again, other = (CapsuleRegression(max_iter=30, random_state=seed).fit(X, y) for seed in (0, 0, 1))
-    assert np.array_equal(first.capsules_, again.capsules_)
-    assert not np.array_equal(first.capsules_, other.capsules_)
-
-
 def test_a_share_of_every_class_is_held_out() -> None:
     classes = np.repeat([0, 1, 2], [40, 20, 1])
     held = held_out(classes, 0.3, np.random.RandomState(0))
     assert [int(held[classes == c].sum()) for c in range(3)] == [12, 6, 0]
     assert held_out(classes, 0.9, np.random.RandomState(0))[-1] == 0, "one of each class remains"
     assert not held_out(classes, 0, np.random.RandomState(0)).any()
-
-
-def test_it_works_in_pipelines_and_searches() -> None:
-    X, y = load_digits(return_X_y=True)
-    X, y = X[:400], y[:400]
-    search = GridSearchCV(
-        make_pipeline(StandardScaler(), CapsuleRegression(max_iter=60, random_state=0)),
-        {"capsuleregression__capsule_size": [1, 2], "capsuleregression__ridge": [0.001]},
-        cv=2,
-    ).fit(X, y)
-    assert search.best_score_ > 0.8
-    assert clone(search.best_estimator_).get_params()["capsuleregression__ridge"] == 0.001
 
 
 @pytest.mark.parametrize(

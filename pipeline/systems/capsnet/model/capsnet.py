@@ -120,13 +120,8 @@ class CapsNet(Model):
         return {"class_capsules": self.encode(images).flatten(1)}
 
     def decode(self, capsules: Tensor, labels: Tensor) -> Tensor:
-        """Images `[B, 1, S, S]` decoded from capsules `[B, n, D]`, using only those of the classes `labels [B]`.
-
-        Raises:
-            ValueError: the network was built without a decoder.
-        """
-        if self.decoder is None:
-            raise ValueError("this network has no decoder")
+        """Images `[B, 1, S, S]` decoded from capsules `[B, n, D]`, using only those of the classes `labels [B]`."""
+        assert self.decoder is not None
         chosen = F.one_hot(labels, capsules.shape[1]).to(capsules).unsqueeze(-1)
         pixels = self.decoder((capsules * chosen).flatten(1))
         return pixels.unflatten(-1, (1, self.image_size, self.image_size))
@@ -136,12 +131,8 @@ class CapsNet(Model):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss per image, and `margin_loss`, `accuracy` (share whose longest capsule is that of their class) and
         `pixel_error` (squared, summed over pixels); `noise` and `epoch` are unused.
-
-        Raises:
-            ValueError: labels are missing.
         """
-        if labels is None:
-            raise ValueError("CapsNet learns from labels")
+        assert labels is not None
         params, capsules = self.params, self.encode(images)
         lengths = capsules.norm(dim=-1)
         margins = params.present_margin, params.absent_margin, params.absent_weight

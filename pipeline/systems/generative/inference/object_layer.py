@@ -20,8 +20,7 @@ from pipeline.systems.generative.inference.analytic_bound import (
     unpack,
 )
 from pipeline.systems.generative.inference.curvature import object_curvature, objects_diagonal
-from pipeline.systems.generative.inference.l_bfgs import LBFGSMethod
-from pipeline.systems.generative.inference.methods import Problem, Value, minimise
+from pipeline.systems.generative.inference.methods import LBFGSMethod, Problem, Value, minimise
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 MEMORY, ROUNDS, TOLERANCE = 10, 300, 1e-4

@@ -27,6 +27,7 @@ from pipeline.layers.attention import AttentionPooling, PerElementMLP, SetTransf
 from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.rendering import render
 from pipeline.learning.model import Model
+from pipeline.systems.generative.model.arrangements import STARTING_IMAGES, object_errors, seed
 from pipeline.systems.generative.model.bound import trace_bound
 from pipeline.systems.generative.model.hierarchy import (
     ChildrenGivenParents,
@@ -38,7 +39,6 @@ from pipeline.systems.generative.model.hierarchy import (
 from pipeline.systems.generative.model.information import joint_information, presence_kl
 from pipeline.systems.generative.model.posteriors import Capsules, GaussianPoses, PartPosterior
 from pipeline.systems.generative.model.presences import RelaxedPresence, logistic_noise
-from pipeline.systems.generative.model.seeding import STARTING_IMAGES, object_errors, seed
 from pipeline.systems.generative.settings import GenerativeModelParams
 
 # Adam moves every parameter by about its step size, whatever the gradient. Pixel logits must move by several units, the
@@ -210,14 +210,11 @@ class GenerativeModel(Model):
 
     def encode_parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """q(y1, A1 | x): log odds `[B, P]` and poses `[B, P, 6]` (means if they are Gaussian)."""
-        return self._read_parts(self._part_features(images))
+        return self._read_parts(self.pooling(self.convolutions(images)))
 
     def encode_objects(self, y1: Tensor, A1: Tensor) -> tuple[Tensor, Tensor]:
         """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]` (means if they are Gaussian)."""
-        return self._read_objects(self._object_codes(y1, A1))
-
-    def _part_features(self, images: Tensor) -> Tensor:
-        return self.pooling(self.convolutions(images))  # (B, P, part_features)
+        return _split(self.object_head(self._object_codes(y1, A1)))
 
     def _read_parts(self, features: Tensor) -> tuple[Tensor, Tensor]:
         state = self.part_head(features)
@@ -230,9 +227,6 @@ class GenerativeModel(Model):
         deviation = (A1 - self.initial_pose) * 10
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
         return self.set_transformer(elements)  # (B, O, code)
-
-    def _read_objects(self, codes: Tensor) -> tuple[Tensor, Tensor]:
-        return _split(self.object_head(codes))
 
     def pose_sd(self, raw: Tensor) -> Tensor:
         """Sds of Gaussian poses from the output of a head; 0 gives `pose_posterior_sd_start`."""
@@ -251,14 +245,14 @@ class GenerativeModel(Model):
         if self.gaussian:
             pose_noise = noise[:, P + O :].unflatten(1, (P + O, POSE_SIZE))
         with pyro.plate("images", len(images)):
-            features = self._part_features(images)
+            features = self.pooling(self.convolutions(images))  # (B, P, part_features)
             y1, A1 = self._read_parts(features)
             if self.gaussian:
                 A1 = GaussianPoses(A1, self.pose_sd(self.part_sd_head(features)), pose_noise[:, :P])
             parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, noise[:, :P]), A1, coupling))
             seen = scale_gradient(parts, coupling)
             codes = self._object_codes(seen[..., 0], seen[..., 1:])
-            y0, A0 = self._read_objects(codes)
+            y0, A0 = _split(self.object_head(codes))
             pyro.sample("y0", RelaxedPresence(y0, temperature, noise[:, P : P + O]).to_event(1))
             if self.gaussian:
                 q = GaussianPoses(A0, self.pose_sd(self.object_sd_head(codes)), pose_noise[:, P:]).to_event(1)

@@ -68,6 +68,6 @@ def changed(run: GenerativeRun, study: PresenceAblationParams, condition: str) -
 
     What a condition counts in epochs is in those of the run, and is shortened with it.
     """
-    model = run.model.changed(study.conditions[condition])
+    model = run.model.with_changes(study.conditions[condition])
     shorter = run.model_copy(update={"model": model}).with_epochs(study.epochs)
     return shorter.model_copy(update={"replicas": study.replicas})

@@ -77,5 +77,5 @@ def measure(context: Context) -> Outcome:
 
 def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> MatrixCapsulesRun:
     """A run with the replicas and epochs of an ablation, and the settings of one of its conditions."""
-    changed = run.model_copy(update={"model": run.model.changed(study.conditions[condition])})
+    changed = run.model_copy(update={"model": run.model.with_changes(study.conditions[condition])})
     return changed.with_epochs(study.epochs).model_copy(update={"replicas": study.replicas})
