@@ -12,9 +12,7 @@ from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
 from pipeline.results.outcome import Outcome
 from pipeline.systems.attention.experiments import density, iterated, parsing, toy
-from pipeline.systems.attention.report.claims import MEASURES
-from pipeline.systems.attention.report.figures import draw, parents_found
-from pipeline.systems.attention.report.tables import build
+from pipeline.systems.attention.report.attention import MEASURES, build, draw, parents_found
 from pipeline.systems.attention.settings import DensityStudy, IteratedStudy, ParsingStudy, ToyStudy
 
 

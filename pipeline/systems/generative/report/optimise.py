@@ -32,11 +32,11 @@ def _optimised(results: Results) -> tuple[Recorded, Numbers, dict[float, dict[st
     """The study's settings, its numbers, and the measurements of its chosen engine by angle."""
     name, numbers = results.answering("optimise", results.evidence.generative.optimise)
     study = numbers.settings.optimise[name]
-    angles: dict[float, dict[str, Measured]] = {}
-    for angle in sorted(numbers.names("engine", study.chosen), key=float):
-        place = ("engine", study.chosen, angle)
-        names = numbers.names(*place)
-        angles[float(angle)] = {each: value for each in names if (value := numbers.measured(*place, each))}
+    angles = {
+        float(angle): {each: numbers.needed(*place, each) for each in numbers.names(*place)}
+        for angle in sorted(numbers.names("engine", study.chosen), key=float)
+        if (place := ("engine", study.chosen, angle))
+    }
     return study, numbers, angles
 
 
@@ -73,23 +73,22 @@ def optimisation_gain(results: Results) -> Finding:
     angle, values = next(iter(angles.items()))
     gain = values["refit_accuracy_after"].minus(values["refit_accuracy_before"]).scaled(100)
     images = min(study.images, numbers.dataset_of(study.run).test)
-    answered = answer(results, numbers, study.run, gain, replicas=gain.n, tested=images)
-    said, notes = answered.remarks, answered.notes
-    if angle != 0:
-        said.append(f"rotated within ±{angle:g}° (paper: upright)")
-    said.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
-    notes += [
+    noise = 100 * math.sqrt(values["refit_accuracy_before"].variance_of_share(images))
+    notes = [
         f"refit probe: {_accuracies(values, 'refit_accuracy')}",
         f"fixed probe: {_accuracies(values, 'accuracy')}",
+        f"one standard error of the refit probe on {images:,} images: {noise:.1f} points",
     ]
-    noise = 100 * math.sqrt(values["refit_accuracy_before"].variance_of_share(images))
-    notes.append(f"one standard error of the refit probe on {images:,} images: {noise:.1f} points")
     if "bound_kicked" in values:
         better = values["bound_kicked"].minus(values["bound_after"]).mean
         notes.append(
             f"kicked: log odds perturbed too (sd {study.kick_logit:g}), objects unsettled: bound {better:+.1f} nats"
         )
     notes += presences.notes_of_run(results, study.run, numbers)
+    answered = answer(results, numbers, study.run, gain, replicas=gain.n, tested=images, notes=notes)
+    if angle != 0:
+        answered.remarks.append(f"rotated within ±{angle:g}° (paper: upright)")
+    answered.remarks.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
     return answered
 
 
@@ -109,29 +108,26 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         arrays = written.examples(results, "optimise", study, _EXAMPLES)
         chosen = str(numbers.settings.optimise[study].chosen)
         if arrays:
-            rows = [
-                ("input", arrays["images"]),
-                ("encoder", arrays["before"]),
-                ("optimised", arrays["after"]),
-                ("encoder's parts", arrays["arrangements_before"]),
-                ("optimised parts", arrays["arrangements_after"]),
-            ]
+            names = {
+                "images": "input",
+                "before": "encoder",
+                "after": "optimised",
+                "arrangements_before": "encoder's parts",
+                "arrangements_after": "optimised parts",
+            }
             yield Drawing(
                 f"reconstructions-{study}",
                 "png",
                 f"Reconstructions before and after test-time optimisation, {study}",
                 "If the encoder's reconstruction of a rotated digit is bad, maximising the bound from there should "
-                "repair it (as in the paper's Figure 3). "
-                f"Engine: {ENGINES.get(chosen, chosen)}.",
+                f"repair it (as in the paper's Figure 3). Engine: {ENGINES.get(chosen, chosen)}.",
                 "One digit rotated step by step; below it the reconstruction from the encoder and the one after "
                 "optimisation, then the parts of each in colour.",
                 numbers.records,
-                partial(pictures.over_rotation, arrays["angles"], rows),
+                partial(pictures.over_rotation, arrays["angles"], [(words, arrays[of]) for of, words in names.items()]),
             )
-        steps = results.table("optimise", study, _CURVES)
-        if steps is None:
-            written.miss(f"optimise/{study} (its table)")
-        else:
+        steps = written.table(results, "optimise", study, _CURVES)
+        if steps is not None:
             yield Drawing(
                 f"optimisation-{study}",
                 "svg",
@@ -214,9 +210,9 @@ def build(results: Results) -> list[Table]:
                 rows.append(([study, engine, float(angle), images], found, numbers))
     caption = (
         "Free-form optimisation of the bound from the encoder's output: gradient evaluations per image (without those "
-        "of the objects alone after each start, which cost about a tenth; the seconds include them), seconds for all "
-        "images, bound in nats per image, squared pixel error summed over an image, and accuracy of a probe on t0, fit "
-        "on encoded clean images (fixed) or on training images rotated and optimised in the same way (refit)."
+        "of the objects alone, about a tenth), seconds for all images, bound in nats per image, squared pixel error "
+        "summed over an image, and accuracy of a probe on t0, fit on encoded clean images (fixed) or on training "
+        "images rotated and optimised in the same way (refit)."
     )
     return measured_table(
         "optimise", "Test-time optimisation", caption, ["study", "engine", "angle", "images"], heads, rows

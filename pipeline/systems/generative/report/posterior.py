@@ -77,10 +77,9 @@ def build(results: Results) -> list[Table]:
     ]
     caption = (
         "Encoders with a full posterior over poses: evidence lower bound and importance-weighted bound with the given "
-        "number of samples, in nats per test image; accuracy of refit probes on clean images. Delta poses have no "
-        "density, so they are measured with Gaussians around them, whose two sds are chosen on validation images. "
-        "Refined: Gaussian poses, trained further from there. From scratch, generative model and encoder are trained "
-        "together, so these bounds belong to another model: compare it with the others by the normalised ELBO. The "
-        "document's density of poses integrates to less than 1, which lowers the other bounds."
+        "number of samples, in nats per test image; accuracy of refit probes on clean images. Delta: Gaussians around "
+        "the delta poses, with sds chosen on validation images. Refined: Gaussian poses, trained further from there. "
+        "From scratch: encoder and generative model trained together; this is another model, to be compared by the "
+        "normalised ELBO. The document's density of poses integrates to less than 1, which lowers the other bounds."
     )
     return measured_table("posterior", "Full posterior over poses", caption, ["study", "guide", "samples"], heads, rows)

@@ -48,20 +48,15 @@ def silence(
 
 
 def notes(numbers: Numbers, classes: int) -> list[str]:
-    """What the evaluation of a run measured of its presences, as notes; none if it lacks these numbers.
-
-    Args:
-        classes: of the images.
-    """
+    """What the evaluation of a run measured of its presences, as notes; none if it lacks these numbers."""
     binary, relaxed = _probe(numbers, "t0_binary"), _probe(numbers, "t0_sampled")
     information = numbers.measured("test", "presence_information")
-    said = [f"probe on samples that are 0 or 1 {binary.mean:.1f} %"] if binary else []
-    said += [f"on relaxed samples {relaxed.mean:.1f} % (standardised, like the log odds)"] if relaxed else []
-    if information:
-        said.append(f"I(t0; x) {_nats(information.mean)} nats, relaxed")
-    found = [", ".join(said)] if said else []
-    why = _silence(numbers, classes)
-    return [why, *found] if why else found
+    said = [
+        f"probe on samples that are 0 or 1 {binary.mean:.1f} %" if binary else "",
+        f"on relaxed samples {relaxed.mean:.1f} % (standardised, like the log odds)" if relaxed else "",
+        f"I(t0; x) {_nats(information.mean)} nats, relaxed" if information else "",
+    ]
+    return [note for note in (_silence(numbers, classes), ", ".join(filter(None, said))) if note]
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
@@ -95,26 +90,21 @@ def _of_runs(results: Results) -> list[Table]:
     rows: list[Row] = []
     for run, numbers in results.executed("evaluate"):
         found = cells(numbers, _HEADS, "test")
-        if not any(found.values()):
-            continue
-        found["binary"] = _probe(numbers, "t0_binary")
-        found["sampled"] = _probe(numbers, "t0_sampled")
-        found["log_odds"] = _probe(numbers, "t0")
-        why = _silence(numbers, classes_of(numbers, run))
-        verdict = "silent" if why else "" if found["presence_information"] is None else "informative"
-        rows.append(([run, verdict], found, numbers))
+        if any(found.values()):
+            probes = {"binary": "t0_binary", "sampled": "t0_sampled", "log_odds": "t0"}
+            found |= {column: _probe(numbers, features) for column, features in probes.items()}
+            why = _silence(numbers, classes_of(numbers, run))
+            verdict = "silent" if why else "" if found["presence_information"] is None else "informative"
+            rows.append(([run, verdict], found, numbers))
     caption = (
-        "Whether the presences of objects depend on the image (test images, entropies and divergences in nats). Probe: "
-        "accuracy of refit probes on one sample of t0, as 0 or 1 and relaxed, and on its log odds, all standardised; "
-        "only a sample that is 0 or 1 shows the noise that the model lives with. I(t0; x): mutual information of t0 "
-        "and the image, at most the log of the number of images; telling ten classes apart takes "
-        f"{math.log(10):.1f}. Sum by object: the same for "
-        "each object alone, added up, an upper bound; for the stacked capsule autoencoder, which does not sample its "
-        "presences, of binary ones with these probabilities. Silent: less than "
-        f"{SILENT_NATS:g} nats, or a probe on samples within {NEAR_CHANCE:g} points of chance where that on log odds "
-        f"is {READABLE:g} or more above it. Sds are over images, means over objects. Routing entropy: of a part's "
-        "posterior over parents, mean over images, and of the mean posterior; where both are equal, the parent does "
-        "not depend on the image."
+        "Whether the presences of objects depend on the image (test images, nats). Probe: accuracy of refit probes on "
+        "one sample of t0, as 0 or 1 and relaxed, and on its log odds; only a sample that is 0 or 1 shows the noise "
+        "that the model lives with. I(t0; x): mutual information of t0 and the image; telling ten classes apart takes "
+        f"{math.log(10):.1f}. Sum by object: an upper bound (of SCAE, which does not sample presences, of binary ones "
+        f"with its probabilities). Silent: less than {SILENT_NATS:g} nats, or a probe on samples within "
+        f"{NEAR_CHANCE:g} points of chance where that on log odds is {READABLE:g} or more above it. Sds are over "
+        "images. Routing entropy: of a part's posterior over parents; where that of its mean is no larger, the parent "
+        "does not depend on the image."
     )
     return measured_table("presences", "Do presences carry information?", caption, ["run", "t0"], _HEADS, rows)
 
@@ -144,9 +134,8 @@ def _of_conditions(results: Results) -> list[Table]:
     caption = (
         "A run trained for fewer epochs with some settings changed (times in epochs of the whole run): accuracy of "
         "probes on one sample of t0, as 0 or 1 and relaxed, on its log odds and on these with the mean of A0 (clean "
-        "images); mutual information of t0 and the image, KL divergence from the prior and routing entropy in nats; "
-        "sd of the log odds over images; squared pixel error summed over an image. All on test images, information on"
-        " the first 1,000. Divergences from different priors (object_presence) cannot be compared."
+        "images); information, KL divergence from the prior and routing entropy in nats; sd of the log odds over "
+        "images; squared pixel error summed over an image. Divergences from different priors cannot be compared."
     )
     keys = ["study", "run", "condition", "changed"]
     return measured_table(

@@ -162,12 +162,9 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
     return figure
 
 
-def _two_losses(
-    table: pd.DataFrame,
-    key: str,
-    looks: dict[str, tuple[str, str, str]],
-    x: tuple[str, str],
-    error: tuple[str, str],
+@in_house_style
+def two_losses(
+    table: pd.DataFrame, key: str, looks: dict[str, tuple[str, str, str]], x: tuple[str, str], error: tuple[str, str]
 ) -> Figure:
     """Training log-loss and an error (percent) side by side, one line for each value of the column `key`.
 
@@ -188,19 +185,6 @@ def _two_losses(
         each.set_ylim(bottom=0)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
-
-
-@in_house_style
-def over_iterations(table: pd.DataFrame) -> Figure:
-    """Figures 6-7: log-loss and training error over iterations, a line per variant of the update."""
-    return _two_losses(table, "variant", VARIANTS, ("iteration", "iteration"), ("error", "training error (%)"))
-
-
-@in_house_style
-def over_passes(table: pd.DataFrame) -> Figure:
-    """Log-loss on the training images and test error by passes over them, a line per method."""
-    passes = ("passes", "passes over the training images")
-    return _two_losses(table, "method", METHODS, passes, ("test", "test error (%)"))
 
 
 @in_house_style
@@ -228,47 +212,37 @@ def starts(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _grid(study: RegressionStudy, label: str, table: pd.DataFrame, written: Written) -> Iterator[Drawing]:
-    name, records = study.name, study.numbers.records
-    yield Drawing(
-        f"capsule-size-{name}",
-        "svg",
-        f"Error over capsule size, {name}",
-        f"Left: in the paper's Figure 5 the test error falls with larger capsules and with more of them; here on "
-        f"{label}, with other classifiers on the same inputs. Right: the training error.",
-        "Two plots of error over capsule size, one line each for multiclass, one-vs-all and all-vs-all, with "
-        "horizontal lines for other classifiers.",
-        records,
-        partial(error_over_size, table),
-    )
+def _pictures(study: RegressionStudy, table: pd.DataFrame, written: Written) -> Iterator[Drawing]:
+    """What is drawn of a study's arrays."""
     arrays = study.examples(())
     if arrays is None:
         written.miss(f"{study.label} (its examples)")
         return
-    largest = int(table["size"].max())
-    measured = table[(table["size"] == largest) | ((table["size"] == 0) & table["ece"].notna())]["model"]
-    yield Drawing(
-        f"calibration-{name}",
-        "svg",
-        f"Calibration of class probabilities, {name}",
-        f"Left, with d = {largest}: the share of test images classified correctly over the probability given to "
-        f"their class, in bins of {FEWEST} images or more. Above the dashed line a model is right more often than "
-        f"it says. Bars: one sd of the share if the probabilities were right. Right: log loss and expected "
-        f"calibration error on test images ({label}); dotted: logistic regression.",
-        "A reliability diagram, and plots of log loss and calibration error over capsule size, one line each for "
-        "multiclass, one-vs-all and all-vs-all.",
-        records,
-        partial(calibration, dict(zip(measured, arrays["reliability"], strict=True)), table),
-    )
+    name, records = study.name, study.numbers.records
+    if "reliability" in arrays:
+        largest = int(table["size"].max())
+        measured = table[(table["size"] == largest) | ((table["size"] == 0) & table["ece"].notna())]["model"]
+        yield Drawing(
+            f"calibration-{name}",
+            "svg",
+            f"Calibration of class probabilities, {name}",
+            f"Left, with d = {largest}: share of test images classified correctly over the probability given to their "
+            f"class, in bins of {FEWEST} images or more; bars: one sd if the probabilities were right. Right: log loss "
+            f"and expected calibration error on test images ({dataset_label(records)}); dotted: logistic regression.",
+            "A reliability diagram, and plots of log loss and calibration error over capsule size, one line each for "
+            "multiclass, one-vs-all and all-vs-all.",
+            records,
+            partial(calibration, dict(zip(measured, arrays["reliability"], strict=True)), table),
+        )
     if "latents" in arrays:
         classes = arrays["latents"].shape[1]
         yield Drawing(
             f"planes-{name}",
             "png",
             f"Squashed vectors of capsules of two numbers, {name}",
-            f"One panel per class: test images of that class should lie near the rim, others near the middle "
-            f"({label}; the paper's Figures 2-3). Blue: images of that class; grey: all others. "
-            "The corner shows the image of the class that is nearest to the rim.",
+            f"One panel per class: test images of that class (blue) should lie near the rim, others (grey) near the "
+            f"middle ({dataset_label(records)}; the paper's Figures 2-3). The corner shows the image of the class that "
+            "is nearest to the rim.",
             f"{classes} scatter plots within unit circles, points of the panel's class in blue.",
             records,
             partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"], classes),
@@ -285,30 +259,38 @@ def _grid(study: RegressionStudy, label: str, table: pd.DataFrame, written: Writ
             records,
             partial(pictures.image_rows, rows, [str(a + 1) for a in range(len(rows[0][1]))], "element"),
         )
-
-
-def _copies(study: RegressionStudy, written: Written) -> Iterator[Drawing]:
-    arrays = study.examples(("originals", "copies"))
-    if arrays is None:
-        written.miss(f"{study.label} (its examples)")
-        return
-    copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
-    rows = [("original", arrays["originals"][:12] / 255.0)]
-    rows += [(f"copy {k + 1}", copies[:12, k] / 255.0) for k in range(3)]
-    yield Drawing(
-        study.name,
-        "png",
-        f"Distorted copies, {study.name}",
-        "The distorted copies used for training in addition to the original images, in place of infinite MNIST.",
-        "A row of digits and three rows of distorted copies of them.",
-        study.numbers.records,
-        partial(pictures.image_rows, rows),
-    )
+    if "copies" in arrays:
+        copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
+        rows = [("original", arrays["originals"][:12] / 255.0)]
+        rows += [(f"copy {k + 1}", copies[:12, k] / 255.0) for k in range(3)]
+        yield Drawing(
+            name,
+            "png",
+            f"Distorted copies, {name}",
+            "The distorted copies used for training in addition to the original images, in place of infinite MNIST.",
+            "A row of digits and three rows of distorted copies of them.",
+            records,
+            partial(pictures.image_rows, rows),
+        )
 
 
 _OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
+    "grid": (
+        error_over_size,
+        "Error over capsule size",
+        "Left: in the paper's Figure 5 the test error falls with larger capsules and with more of them; here on "
+        "{data}, with other classifiers on the same inputs. Right: the training error.",
+        "Two plots of error over capsule size, one line each for multiclass, one-vs-all and all-vs-all, with "
+        "horizontal lines for other classifiers.",
+    ),
     "convergence": (
-        over_iterations,
+        partial(
+            two_losses,
+            key="variant",
+            looks=VARIANTS,
+            x=("iteration", "iteration"),
+            error=("error", "training error (%)"),
+        ),
         "Momentum and thresholds",
         "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower likelihood "
         f"({{data}}). {LOG_M}",
@@ -322,7 +304,13 @@ _OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = 
         "Points and boxes by sd of the random starts, and a line for the subspace start.",
     ),
     "online": (
-        over_passes,
+        partial(
+            two_losses,
+            key="method",
+            looks=METHODS,
+            x=("passes", "passes over the training images"),
+            error=("test", "test error (%)"),
+        ),
         "Incremental and online EM",
         f"Log-loss and test error of each method after each pass over the training images ({{data}}). {LOG_M}",
         "Log-loss and test error over passes, one line per method.",
@@ -335,12 +323,12 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of the regression studies, sorted by kind."""
     for study in executed(results):
         records, table = study.numbers.records, study.table(())
-        label = dataset_label(records)
-        if study.kind == "grid" and table is not None:
-            yield from _grid(study, label, table, written)
-        if study.kind in _OF_TABLES and table is not None:
+        if table is None:
+            continue
+        if study.kind in _OF_TABLES:
             function, title, caption, alt = _OF_TABLES[study.kind]
-            told = caption.format(data=label, settings=study.settings)
-            yield Drawing(study.name, "svg", f"{title}, {study.name}", told, alt, records, partial(function, table))
-        if study.kind == "distorted":
-            yield from _copies(study, written)
+            name = f"capsule-size-{study.name}" if study.kind == "grid" else study.name
+            told = caption.format(data=dataset_label(records), settings=study.settings)
+            yield Drawing(name, "svg", f"{title}, {study.name}", told, alt, records, partial(function, table))
+        if study.kind in ("grid", "distorted"):
+            yield from _pictures(study, table, written)
