@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up import Writer, changed, check_drawn, finding, recorded, spread
-from made_up_regression import grid_numbers, with_regression, write_regression
+from made_up_regression import NUMBERS, measured, with_regression, write_regression
 
 from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
@@ -66,9 +66,9 @@ def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
     assert grid.to_numpy().tolist()[0] == [
         "multiclass", "1", "4.50", "9.00", "9.00", "0.9000", "18.00", "1.50", "300", "1,280", "2.2",
     ]  # fmt: skip
-    assert grid.to_numpy().tolist()[-1][:3] == ["support-vectors", "", "1.00"]
+    assert grid.to_numpy().tolist()[-1][:3] == ["support-vectors", "", "0.75"]
     assert grid.to_numpy().tolist()[-1][5:8] == ["", "", ""]
-    assert tables["convergence-digits"].shown.to_numpy().tolist()[0] == ["plain", "50", "0.3200", "6.00"]
+    assert tables["convergence-digits"].shown.to_numpy().tolist()[0] == ["plain", "50", "0.3200", "5.00"]
     assert tables["online-digits"].data["passes"].tolist() == [40] * 5
     assert tables["ridge-digits"].data["test"].tolist() == [0.06, 0.02]
 
@@ -99,7 +99,7 @@ def test_claims_about_both_sets_need_both(values: dict[str, Any], writer: Writer
     items = [item_name(record) for record in found["002.fig5.d"].records]
     assert items == ["regression/grid-second", "regression/grid-first"], "in the paper's order"
     assert found["002.1m"].dataset == "MNIST", "of digits alone"
-    bad = changed(grid_numbers(), "rim/largest", spread(0.9, 0, 1))
+    bad = changed(measured(NUMBERS["grid"]), "rim/largest", spread(0.9, 0, 1))
     writer.numbers("regression", "grid-first", bad, dataset="Fashion-MNIST")
     assert findings(writer, params)["002.fig2"].holds is False, "all sets must agree"
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
 from pipeline.systems.generative.evaluation.consistency import use_of_parts
-from pipeline.systems.generative.evaluation.examples import Arrays
+from pipeline.systems.generative.evaluation.examples import Arrays, arrays_of
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
@@ -160,16 +160,15 @@ def template_copies(
     shown = _best(pairs, found)
     first, second = pairs[:, shown]
     numbers = {"drawn": float(len(pictures)), **share, **control}
-    tensors = {
-        "parts": parts,
-        "correlation": matrix,
-        "pair_parts": torch.stack([parts[first], parts[second]], dim=1),
-        "pair_correlation": found[shown],
-        "pair_first": placed(pictures[first])[:, 0],
-        "pair_second": placed(pictures[second])[:, 0],
-        "pair_aligned": placed(pictures[second], maps[shown])[:, 0],
-    }
-    return numbers, {name: value.cpu().numpy().astype(np.float32) for name, value in tensors.items()}
+    return numbers, arrays_of(
+        parts=parts,
+        correlation=matrix,
+        pair_parts=torch.stack([parts[first], parts[second]], dim=1),
+        pair_correlation=found[shown],
+        pair_first=placed(pictures[first])[:, 0],
+        pair_second=placed(pictures[second])[:, 0],
+        pair_aligned=placed(pictures[second], maps[shown])[:, 0],
+    )
 
 
 def _best(pairs: Tensor, found: Tensor) -> list[int]:

@@ -31,7 +31,7 @@ from pipeline.probes.probes import Probe, fit_probe
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
-from pipeline.systems.generative.evaluation.examples import Arrays, arrange, reconstruct, turned
+from pipeline.systems.generative.evaluation.examples import Arrays, arrange, arrays_of, reconstruct, turned
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
 from pipeline.systems.generative.inference.settings import AdamEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -156,16 +156,14 @@ def example_gains(
     pixels = turned(images[int(np.argmax(labels == digit))], EXAMPLE_ANGLES, device)
     found = optimise(model, pixels, study.engines[study.chosen], _generator(study, device))
     with torch.no_grad():
-        tensors = {
-            "images": pixels[:, 0],
-            "before": reconstruct(model, found.start),
-            "after": reconstruct(model, found.end),
-            "arrangements_before": arrange(model, found.start),
-            "arrangements_after": arrange(model, found.end),
-        }
-    return {name: value.cpu().numpy().astype(np.float32) for name, value in tensors.items()} | {
-        "angles": EXAMPLE_ANGLES
-    }
+        arrays = arrays_of(
+            images=pixels[:, 0],
+            before=reconstruct(model, found.start),
+            after=reconstruct(model, found.end),
+            arrangements_before=arrange(model, found.start),
+            arrangements_after=arrange(model, found.end),
+        )
+    return arrays | {"angles": EXAMPLE_ANGLES}
 
 
 def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.device) -> Tensor:

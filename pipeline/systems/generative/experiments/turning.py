@@ -16,7 +16,7 @@ from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import spread_each, stack_replicas
-from pipeline.systems.generative.evaluation.examples import arrange, part_colours, reconstruct, turned
+from pipeline.systems.generative.evaluation.examples import arrange, arrays_of, part_colours, reconstruct, turned
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 STEP = 5
@@ -46,19 +46,15 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.devi
     matrices = poses.to_matrix(posterior.part_poses)  # (N, P, 2, 3)
     corners = torch.tensor(CORNERS, dtype=matrices.dtype, device=device)
     frames = torch.einsum("npij,cj->npci", matrices[..., :2], corners) + matrices[..., None, :, 2]
-    found = {
-        "presences": (posterior.part_logits / model.temperature).sigmoid(),
-        "object_presences": (posterior.object_logits / model.temperature).sigmoid(),
-        "frames": frames,
-        "pixel_errors": ((images[:, 0] - drawn) ** 2).sum((-1, -2)),
-    }
+    found = arrays_of(
+        presences=(posterior.part_logits / model.temperature).sigmoid(),
+        object_presences=(posterior.object_logits / model.temperature).sigmoid(),
+        frames=frames,
+        pixel_errors=((images[:, 0] - drawn) ** 2).sum((-1, -2)),
+    )
     pictures = {"images": images[:, 0], "reconstructions": drawn, "arrangements": arrange(model, posterior)}
-    arrays: dict[str, NDArray[np.generic]] = {
-        name: tensor.cpu().numpy().astype(np.float32) for name, tensor in found.items()
-    }
-    for name, tensor in pictures.items():
-        arrays[name] = (255 * tensor.clamp(0, 1)).round().to(torch.uint8).cpu().numpy()
-    return arrays | {"angles": angles, "colours": part_colours(model.params.parts)}
+    seen = {name: (255 * tensor.clamp(0, 1)).round().to(torch.uint8).cpu().numpy() for name, tensor in pictures.items()}
+    return {**found, **seen, "angles": angles, "colours": part_colours(model.params.parts)}
 
 
 def outcome(models: Sequence[GenerativeModel], dataset: Dataset, device: torch.device) -> Outcome:

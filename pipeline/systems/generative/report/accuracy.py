@@ -59,9 +59,8 @@ def _probe(features: str, test: str) -> Measure:
         official = numbers.measured("probe", features, "refit", "affnist") if affine else None
         accuracy = official or numbers.needed("probe", features, "refit", test)
         dataset, document = numbers.dataset_of(run), f"affine_{variant}" if affine else variant
-        answered = answer(
-            results, numbers, run, accuracy.scaled(100), document, replicas=accuracy.n, tested=dataset.test
-        )
+        ours, n = accuracy.scaled(100), accuracy.n
+        answered = answer(results, numbers, run, ours, document, replicas=n, tested=dataset.test)
         said, notes = answered.remarks, answered.notes
         if affine and official is None and dataset.source == "mnist":
             # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
@@ -101,16 +100,9 @@ def children_classify(results: Results) -> Finding:
     run, numbers = evaluated_capsules(results)
     children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
     chance = 100 / classes_of(numbers, run)
-    return answer(
-        results,
-        numbers,
-        run,
-        children,
-        replicas=children.n,
-        tested=numbers.dataset_of(run).test,
-        holds=children.mean - chance >= (t0.mean - chance) / 2 > 0,
-        notes=[f"probe on t0: {t0.mean:.1f} %"],
-    )
+    holds, notes = children.mean - chance >= (t0.mean - chance) / 2 > 0, [f"probe on t0: {t0.mean:.1f} %"]
+    tested = numbers.dataset_of(run).test
+    return answer(results, numbers, run, children, replicas=children.n, tested=tested, holds=holds, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {
@@ -275,9 +267,7 @@ def build(results: Results) -> list[Table]:
 
 def _shown(data: pd.DataFrame) -> pd.DataFrame:
     """Features by features, first the paper's row, then ours."""
-    ours = data.assign(source=data["protocol"].map(SOURCES))
-    ours["seeds"] = ours.groupby(["features", "source"])["n"].transform("min").astype(str)
-    ours["text"] = [spread(*row) for row in data[["accuracy_percent", "sd_percent", "n"]].itertuples(index=False)]
+    ours = with_text(data.assign(source=data["protocol"].map(SOURCES)), ["features", "source"])
     theirs = data[data["paper_percent"].notna()].assign(source=PAPER, seeds="")
     theirs["text"] = [spread(*row) for row in theirs[["paper_percent", "paper_sd_percent"]].itertuples(index=False)]
     both = pd.concat([theirs, ours])
@@ -288,6 +278,13 @@ def _shown(data: pd.DataFrame) -> pd.DataFrame:
     shown = shown.reset_index()
     first = ~shown["features"].duplicated()
     return shown.assign(features=shown["features"].map(lambda features: look(features).name).where(first, ""))
+
+
+def with_text(data: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Accuracies with their `text`, and the `seeds` that all rows of the same `keys` have at least."""
+    rows = data[["accuracy_percent", "sd_percent", "n"]].itertuples(index=False)
+    seeds = data.groupby(keys)["n"].transform("min").astype(str)
+    return data.assign(seeds=seeds, text=[spread(*row) for row in rows])
 
 
 def wide(data: pd.DataFrame, keys: list[str], column: str) -> pd.DataFrame:

@@ -1,8 +1,7 @@
 """Whether the presences of a run carry information: notes for the scorecard, and tables.
 
-A probe on log odds does not show it: standardised, presences that hardly depend on the image are read as well as any. A
-relaxed sample still leaks a trace of them; only a sample that is 0 or 1 is what a capsule that is there or not there
-can tell. Results of before it was measured have relaxed samples only.
+A probe on standardised log odds does not show it, and a relaxed sample leaks a trace of them: only a sample that is 0
+or 1 is what a capsule that is there or not there can tell. Older results have relaxed samples only.
 """
 
 from __future__ import annotations
@@ -26,9 +25,6 @@ def silence(
     classes: int, information: float | None = None, sampled: float | None = None, log_odds: float | None = None
 ) -> str | None:
     """Why presences are silent, in words; None if they are not, or if too little was measured.
-
-    They are silent with less than `SILENT_NATS` of information, or if the probe on samples is within `NEAR_CHANCE`
-    points of chance although that on log odds is `READABLE` points or more above it.
 
     Args:
         classes: of the images.

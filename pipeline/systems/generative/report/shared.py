@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pipeline.data.settings import PUBLISHED
@@ -14,7 +15,7 @@ from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, ResultError, Results, with_training
 
 COMPARED = ("generative", "scae", "vae")
-"""The systems that document 000 probes. Classifiers are probed too, but have their own tables."""
+"""The systems that document 000 probes."""
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
 """By variant, the settings of the paper for a run of the sweep."""
 
@@ -80,6 +81,13 @@ def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict
     if not sweep or measured.keys() != angles:
         raise NotMeasuredError(f"no complete sweep of {role}")
     return sweep, measured
+
+
+def rises(values: Sequence[Measured]) -> bool:
+    """Whether the last is above the first, and no step falls by more than the larger sd of its two ends."""
+    steps = pairwise(values)
+    no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in steps)
+    return no_fall and values[-1].mean > values[0].mean
 
 
 def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str]]:

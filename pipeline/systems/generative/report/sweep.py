@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -12,18 +11,19 @@ from matplotlib.figure import Figure
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
 from pipeline.drawing.style import in_house_style, panels
-from pipeline.drawing.table import Table, spread, tracked
+from pipeline.drawing.table import Table, tracked
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
-from pipeline.systems.generative.report.accuracy import accuracy_axis, drawn, legend, names_of, plot, wide
+from pipeline.systems.generative.report.accuracy import accuracy_axis, drawn, legend, names_of, plot, wide, with_text
 from pipeline.systems.generative.report.shared import (
     Sweep,
     classes_of,
     complete_sweep,
     groups,
     name_of_test,
+    rises,
     sweeps,
     swept_shortcomings,
 )
@@ -33,13 +33,8 @@ WIDE = 90.0
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether accuracy falls along the sequence.
-
-    The last is clearly below the first, and no step rises by more than the larger of the sds of its two ends.
-    """
-    steps = pairwise(accuracies)
-    no_rise = all(after.mean <= before.mean + max(before.sd, after.sd) for before, after in steps)
-    return no_rise and accuracies[0].clearly_above(accuracies[-1])
+    """Whether the last is clearly below the first, and no step rises by more than the larger sd of its two ends."""
+    return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
 def _wide_training_hurts(variant: str, features: str) -> Measure:
@@ -64,12 +59,13 @@ def _wide_training_hurts(variant: str, features: str) -> Measure:
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """On every wide range the VAE is ahead of t0, or their intervals mean ± sd overlap; the same for SCAE if evidence
-    names a sweep of it.
+    """On every wide range the VAE is ahead of t0, or their intervals mean ± sd overlap; the same for SCAE if it was
+    swept.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
-    named = [role for role in probed if role != "scae" or "scae" in results.evidence.generative.sweep]
-    found = {role: complete_sweep(results, role, "probe", probed[role]) for role in named}
+    if results.evidence.generative.sweep.get("scae") not in sweeps(results):
+        del probed["scae"]
+    found = {role: complete_sweep(results, role, "probe", features) for role, features in probed.items()}
     _, vae = found["vae"]
     trained = [angle for angle in vae if angle > 0]
     wide = [angle for angle in trained if angle >= WIDE] or trained[-1:]
@@ -158,11 +154,7 @@ def build(results: Results) -> list[Table]:
         [sweep_table(sweep).assign(run=run, dataset=dataset_label(sweep.records)) for run, sweep in found.items()],
         ignore_index=True,
     ).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
-    texts = data.assign(
-        features=data["features"].map(lambda features: look(features).name),
-        seeds=data.groupby(["run", "features"])["n"].transform("min").astype(str),
-        text=[spread(*row) for row in data[["accuracy_percent", "sd_percent", "n"]].itertuples(index=False)],
-    )
+    texts = with_text(data.assign(features=[look(each).name for each in data["features"]]), ["run", "features"])
     shown = wide(texts, ["run", "features", "seeds"], "angle").sort_index(axis=1)
     shown = shown.rename(columns=lambda angle: name_of_test(f"rotated_{angle:g}")).reset_index()
     caption = (
