@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +12,8 @@ from small import SIZE
 
 from pipeline.data.datasets import Dataset
 from pipeline.layers.rendering import render
-from pipeline.systems.generative.experiments.turning import DIGIT, outcome, turning
 from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.studies.turn import DIGIT, measure, turning
 
 CPU = torch.device("cpu")
 
@@ -43,7 +46,9 @@ def test_frames_surround_what_a_part_draws(capsules: GenerativeModel, dataset: D
 def test_the_outcome_has_the_first_digit_of_its_class_at_every_five_degrees(
     capsules: GenerativeModel, dataset: Dataset
 ) -> None:
-    result = outcome([capsules, capsules], dataset, CPU)
+    context: Any = Mock(device=CPU)
+    context.evaluated.return_value, context.models.return_value = dataset, [capsules, capsules]
+    result = measure(context)
     images, labels = dataset.part("test")
     upright = result.arrays["angles"].tolist().index(0)
     np.testing.assert_array_equal(result.arrays["images"][upright], images[int(np.argmax(labels == DIGIT))][0])

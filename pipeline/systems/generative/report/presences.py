@@ -1,4 +1,4 @@
-"""Whether the presences of a run carry information: notes for the scorecard, and tables.
+"""Whether the presences of a run carry information, and what settings contribute: notes for claims, and tables.
 
 A probe on standardised log odds does not show it, and a relaxed sample leaks a trace of them: only a sample that is 0
 or 1 is what a capsule that is there or not there can tell. Older results have relaxed samples only.
@@ -78,8 +78,8 @@ _HEADS = {
 
 
 def build(results: Results) -> list[Table]:
-    """What presences tell of the image, for each run that was measured and for each condition of the ablations."""
-    return [*_of_runs(results), *_of_conditions(results)]
+    """What presences tell of the image, for each run and each condition of the ablations; sensitivity."""
+    return [*_of_runs(results), *_of_conditions(results), *sensitivity(results)]
 
 
 def _of_runs(results: Results) -> list[Table]:
@@ -137,6 +137,26 @@ def _of_conditions(results: Results) -> list[Table]:
     return measured_table(
         "presence-ablation", "Which settings make presences carry information", caption, keys, _ABLATION_HEADS, rows
     )
+
+
+def sensitivity(results: Results) -> list[Table]:
+    """Appendix B: probes and pixel error by the values of each hyperparameter."""
+    names = {"pose_sd_floor": "least sd of a part's pose", "pixel_sd": "sd of a pixel", "temperature": "temperature"}
+    heads = {"t0": ("t0 (%)", 1), "t0_A0": ("t0 and A0 (%)", 1), "pixel_error": ("pixel error", 1)}
+    rows: list[Row] = []
+    for name, words in names.items():
+        if numbers := results.numbers("sensitivity", name):
+            study, own = numbers.settings.sensitivity, numbers.number("own")
+            for value in sorted(numbers.names("value"), key=float):
+                keys = [study.run, study.epochs, words, float(value), "yes" * (float(value) == own)]
+                rows.append((keys, cells(numbers, heads, "value", value), numbers))
+    caption = (
+        "The run trained for the given number of epochs with one hyperparameter changed and its schedule shortened in "
+        "proportion: accuracy of the probes on clean images, squared pixel error summed over an image. Other sds of "
+        "poses are scaled with the least sd, the final temperature with the initial one."
+    )
+    head = ["run", "epochs", "hyperparameter", "value", "the run's own"]
+    return measured_table("sensitivity", "Sensitivity to hyperparameters", caption, head, heads, rows)
 
 
 def _probe(numbers: Numbers, features: str) -> Measured | None:

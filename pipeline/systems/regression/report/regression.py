@@ -1,4 +1,4 @@
-"""Figures of capsule regression (document 002), with their titles and captions."""
+"""Figures and tables of capsule regression (document 002)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
+from pipeline.drawing.table import Columns, Table, study_table
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS
 from pipeline.systems.regression.report.studies import RegressionStudy, executed
 
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
-"""Names of the parts of a data set, as results call them."""
 LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (BLACK, "^")), strict=True))
 """The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
 BASELINES = {
@@ -54,11 +54,16 @@ METHODS = {
     "incremental, momentum": ("incremental, momentum", ORANGE, "--"),
     "online": ("online", GREEN, ":"),
 }
+LABELS = {
+    "log_loss": "training log-loss / log m",
+    "iteration": "iteration",
+    "passes": "passes over the training images",
+    "error": "training error (%)",
+    "test": "test error (%)",
+}
 LOG_M = "Log-loss is in parts of log m (m: number of classes), which equal probabilities give."
 FEWEST = 5
-"""Test images in a bin of the reliability diagram, at least: shares of fewer say nothing."""
-OTHERS = "#c4c4c4"
-"""Images of other classes than a panel's."""
+"""Test images in a bin of the reliability diagram, at least."""
 
 
 @in_house_style
@@ -145,7 +150,7 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
     for capsule, each in enumerate(axes[:classes]):
         others = labels != capsule
         order = np.concatenate([np.flatnonzero(others), np.flatnonzero(~others)])
-        colours = np.where(others[order], OTHERS, BLUE)
+        colours = np.where(others[order], "#c4c4c4", BLUE)
         points = latents[order, capsule]
         each.scatter(points[:, 0], points[:, 1], s=0.8 if len(points) > 2000 else 4, c=colours, linewidths=0)
         angle = np.linspace(0, 2 * np.pi, 200)
@@ -163,25 +168,22 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
 
 
 @in_house_style
-def two_losses(
-    table: pd.DataFrame, key: str, looks: dict[str, tuple[str, str, str]], x: tuple[str, str], error: tuple[str, str]
-) -> Figure:
+def two_losses(table: pd.DataFrame, key: str, looks: dict[str, tuple[str, str, str]], x: str, error: str) -> Figure:
     """Training log-loss and an error (percent) side by side, one line for each value of the column `key`.
 
     Args:
         looks: name, colour and dashes of the line of each value.
-        x, error: columns, each with its label.
+        x, error: columns.
     """
     figure, axes = panels(2, 2.4)
-    measured = (("log_loss", 1.0, "training log-loss / log m"), (error[0], 100.0, error[1]))
-    for each, (column, factor, words) in zip(axes, measured, strict=True):
+    for each, column, factor in zip(axes, ("log_loss", error), (1.0, 100.0), strict=True):
         for value, (name, colour, dashes) in looks.items():
             rows = table[table[key] == value]
             if not rows.empty:
-                each.plot(rows[x[0]], factor * rows[column], color=colour, linestyle=dashes, label=name)
+                each.plot(rows[x], factor * rows[column], color=colour, linestyle=dashes, label=name)
         each.set_xscale("log")
         each.xaxis.set_major_formatter("{x:g}")
-        each.set(xlabel=x[1], ylabel=words)
+        each.set(xlabel=LABELS[x], ylabel=LABELS[column])
         each.set_ylim(bottom=0)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
@@ -274,7 +276,7 @@ def _pictures(study: RegressionStudy, table: pd.DataFrame, written: Written) -> 
         )
 
 
-_OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
+_FIGURES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
     "grid": (
         error_over_size,
         "Error over capsule size",
@@ -284,13 +286,7 @@ _OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = 
         "horizontal lines for other classifiers.",
     ),
     "convergence": (
-        partial(
-            two_losses,
-            key="variant",
-            looks=VARIANTS,
-            x=("iteration", "iteration"),
-            error=("error", "training error (%)"),
-        ),
+        partial(two_losses, key="variant", looks=VARIANTS, x="iteration", error="error"),
         "Momentum and thresholds",
         "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower likelihood "
         f"({{data}}). {LOG_M}",
@@ -304,13 +300,7 @@ _OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = 
         "Points and boxes by sd of the random starts, and a line for the subspace start.",
     ),
     "online": (
-        partial(
-            two_losses,
-            key="method",
-            looks=METHODS,
-            x=("passes", "passes over the training images"),
-            error=("test", "test error (%)"),
-        ),
+        partial(two_losses, key="method", looks=METHODS, x="passes", error="test"),
         "Incremental and online EM",
         f"Log-loss and test error of each method after each pass over the training images ({{data}}). {LOG_M}",
         "Log-loss and test error over passes, one line per method.",
@@ -323,12 +313,86 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of the regression studies, sorted by kind."""
     for study in executed(results):
         records, table = study.numbers.records, study.table(())
-        if table is None:
-            continue
-        if study.kind in _OF_TABLES:
-            function, title, caption, alt = _OF_TABLES[study.kind]
+        if table is not None and study.kind in _FIGURES:
+            function, title, caption, alt = _FIGURES[study.kind]
             name = f"capsule-size-{study.name}" if study.kind == "grid" else study.name
             told = caption.format(data=dataset_label(records), settings=study.settings)
             yield Drawing(name, "svg", f"{title}, {study.name}", told, alt, records, partial(function, table))
-        if study.kind in ("grid", "distorted"):
+        if table is not None and study.kind in ("grid", "distorted"):
             yield from _pictures(study, table, written)
+
+
+_ERRORS: Columns = {part: (f"{label} error (%)", ".2%") for part, label in PARTS.items()}
+_TABLES: dict[str, tuple[str, str, Columns]] = {
+    "grid": (
+        "Errors of capsule regression by size and architecture",
+        "Errors of capsule regression, and of other classifiers on the same inputs, after the schedule of section 3.1 "
+        "(Figure 5). Log loss and expected calibration error are those on test images; by chance: that error if the "
+        "probabilities were right. Iterations: the most of any problem. Seconds: for the whole fit, or for all "
+        "strengths tried.",
+        {
+            "model": ("model", ""),
+            "size": ("size", ""),
+            **_ERRORS,
+            "test_log_loss": ("test log loss (nats)", ".4f"),
+            "ece": ("calibration error (%)", ".2%"),
+            "ece_by_chance": ("by chance (%)", ".2%"),
+            "iterations": ("iterations", ",.0f"),
+            "parameters": ("parameters", ",.0f"),
+            "seconds": ("seconds", ".1f"),
+        },
+    ),
+    "convergence": (
+        "Capsule regression by variant",
+        "The last values of each variant.",
+        {
+            "variant": ("variant", ""),
+            "iteration": ("iteration", ""),
+            "log_loss": ("log loss", ".4f"),
+            "error": ("error", ".2%"),
+        },
+    ),
+    "online": (
+        "Capsule regression by method",
+        "The last values of each method.",
+        {"method": ("method", ""), "passes": ("passes", ""), "log_loss": ("log loss", ".4f"), **_ERRORS},
+    ),
+    "ridge": (
+        "Capsule regression with a penalty",
+        "Errors with a penalty on squared weights. Unit of the penalty: mean square of a feature times the number of "
+        "examples.",
+        {"penalty": ("penalty", "g"), **_ERRORS},
+    ),
+    "distorted": (
+        "Training on distorted copies",
+        "Errors after training on the original images, and on these with distorted copies, which count among the "
+        "training images. The strength is chosen on validation images.",
+        {
+            "data": ("data", ""),
+            "strength": ("strength", "g"),
+            "examples": ("examples", ""),
+            **_ERRORS,
+            "iterations": ("iterations", ""),
+            "seconds": ("seconds", ".1f"),
+        },
+    ),
+}
+"""By kind of study: the table's title, its caption, and its columns in order."""
+
+
+def build(results: Results) -> list[Table]:
+    """A table for each study that was executed, sorted by kind."""
+    tables = []
+    for study in executed(results):
+        data, records = study.table(()), study.numbers.records
+        if data is None or study.kind not in _TABLES:
+            continue
+        title, caption, columns = _TABLES[study.kind]
+        if study.kind in ("convergence", "online"):
+            data = data.groupby(next(iter(columns)), sort=False).tail(1).reset_index(drop=True)
+        told = f"{caption} On {dataset_label(records)}."
+        table = study_table(study.name, f"{title}, {study.name}", told, data, columns, records)
+        if study.kind == "grid":
+            table.shown["size"] = table.shown["size"].replace("0", "")  # of other classifiers
+        tables.append(table)
+    return tables
