@@ -7,27 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from made_up import Writer, pictures, spread
+from small import REGRESSION
 
 from pipeline.results.settings import DATASETS
 from pipeline.systems.regression.report.studies import SOURCES
 
-SCHEDULE = {"momentum": 0.9, "thresholds": [0.8, 0.0], "patience": [8, 4], "most_iterations": 100}
-CONVERGENCE = {"size": 4, "iterations": 50, "momentum": 0.9, "threshold": 0.8}
-LARGEST = {"size": 8, "decision": "all-vs-all", "schedule": SCHEDULE}
-STUDIES: dict[str, dict[str, Any]] = {
-    "grid": {
-        "sizes": [1, 2, 8],
-        "decisions": ["multiclass", "one-vs-all", "all-vs-all"],
-        "baselines": ["logistic-regression", "support-vectors"],
-        "schedule": SCHEDULE,
-    },
-    "convergence": CONVERGENCE,
-    "starts": CONVERGENCE | {"sds": [0.1, 1.0], "seeds": 4, "seed": 0},
-    "exactness": {"size": 2, "images": 3, "samples": 1000, "seed": 0, "schedule": SCHEDULE},
-    "online": {"size": 4, "batches": 5, "passes": 40, "momentum": 0.9, "rate": 0.7, "seed": 0},
-    "ridge": LARGEST | {"penalties": [0.01]},
-    "distorted": LARGEST | {"examples": 5000, "strengths": [1.0], "seed": 0},
-}
 ERRORS = {
     "multiclass": {"1": 0.09, "2": 0.06, "8": 0.03},
     "one-vs-all": {"1": 0.08, "2": 0.05, "8": 0.025},
@@ -49,14 +33,15 @@ def with_regression(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
         "datasets": values["datasets"]
         | {name: digits | {"source": source} | whole.get(source, {}) for name, source in datasets.items()},
         "regression": {
-            f"{study}-{name}": {"study": study, "dataset": name, "features": 196, **settings}
+            f"{study}-{name}": {"dataset": name, "features": 196, **settings}
             for name in ("digits", *datasets)
-            for study, settings in STUDIES.items()
+            for study, settings in REGRESSION.items()
         },
         "evidence": values["evidence"]
         | {
             "regression": {
-                study: {role: f"{study}-{name}" for role, name in sets.items() if role in DATASETS} for study in STUDIES
+                study: {role: f"{study}-{name}" for role, name in sets.items() if role in DATASETS}
+                for study in REGRESSION
             }
         },
     }

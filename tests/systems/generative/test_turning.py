@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_frames_surround_what_a_part_draws(capsules: GenerativeModel, dataset: D
 def test_the_outcome_has_the_first_digit_of_its_class_at_every_five_degrees(
     capsules: GenerativeModel, dataset: Dataset
 ) -> None:
-    context: Any = Mock(device=CPU)
+    context: Any = MagicMock(device=CPU)
     context.evaluated.return_value, context.models.return_value = dataset, [capsules, capsules]
     result = measure(context)
     images, labels = dataset.part("test")

@@ -37,6 +37,11 @@ class RegressionStudy(Study):
         return found
 
     @property
+    def source(self) -> str:
+        """The source of its images."""
+        return str(self.dataset.source)
+
+    @property
     def remarks(self) -> list[str]:
         """In what its data and its settings fall short of the paper's."""
         said = remarks("regression", self.role, {}, self.dataset, tested=self.dataset.test)
@@ -75,8 +80,7 @@ def executed(results: Results) -> list[RegressionStudy]:
     """
 
     def place(study: RegressionStudy) -> tuple[object, ...]:
-        sources = [*SOURCES, study.dataset.source]
-        return KINDS.index(study.kind), sources.index(study.dataset.source), natural(study.name)
+        return KINDS.index(study.kind), [*SOURCES, study.source].index(study.source), natural(study.name)
 
     return sorted(studies_of(results, "regression", RegressionStudy), key=place)
 
