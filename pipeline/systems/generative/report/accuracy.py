@@ -44,8 +44,10 @@ TABLE_1 = {
 PAPER = f"the paper ({LABELS['mnist']})"
 SOURCES = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
-RING = 7.5
-"""Size of an open (unfilled) marker, in points."""
+RING: dict[str, Any] = {"markersize": 7.5, "markeredgewidth": 0.9, "markerfacecolor": "none", "linestyle": "none"}
+FILLED: dict[str, Any] = {"markersize": 4, "markeredgewidth": 0.9, "zorder": 3}
+OPEN = RING | {"zorder": 4}
+"""Open markers are larger than filled ones, so that both are visible when they overlap."""
 
 
 def _probe(features: str, test: str) -> Measure:
@@ -192,26 +194,21 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame, chance: flo
     figure, axes = panels(2, 2.75, sharey=True)
     for each, (protocol, title) in zip(axes, PROTOCOLS.items(), strict=True):
         for i, features in enumerate(kinds):
-            shift, ours = 0.16 * (i - (len(kinds) - 1) / 2), table[table["protocol"] == protocol]
-            for of, filled in ((ours, True), (paper, False)):
+            shift = 0.16 * (i - (len(kinds) - 1) / 2)
+            for of, looks in ((table[table["protocol"] == protocol], FILLED), (paper, OPEN)):
                 rows = of[of["features"] == features]
                 rows = rows.assign(x=[position[test] + shift for test in rows["test"]]).sort_values("x")
-                # Rotations are joined by a line, the affine test is not. Open markers are larger than filled ones, so
-                # that both are visible where they overlap.
-                for affine in (False, True):
-                    look_of: Any = {"markersize": 4, "zorder": 3, "linestyle": "none" if affine else "-"}
-                    if not filled:
-                        look_of = {"markersize": RING, "zorder": 4, "linestyle": "none", "markerfacecolor": "none"}
-                    plot(each, features, rows[(rows["test"] == "affine") == affine], markeredgewidth=0.9, **look_of)
+                turned = rows["test"] != "affine"
+                plot(each, features, rows[turned], **looks)
+                plot(each, features, rows[~turned], **looks | {"linestyle": "none"})  # not joined to the rotations
         accuracy_axis(each, chance)
         each.set_title(title)
         each.set_xticks(list(position.values()), [name_of_test(test) for test in position])
         each.set_xlim(-0.4, position["affine"] + 0.45)
         each.set_xlabel("range of rotation of the test images, or affine warps")
     axes[0].set_ylabel("accuracy (%)")
-    ring: Any = {"marker": "o", "markersize": RING, "markeredgewidth": 0.9, "markerfacecolor": "none"}
-    open_marker = Line2D([], [], color=INK, linestyle="none", label="open: the paper, MNIST", **ring)
-    legend(figure, kinds, ", ours", [] if paper.empty else [open_marker], most=5, handletextpad=0.5)
+    theirs = Line2D([], [], color=INK, marker="o", label="open: the paper, MNIST", **RING)
+    legend(figure, kinds, ", ours", [] if paper.empty else [theirs], most=5, handletextpad=0.5)
     return figure
 
 
