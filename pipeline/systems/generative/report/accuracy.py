@@ -70,7 +70,7 @@ def _probe(features: str, test: str) -> Measure:
         if variant == "vae" and test != "rotated_0":
             said.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
         if features == "t0":
-            notes += presences.notes(numbers, classes_of(numbers, run))
+            notes += presences.notes(numbers, run)
         if variant == "vae":
             model = numbers.run(run).model
             sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"

@@ -21,45 +21,42 @@ READABLE = 30.0
 """... where the probe on log odds is so many points or more above chance."""
 
 
-def silence(
-    classes: int, information: float | None = None, sampled: float | None = None, log_odds: float | None = None
-) -> str | None:
+def silence(numbers: Numbers, classes: int) -> str | None:
     """Why presences are silent, in words; None if they are not, or if too little was measured.
 
     Args:
-        classes: of the images.
-        information: mutual information of all presences and the image, in nats.
-        sampled, log_odds: accuracy of the probes, in percent.
+        numbers: of the evaluation of a run.
+        classes: of its images.
     """
-    if information is not None and information < SILENT_NATS:
+    information = numbers.measured("test", "presence_information")
+    if information and information.mean < SILENT_NATS:
         needed = f"to tell {classes} classes apart takes {math.log(classes):.1f}"
         return f"presences carry next to no information: {_nats(information)} nats ({needed})"
-    if sampled is None or log_odds is None:
-        return None
+    sampled, log_odds = _probe(numbers, "t0_binary") or _probe(numbers, "t0_sampled"), _probe(numbers, "t0")
     chance = 100 / classes
-    if sampled <= chance + NEAR_CHANCE and log_odds >= chance + READABLE:
-        probes = f"probe on samples {sampled:.1f} %, on standardised log odds {log_odds:.1f} %"
+    if sampled and log_odds and sampled.mean <= chance + NEAR_CHANCE and log_odds.mean >= chance + READABLE:
+        probes = f"probe on samples {sampled.mean:.1f} %, on standardised log odds {log_odds.mean:.1f} %"
         return f"samples of presences say next to nothing about the class: {probes}"
     return None
 
 
-def notes(numbers: Numbers, classes: int) -> list[str]:
+def notes(numbers: Numbers, run: str) -> list[str]:
     """What the evaluation of a run measured of its presences, as notes; none if it lacks these numbers."""
     binary, relaxed = _probe(numbers, "t0_binary"), _probe(numbers, "t0_sampled")
     information = numbers.measured("test", "presence_information")
     said = [
         f"probe on samples that are 0 or 1 {binary.mean:.1f} %" if binary else "",
         f"on relaxed samples {relaxed.mean:.1f} % (standardised, like the log odds)" if relaxed else "",
-        f"I(t0; x) {_nats(information.mean)} nats, relaxed" if information else "",
+        f"I(t0; x) {_nats(information)} nats, relaxed" if information else "",
     ]
-    return [note for note in (_silence(numbers, classes), ", ".join(filter(None, said))) if note]
+    return [note for note in (silence(numbers, classes_of(numbers, run)), ", ".join(filter(None, said))) if note]
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
     """The notes for a study of a run, from its evaluation; none if that was of other settings than the study's."""
     evaluated = results.numbers("evaluate", run)
     made = [(each.run(run), each.dataset_of(run)) for each in (evaluated, numbers) if each]
-    return notes(evaluated, classes_of(evaluated, run)) if evaluated and made[0] == made[1] else []
+    return notes(evaluated, run) if evaluated and made[0] == made[1] else []
 
 
 _HEADS = {
@@ -89,7 +86,7 @@ def _of_runs(results: Results) -> list[Table]:
         if any(found.values()):
             probes = {"binary": "t0_binary", "sampled": "t0_sampled", "log_odds": "t0"}
             found |= {column: _probe(numbers, features) for column, features in probes.items()}
-            why = _silence(numbers, classes_of(numbers, run))
+            why = silence(numbers, classes_of(numbers, run))
             verdict = "silent" if why else "" if found["presence_information"] is None else "informative"
             rows.append(([run, verdict], found, numbers))
     caption = (
@@ -165,11 +162,5 @@ def _probe(numbers: Numbers, features: str) -> Measured | None:
     return accuracy.scaled(100) if accuracy else None
 
 
-def _silence(numbers: Numbers, classes: int) -> str | None:
-    information = numbers.measured("test", "presence_information")
-    sampled, log_odds = _probe(numbers, "t0_binary") or _probe(numbers, "t0_sampled"), _probe(numbers, "t0")
-    return silence(classes, *(each.mean if each else None for each in (information, sampled, log_odds)))
-
-
-def _nats(value: float) -> str:
-    return f"{max(value, 0.0):.2f}"  # an estimate around zero may be negative
+def _nats(value: Measured) -> str:
+    return f"{max(value.mean, 0.0):.2f}"  # an estimate around zero may be negative
