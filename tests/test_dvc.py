@@ -327,7 +327,7 @@ def test_lost_outputs_come_back_without_a_run(clone: Clone) -> None:
     assert clone.json("status") == {}
 
 
-CAPTIONED, CAPTION = "pipeline/systems/generative/report/optimise.py", "maximising the bound from there should"
+CAPTIONED, CAPTION = "pipeline/systems/generative/report/inference.py", "maximising the bound from there should"
 
 
 @pytest.mark.filterwarnings("ignore:_NoneStep.value will soon:DeprecationWarning")  # DVC's use of pygtrie

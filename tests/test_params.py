@@ -60,6 +60,7 @@ def refused(values: Any) -> list[str]:
 
 RUN, SCAE, VAE = "runs.capsules-digits", "runs.scae-digits", "runs.vae-digits"
 CAPSNET, SETS = "runs.capsnet-routed-digits", "regression_sets.digits"
+FLOOR = "sensitivity.hyperparameters.pose_sd_floor"
 GRID, OPTIMISE = f"{SETS}.studies.grid-digits", "optimise.capsules-digits"
 WARPS = "recipe.toys.conditions.warps"
 WHOLE = {"rotation": 0.0, "shift": 1.5, "whole_pixels": True}
@@ -120,7 +121,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("ablation.toys.conditions.mixing.saving", 4.0, ""),
     (WARPS, {"model": {"activation": "bayes", "damping": 0.5}}, f"{WARPS}.model.damping"),
     (f"{OPTIMISE}.replicas", 2, ""),
-    ("sensitivity.hyperparameters.pose_sd_floor", [0.2, 8.0], ""),
+    (FLOOR, [0.2, 8.0], f"{FLOOR}.pose_sd_start"),
     ("attention_sets.small.studies.parsing.kept", 13, "attention_sets.small.studies.parsing"),
     (f"{GRID}.dataset", "toys", SETS),
     ("sources", ["digits", "toys", "toys"], ""),

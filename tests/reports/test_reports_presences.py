@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from made_up import Writer, changed, presences, recorded, scorecard, spread
 from records import dump_record, load_record
 
 from pipeline import report
 from pipeline.params import Params
+from pipeline.results.reading import Numbers
 from pipeline.systems.generative.report.presences import silence
 
 T0 = "000.t1.t0.0"
 
 
 @pytest.mark.parametrize(
-    ("classes", "measured", "is_silent"),
+    ("classes", "information", "sampled", "log_odds", "is_silent"),
     [
-        (10, {"information": 0.004, "sampled": 11.0, "log_odds": 85.0}, True),
-        (10, {"information": 0.5, "sampled": 11.0, "log_odds": 85.0}, True),  # by the probes alone
-        (10, {"sampled": 11.0, "log_odds": 85.0}, True),
-        (10, {"information": 2.1, "sampled": 52.0, "log_odds": 85.0}, False),
-        (2, {"sampled": 52.0, "log_odds": 85.0}, True),  # a guess is right half the time
-        (10, {"sampled": 12.0, "log_odds": 20.0}, False),  # log odds are not read either
-        (10, {"sampled": 12.0}, False),
-        (10, {}, False),
+        (10, 0.004, 0.11, 0.85, True),
+        (10, 0.5, 0.11, 0.85, True),  # by the probes alone
+        (10, None, 0.11, 0.85, True),
+        (10, 2.1, 0.52, 0.85, False),
+        (2, None, 0.52, 0.85, True),  # a guess is right half the time
+        (10, None, 0.12, 0.20, False),  # log odds are not read either
+        (10, None, 0.12, None, False),
+        (10, None, None, None, False),
     ],
 )
 def test_presences_are_silent_where_neither_information_nor_a_probe_on_samples_says_anything(
-    classes: int, measured: dict[str, float], is_silent: bool
+    classes: int, information: float | None, sampled: float | None, log_odds: float | None, is_silent: bool
 ) -> None:
-    assert bool(silence(classes, **measured)) == is_silent
+    probes = {
+        features: {"refit": {"rotated_0": spread(accuracy)}}
+        for features, accuracy in (("t0_binary", sampled), ("t0", log_odds))
+        if accuracy is not None
+    }
+    test = {} if information is None else {"presence_information": spread(information)}
+    assert bool(silence(Numbers(Path("made-up"), {"probe": probes, "test": test}), classes)) == is_silent
 
 
 def test_a_silent_run_says_so_in_its_rows_and_in_the_table(full: Writer, params: Params) -> None:

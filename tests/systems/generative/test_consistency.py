@@ -16,7 +16,6 @@ from pipeline.systems.generative.evaluation.consistency import (
     overlap,
     part_use,
     responsible_parts,
-    upright,
 )
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.hierarchy import join
@@ -38,15 +37,6 @@ def at_random() -> np.ndarray:
     return np.where(alike() == NO_INK, NO_INK, random.integers(0, 5, (40, 8, 8)))
 
 
-def test_the_same_arrangement_in_every_image_of_a_class_is_one() -> None:
-    assert consistency(alike(), CLASSES) == pytest.approx(1)
-
-
-def test_parts_at_random_are_about_zero() -> None:
-    """About 4,000 pairs and pixels agree by chance with an sd of 0.006."""
-    assert abs(consistency(at_random(), CLASSES)) < 0.03
-
-
 def test_it_is_worked_out_on_a_case_by_hand() -> None:
     """Three images at two pixels: 1 of 3 pairs and 1 of 1 agree; of five pixels with ink two are part 0's."""
     parts = np.array([[[0, 1]], [[0, 1]], [[1, NO_INK]]])
@@ -54,14 +44,16 @@ def test_it_is_worked_out_on_a_case_by_hand() -> None:
     assert consistency(parts, np.zeros(3, int)) == pytest.approx((2 / 4 - chance) / (1 - chance))
 
 
-def test_names_of_parts_order_of_images_and_places_play_no_role() -> None:
+def test_alike_is_one_random_is_zero_and_names_order_and_places_play_no_role() -> None:
+    """About 4,000 pairs and pixels agree by chance with an sd of 0.006."""
+    assert consistency(alike(), CLASSES) == pytest.approx(1)
+    assert abs(consistency(at_random(), CLASSES)) < 0.03
     parts = np.where((np.arange(40) % 3 > 0)[:, None, None], alike(), at_random())
     plain = consistency(parts, CLASSES)
     renamed = np.where(parts == NO_INK, NO_INK, np.array([7, 3, 0, 9, 2])[parts])
     assert consistency(renamed, CLASSES) == pytest.approx(plain)
     order = np.random.default_rng(2).permutation(40)
-    assert consistency(parts[order], CLASSES[order]) == pytest.approx(plain)
-    assert consistency(parts.transpose(0, 2, 1)[:, ::-1], 10 - CLASSES) == pytest.approx(plain)
+    assert consistency(parts[order].transpose(0, 2, 1)[:, ::-1], 10 - CLASSES[order]) == pytest.approx(plain)
 
 
 def test_nothing_to_compare_is_zero() -> None:
@@ -104,15 +96,6 @@ def test_overlap_is_intersection_over_union() -> None:
     assert overlap(np.full((1, 2, 2), NO_INK), np.zeros_like(images)) == 0
 
 
-def test_turned_parts_come_back_upright() -> None:
-    upright_poses = torch.randn(2, 3, 6, generator=torch.Generator().manual_seed(0))
-    turn = poses.rotation(torch.tensor([40.0, -170.0]))
-    turned = poses.to_offset(poses.compose(turn.unsqueeze(1), poses.to_matrix(upright_poses)))
-    nothing = torch.zeros(2, 3)
-    back = upright(Capsules(nothing, turned, nothing, torch.zeros(2, 3, 6)), turn)
-    torch.testing.assert_close(back.part_poses, upright_poses, atol=1e-5, rtol=0)
-
-
 def test_parts_that_turn_with_the_image_are_used_consistently(
     capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,18 +119,15 @@ def test_parts_that_turn_with_the_image_are_used_consistently(
     assert np.ptp(arrays["arrangements"], axis=0).max() < 1e-3
 
 
-def test_part_use_of_a_model_has_its_arrays_and_depends_on_the_angle(
+def test_part_use_of_a_model_depends_on_the_angle_and_shows_digits_of_one_class(
     capsules: GenerativeModel, dataset: Dataset
 ) -> None:
     with torch.no_grad():
-        capsules.template_weights[:, 0] = 0.1
-        capsules.template_weights[:, 1] += 0.1
+        capsules.template_weights += 0.1
     images, classes = dataset.images[:40], dataset.labels[:40]
-    (still, arrays), (turned, again) = (part_use(capsules, images, classes, angle, 0, CPU) for angle in (0.0, 180.0))
+    (still, arrays), (turned, _) = (part_use(capsules, images, classes, angle, 0, CPU) for angle in (0.0, 180.0))
     assert still.keys() == {"consistency", "overlap"}
     assert still != turned
-    assert turned == part_use(capsules, images, classes, 180.0, 0, CPU)[0]
     chosen = np.flatnonzero(classes == 2)[:10]
     np.testing.assert_allclose(arrays["images"], images[chosen, 0] / 255, atol=1e-6)
-    np.testing.assert_array_equal(again["images"], arrays["images"])
     assert arrays["arrangements"].shape == (len(chosen), *images.shape[-2:], 3)

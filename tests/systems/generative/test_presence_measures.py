@@ -9,11 +9,8 @@ import pytest
 import torch
 
 from pipeline.data.datasets import Dataset
-from pipeline.systems.generative.evaluation import presences as module
 from pipeline.systems.generative.evaluation.presences import presence_measures
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.information import joint_information
-from pipeline.systems.generative.model.presences import logistic_noise
 
 CPU = torch.device("cpu")
 
@@ -26,17 +23,7 @@ def scaled(model: GenerativeModel, factor: float) -> GenerativeModel:
     return model
 
 
-def test_measures_agree_with_each_other(capsules: GenerativeModel, dataset: Dataset) -> None:
-    found = presence_measures(capsules, dataset.images, 0, CPU)
-    noise = 0.1  # of the Monte Carlo estimate
-    assert found["presence_information"] <= found["presence_information_by_object"] + noise
-    assert found["presence_information_by_object"] <= found["presence_kl"]
-    assert found["routing_entropy"] <= found["mean_routing_entropy"] <= math.log(4)
-    logits = capsules.encode(torch.from_numpy(dataset.images).float() / 255).object_logits
-    assert found["presence_logit_sd"] == pytest.approx(logits.std(0).mean().item(), rel=1e-4)
-
-
-def test_measures_by_hand(capsules: GenerativeModel, dataset: Dataset) -> None:
+def test_measures_by_hand_and_their_bounds(capsules: GenerativeModel, dataset: Dataset) -> None:
     """The KL divergence of logistic distributions d apart is d coth(d / 2) - 2; sds are over images."""
     found = presence_measures(capsules, dataset.images, 0, CPU)
     with torch.no_grad():
@@ -47,13 +34,11 @@ def test_measures_by_hand(capsules: GenerativeModel, dataset: Dataset) -> None:
     assert found["presence_kl"] == pytest.approx(kl.sum(1).mean().item(), rel=1e-4)
     sds = np.std(posterior.object_poses.numpy(), axis=0, ddof=1)
     assert found["object_pose_sd"] == pytest.approx(sds.mean(), rel=1e-4)
-    generator = torch.Generator().manual_seed(0)
-    draws = [
-        joint_information(logits, logistic_noise(tuple(logits.shape), generator, "cpu").double()).item()
-        for _ in range(module.SAMPLES)
-    ]
-    assert found["presence_information"] == pytest.approx(np.mean(draws), rel=1e-4)
-    assert max(draws) > np.mean(draws) * 1.01
+    assert found["presence_logit_sd"] == pytest.approx(logits.std(0).mean().item(), rel=1e-4)
+    noise = 0.1  # of the Monte Carlo estimate
+    assert found["presence_information"] <= found["presence_information_by_object"] + noise
+    assert found["presence_information_by_object"] <= found["presence_kl"]
+    assert found["routing_entropy"] <= found["mean_routing_entropy"] <= math.log(4)
 
 
 def test_louder_presences_tell_more_and_silent_ones_nothing(capsules: GenerativeModel, dataset: Dataset) -> None:

@@ -1,5 +1,6 @@
 """What free-form inference gains, on a tiny model: tables as promised, and numbers that belong together."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,6 @@ CPU = torch.device("cpu")
 STUDY = OptimiseParams.model_validate(
     small_params()["optimise"]["capsules"] | {"angles": [0.0, 180.0], "images": 10, "refit_images": 20}
 )
-ONE = STUDY.model_copy(update={"engines": {"adam": STUDY.engines["adam"]}, "chosen": "adam"})
 
 
 def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, dataset: Dataset) -> None:
@@ -64,29 +64,11 @@ def test_without_restarts_nothing_is_kicked(capsules: GenerativeModel, dataset: 
     assert not [name for name in columns if name.endswith(("_once", "_kicked"))]
 
 
-def test_the_seed_gives_the_same_gains(capsules: GenerativeModel, dataset: Dataset) -> None:
-    first, again, other = (
-        optimisation_gains(capsules, dataset, ONE.model_copy(update={"seed": seed}), EVALUATE, CPU)
-        for seed in (0, 0, 1)
-    )
-    for table, same in zip(first, again, strict=True):
-        assert table.drop(columns="seconds").equals(same.drop(columns="seconds"))
-    assert not first[0]["bound_after"].equals(other[0]["bound_after"])
-
-
 def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeModel, dataset: Dataset) -> None:
     found = example_gains(capsules, dataset, STUDY, CPU, digit=2)
-    count = len(EXAMPLE_ANGLES)
-    assert {name: array.shape for name, array in found.items()} == {
-        "angles": (count,),
-        "images": (count, SIZE, SIZE),
-        "before": (count, SIZE, SIZE),
-        "after": (count, SIZE, SIZE),
-        "arrangements_before": (count, SIZE, SIZE, 3),
-        "arrangements_after": (count, SIZE, SIZE, 3),
-    }
-    assert all(array.dtype == np.float32 for array in found.values())
-    assert all(0 <= found[name].min() <= found[name].max() <= 1 + 1e-6 for name in found if name != "angles")
+    pictures = (len(EXAMPLE_ANGLES), SIZE, SIZE)
+    assert found["before"].shape == found["after"].shape == pictures
+    assert found["arrangements_before"].shape == found["arrangements_after"].shape == (*pictures, 3)
     assert found["angles"][0] == 0
     images, labels = dataset.part("test")
     np.testing.assert_allclose(found["images"][0], images[labels == 2][0, 0] / 255, atol=1e-5)
@@ -95,17 +77,10 @@ def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeMod
 
 
 def test_errors_are_those_of_paired_images(capsules: GenerativeModel, images: torch.Tensor) -> None:
-    engine = STUDY.engines["adam"]
-    found = optimise(capsules, images.float(), engine, torch.Generator().manual_seed(0))
-    count = len(images)
-    bounds = {"bound_start": torch.zeros(count), "bound_end": torch.arange(count) - 1.0}
-    squares = {"error_start": torch.arange(count) ** 2.0, "error_end": torch.zeros(count)}
-    made = replace(found, **bounds, **squares)
-    paired = _paired(made)
-    expected = np.arange(count).std(ddof=1) / np.sqrt(count)
-    assert paired["bound_rise_error"] == pytest.approx(expected)
-    expected = (np.arange(count) ** 2).std(ddof=1) / np.sqrt(count)
-    assert paired["pixel_fall_error"] == pytest.approx(expected)
-    assert paired["bound_fell"] == pytest.approx(1 / count)
-    one = {name: getattr(made, name)[:1] for name in ("bound_start", "bound_end", "error_start", "error_end")}
-    assert _paired(replace(made, **one))["bound_rise_error"] == 0
+    found = optimise(capsules, images.float(), STUDY.engines["adam"], torch.Generator().manual_seed(0))
+    count = torch.arange(len(images))
+    zero, se = torch.zeros(len(images)), 1 / math.sqrt(len(images))
+    paired = _paired(replace(found, bound_start=zero, bound_end=count - 1.0, error_start=count**2.0, error_end=zero))
+    assert paired["bound_rise_error"] == pytest.approx(count.numpy().std(ddof=1) * se)
+    assert paired["pixel_fall_error"] == pytest.approx((count**2).numpy().std(ddof=1) * se)
+    assert paired["bound_fell"] == pytest.approx(1 / len(images))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 import torch
@@ -9,29 +12,10 @@ from small import SIZE
 
 from pipeline.data.datasets import Dataset
 from pipeline.layers.rendering import render
-from pipeline.systems.generative.experiments.turning import DIGIT, outcome, turning
 from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.studies.turn import DIGIT, measure, turning
 
 CPU = torch.device("cpu")
-
-
-def test_arrays_have_a_picture_for_every_five_degrees(capsules: GenerativeModel, dataset: Dataset) -> None:
-    found = turning(capsules, dataset.images[0], CPU)
-    parts, objects = capsules.params.parts, capsules.params.objects
-    assert {name: array.shape for name, array in found.items()} == {
-        "angles": (72,),
-        "images": (72, SIZE, SIZE),
-        "reconstructions": (72, SIZE, SIZE),
-        "arrangements": (72, SIZE, SIZE, 3),
-        "presences": (72, parts),
-        "object_presences": (72, objects),
-        "frames": (72, parts, 4, 2),
-        "pixel_errors": (72,),
-        "colours": (parts, 3),
-    }
-    upright = found["angles"].tolist().index(0)
-    np.testing.assert_array_equal(found["images"][upright], dataset.images[0, 0])
-    assert found["images"].dtype == np.uint8
 
 
 def test_frames_surround_what_a_part_draws(capsules: GenerativeModel, dataset: Dataset) -> None:
@@ -59,14 +43,20 @@ def test_frames_surround_what_a_part_draws(capsules: GenerativeModel, dataset: D
     assert checked
 
 
-def test_the_outcome_has_the_first_digit_of_its_class(capsules: GenerativeModel, dataset: Dataset) -> None:
-    result = outcome([capsules, capsules], dataset, CPU)
+def test_the_outcome_has_the_first_digit_of_its_class_at_every_five_degrees(
+    capsules: GenerativeModel, dataset: Dataset
+) -> None:
+    context: Any = MagicMock(device=CPU)
+    context.evaluated.return_value, context.models.return_value = dataset, [capsules, capsules]
+    result = measure(context)
     images, labels = dataset.part("test")
-    expected = images[int(np.argmax(labels == DIGIT))]
     upright = result.arrays["angles"].tolist().index(0)
-    np.testing.assert_array_equal(result.arrays["images"][upright], expected[0])
+    np.testing.assert_array_equal(result.arrays["images"][upright], images[int(np.argmax(labels == DIGIT))][0])
     assert len(result.table) == 2 * 72
-    worst, mean = result.numbers["pixel_error"]["worst"], result.numbers["pixel_error"]["mean"]
+    parts = capsules.params.parts
+    shapes = {"arrangements": (SIZE, SIZE, 3), "presences": (parts,), "frames": (parts, 4, 2)}
+    assert {name: result.arrays[name].shape for name in shapes} == {name: (72, *of) for name, of in shapes.items()}
+    worst, mean = (result.numbers["pixel_error"][name] for name in ("worst", "mean"))
     assert worst["n"] == 2
     assert worst["mean"] == pytest.approx(result.table["pixel_error"].max())
     assert worst["mean"] >= mean["mean"] > 0

@@ -37,15 +37,14 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
 
     Over all classes, pairs of images of a class and pixels where both have ink: the share that names the same part,
     less what chance gives, over one less what chance gives. Chance is two parts drawn from all ink of all classes.
-    Which number a part has plays no role.
 
     Args:
         parts: `[N, S, S]`, the part at each pixel, `NO_INK` where there is none.
         classes: `[N]`.
 
     Returns:
-        1 where pairs always agree; about 0 where parts fall at random, below where pairs agree less than that; 0 where
-        chance explains all or nothing can be compared: one part that draws everything says nothing of the arrangement.
+        1 where pairs always agree; about 0 where parts fall at random; 0 where chance explains all, as where one part
+        draws everything, or nothing can be compared.
     """
     ink = parts[parts != NO_INK]
     names, uses = np.unique(ink, return_counts=True)

@@ -52,7 +52,8 @@ def turned(image: NDArray[np.uint8], angles: NDArray[np.float32], device: torch.
     return warps.warp(batch, warps.rotations(torch.from_numpy(angles).to(device)))
 
 
-def _arrays(**tensors: Tensor) -> Arrays:
+def arrays_of(**tensors: Tensor) -> Arrays:
+    """Tensors as float32 arrays, by name."""
     return {name: tensor.detach().cpu().numpy().astype(np.float32) for name, tensor in tensors.items()}
 
 
@@ -71,7 +72,7 @@ def evaluation_examples(model: GenerativeModel, image: NDArray[np.uint8], seed: 
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         samples = model.model(None, 16)
-    return _arrays(
+    return arrays_of(
         templates=templates[:, 0],
         alphas=templates[:, 1],
         images=images[:, 0],
@@ -113,4 +114,4 @@ def object_examples(
         parts.index_add_(0, owner.cpu(), pictures.double().cpu())
     np.add.at(classes, (torch.cat(owners).numpy(), labels[:count]), 1)
     of_each = torch.from_numpy(classes.sum(1)).clamp_min(1)[:, None, None]
-    return _arrays(object_images=drawn / of_each, object_parts=parts / of_each) | {"object_classes": classes}
+    return arrays_of(object_images=drawn / of_each, object_parts=parts / of_each) | {"object_classes": classes}

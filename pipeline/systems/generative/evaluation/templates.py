@@ -23,7 +23,7 @@ from torch import Tensor
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
 from pipeline.systems.generative.evaluation.consistency import use_of_parts
-from pipeline.systems.generative.evaluation.examples import Arrays
+from pipeline.systems.generative.evaluation.examples import Arrays, arrays_of
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
@@ -160,20 +160,19 @@ def template_copies(
     shown = _best(pairs, found)
     first, second = pairs[:, shown]
     numbers = {"drawn": float(len(pictures)), **share, **control}
-    tensors = {
-        "parts": parts,
-        "correlation": matrix,
-        "pair_parts": torch.stack([parts[first], parts[second]], dim=1),
-        "pair_correlation": found[shown],
-        "pair_first": placed(pictures[first])[:, 0],
-        "pair_second": placed(pictures[second])[:, 0],
-        "pair_aligned": placed(pictures[second], maps[shown])[:, 0],
-    }
-    return numbers, {name: value.cpu().numpy().astype(np.float32) for name, value in tensors.items()}
+    return numbers, arrays_of(
+        parts=parts,
+        correlation=matrix,
+        pair_parts=torch.stack([parts[first], parts[second]], dim=1),
+        pair_correlation=found[shown],
+        pair_first=placed(pictures[first])[:, 0],
+        pair_second=placed(pictures[second])[:, 0],
+        pair_aligned=placed(pictures[second], maps[shown])[:, 0],
+    )
 
 
 def _best(pairs: Tensor, found: Tensor) -> list[int]:
-    """The most alike pairs, at most `BEST`, each picture in one of them: no picture is shown over and over."""
+    """The most alike pairs, at most `BEST`, each picture in one of them."""
     chosen: list[int] = []
     seen: set[int] = set()
     for index in found.argsort(descending=True).tolist():
@@ -187,8 +186,7 @@ def _best(pairs: Tensor, found: Tensor) -> list[int]:
 def envelope(pictures: Tensor) -> Tensor:
     """How pictures `[n, h, h]` fade towards the edges of their frame: their mean, 1 at its largest, `[h, h]`.
 
-    A template has hardly any ink at its edges. A window cut out of a digit has ink that ends at the edge, which hardly
-    any map of another window matches. So windows that do not fade are less alike, whatever the templates show.
+    A window cut out of a digit has ink that ends at the edge, which hardly any map of another window matches.
     """
     mean = pictures.mean(0)
     return mean / mean.max().clamp_min(1e-12)
@@ -197,9 +195,8 @@ def envelope(pictures: Tensor) -> Tensor:
 def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:
     """The control: windows of digits `[count, size, size]` in [0, 1], as large as a template is drawn.
 
-    Each is centred on an ink pixel of another image, so they hold what a template would have to draw there. Strokes of
-    digits are alike up to affine maps too: templates have copies among them only where they are more alike than these,
-    faded as the templates are (`envelope`).
+    Each is centred on an ink pixel of another image. Strokes of digits are alike up to affine maps too: templates are
+    copies only where they are more alike than these, faded as the templates are (`envelope`).
 
     Args:
         images: uint8 `[N, 1, S, S]`.

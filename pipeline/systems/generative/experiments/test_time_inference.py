@@ -31,7 +31,7 @@ from pipeline.probes.probes import Probe, fit_probe
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
-from pipeline.systems.generative.evaluation.examples import Arrays, arrange, reconstruct, turned
+from pipeline.systems.generative.evaluation.examples import Arrays, arrange, arrays_of, reconstruct, turned
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
 from pipeline.systems.generative.inference.settings import AdamEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -54,11 +54,9 @@ def optimisation_gains(
     """Optimise the first test images, turned within +-angle for each angle of the study, as one batch each.
 
     Returns:
-        what every engine gained, one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the
-        fixed probe) and refit_accuracy, each `_before` and `_after`; evaluations (of the gradient, mean per image),
-        seconds (of the batch), images. For the chosen engine also both accuracies `_once`, if it has restarts, and, at
-        the smallest angle, bound and both accuracies `_kicked`. What is not measured is NaN. See `_paired` for
-        bound_rise_error, pixel_fall_error and bound_fell.
+        one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and (of the
+        chosen engine) refit_accuracy, each by when it was read (`_optimised`); evaluations (of the gradient, mean per
+        image), seconds (of the batch), images; what `_paired` returns. What is not measured is NaN.
         And the way there: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
 
     Raises:
@@ -126,8 +124,7 @@ def _optimised(
     """Images optimised by an engine; t0 and the images' bounds by when they were read.
 
     They are read "before" and "after". If the engine is the chosen one and has restarts, t0 is read "once", without
-    them, too; and at the smallest angle, which is enough, both when "kicked": after restarts from there with
-    noise on the log odds that nothing removes.
+    them, too; and at the smallest angle both when "kicked".
     """
     engine = study.engines[name]
     found = optimise(model, images, engine, _generator(study, images.device))
@@ -156,16 +153,14 @@ def example_gains(
     pixels = turned(images[int(np.argmax(labels == digit))], EXAMPLE_ANGLES, device)
     found = optimise(model, pixels, study.engines[study.chosen], _generator(study, device))
     with torch.no_grad():
-        tensors = {
-            "images": pixels[:, 0],
-            "before": reconstruct(model, found.start),
-            "after": reconstruct(model, found.end),
-            "arrangements_before": arrange(model, found.start),
-            "arrangements_after": arrange(model, found.end),
-        }
-    return {name: value.cpu().numpy().astype(np.float32) for name, value in tensors.items()} | {
-        "angles": EXAMPLE_ANGLES
-    }
+        arrays = arrays_of(
+            images=pixels[:, 0],
+            before=reconstruct(model, found.start),
+            after=reconstruct(model, found.end),
+            arrangements_before=arrange(model, found.start),
+            arrangements_after=arrange(model, found.end),
+        )
+    return arrays | {"angles": EXAMPLE_ANGLES}
 
 
 def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.device) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.features import Look, look
-from pipeline.drawing.style import INK, in_house_style, panels
+from pipeline.drawing.features import look
+from pipeline.drawing.style import FAINT, INK, in_house_style, panels
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS, documents
@@ -24,28 +24,17 @@ from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import (
-    ACCURACY,
-    CHANCE,
-    accuracy_axis,
     answer,
-    chance_of,
     classes_of,
-    drawn,
     evaluated,
     evaluated_capsules,
     groups,
-    legend_columns,
-    lines_of,
     name_of_test,
-    names_of,
-    other_images,
-    percent,
-    plot_accuracy,
-    symbols,
-    wide,
 )
 
 MAX_PARAMETERS = 30_000
+FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
+"""The features in the figures; others that were probed are in the tables."""
 _FEATURES = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
 _TESTS = {name: f"rotated_{name}" for name in ("0", "45", "90", "135", "180")} | {"aff": "affine"}
 TABLE_1 = {
@@ -55,8 +44,10 @@ TABLE_1 = {
 PAPER = f"the paper ({LABELS['mnist']})"
 SOURCES = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
-RING = 7.5
-"""Size of an open (unfilled) marker, in points."""
+RING: dict[str, Any] = {"markersize": 7.5, "markeredgewidth": 0.9, "markerfacecolor": "none", "linestyle": "none"}
+FILLED: dict[str, Any] = {"markersize": 4, "markeredgewidth": 0.9, "zorder": 3}
+OPEN = RING | {"zorder": 4}
+"""Open markers are larger than filled ones, so that both are visible when they overlap."""
 
 
 def _probe(features: str, test: str) -> Measure:
@@ -70,9 +61,8 @@ def _probe(features: str, test: str) -> Measure:
         official = numbers.measured("probe", features, "refit", "affnist") if affine else None
         accuracy = official or numbers.needed("probe", features, "refit", test)
         dataset, document = numbers.dataset_of(run), f"affine_{variant}" if affine else variant
-        answered = answer(
-            results, numbers, run, accuracy.scaled(100), document, replicas=accuracy.n, tested=dataset.test
-        )
+        ours, n = accuracy.scaled(100), accuracy.n
+        answered = answer(results, numbers, run, ours, document, replicas=n, tested=dataset.test)
         said, notes = answered.remarks, answered.notes
         if affine and official is None and dataset.source == "mnist":
             # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
@@ -80,7 +70,7 @@ def _probe(features: str, test: str) -> Measure:
         if variant == "vae" and test != "rotated_0":
             said.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
         if features == "t0":
-            notes += presences.notes(numbers, classes_of(numbers, run))
+            notes += presences.notes(numbers, run)
         if variant == "vae":
             model = numbers.run(run).model
             sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"
@@ -104,26 +94,17 @@ def parameters(results: Results) -> Finding | None:
     return answer(results, numbers, run, Measured(count, 0.0, 1), holds=count < MAX_PARAMETERS)
 
 
-def children_classify(results: Results) -> Finding | None:
+def children_classify(results: Results) -> Finding:
     """Appendix D: the expected number of children classifies clean images too.
 
     "Too" means at least half as far above chance as the probe on t0 of the same run.
     """
     run, numbers = evaluated_capsules(results)
-    children, t0 = (
-        numbers.needed("probe", features, "refit", "rotated_0").scaled(100) for features in ("children", "t0")
-    )
-    chance = chance_of(numbers, run)
-    return answer(
-        results,
-        numbers,
-        run,
-        children,
-        replicas=children.n,
-        tested=numbers.dataset_of(run).test,
-        holds=children.mean - chance >= (t0.mean - chance) / 2 > 0,
-        notes=[f"probe on t0: {t0.mean:.1f} %"],
-    )
+    children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
+    chance = 100 / classes_of(numbers, run)
+    holds, notes = children.mean - chance >= (t0.mean - chance) / 2 > 0, [f"probe on t0: {t0.mean:.1f} %"]
+    tested = numbers.dataset_of(run).test
+    return answer(results, numbers, run, children, replicas=children.n, tested=tested, holds=holds, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {
@@ -133,16 +114,19 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def paper_table() -> pd.DataFrame:
-    """Table 1 as its claims give it: columns features, test, mean, sd (percent)."""
+def paper_table(numbers: Numbers, run: str) -> pd.DataFrame:
+    """Table 1 as its claims give it: columns features, test, mean, sd (percent). Without rows beside a run that is
+    trained on rotated images: the paper's were upright.
+    """
     rows = [(*TABLE_1[claim.id], claim.value, claim.sd) for claim in load_claims() if claim.id in TABLE_1]
-    return pd.DataFrame(rows, columns=["features", "test", "mean", "sd"])
+    table = pd.DataFrame(rows, columns=["features", "test", "mean", "sd"])
+    return table if numbers.run(run).augmentation.rotation == 0 else table.head(0)
 
 
 def probe_table(numbers: Numbers) -> pd.DataFrame:
     """The accuracies of one evaluated run: columns features, protocol, test, mean, sd, n (percent)."""
     rows = [
-        (features, protocol, test, *percent(found))
+        (features, protocol, test, 100 * found.mean, 100 * found.sd, found.n)
         for features in numbers.names("probe")
         for protocol in numbers.names("probe", features)
         for test in numbers.names("probe", features, protocol)
@@ -157,32 +141,39 @@ def in_order(tests: pd.Series[str]) -> list[str]:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Accuracy over rotation, beside the paper's where the training images were upright."""
-    found, paper = evaluated(results), paper_table()
+    """Accuracy over rotation, beside the paper's."""
+    found = evaluated(results)
     for group in groups(results.evidence.generative.table_1, found):
-        table = drawn(probe_table(found[run]) for run in group)
+        table, first = drawn(probe_table(found[run]) for run in group), found[group[0]]
         if table.empty:
             continue
         records = [record for run in group for record in found[run].records]
-        upright = found[group[0]].run(group[0]).augmentation.rotation == 0
-        beside = paper[paper["features"].isin(table["features"])] if upright else paper.head(0)
-        label = dataset_label(records)
-        papers = LABELS["mnist"]
-        stand_in = "" if label == papers or not upright else f" (ours: {label}; the paper's: {papers})"
-        theirs = "" if beside.empty else "; open markers: Table 1 of the paper, in both plots"
+        paper = paper_table(first, group[0])
+        paper = paper[paper["features"].isin(table["features"])]
+        theirs = "" if paper.empty else f"; open markers: Table 1 of the paper ({LABELS['mnist']}), in both plots"
         yield Drawing(
             f"accuracy-{group[0]}",
             "svg",
             f"Probe accuracy over rotation, {' and '.join(group)}",
-            f"Accuracy of a linear probe on each representation{symbols(table)} as test images are rotated further "
-            "than the training images. Left: the probe is refit on equally warped images; right: it is fit on clean "
-            f"images. Bars: one sd over seeds, where there are several{theirs}{stand_in}"
-            f"{other_images(found, group)}.",
+            f"Accuracy of a linear probe on {dataset_label(records)} (of capsules, t0: presences of the objects; A0: "
+            "their poses) as test images are rotated further than the training images. Left: the probe is refit on "
+            "equally warped images; right: it is fit on clean images. Bars: one sd over seeds, where there are "
+            f"several{theirs}.",
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
             f"{names_of(table)}.",
             records,
-            partial(accuracy_over_rotation, table, beside, chance_of(found[group[0]], group[0])),
+            partial(accuracy_over_rotation, table, paper, 100 / classes_of(first, group[0])),
         )
+
+
+def drawn(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Tables of several runs as one, without the features that are not drawn."""
+    table = pd.concat(parts, ignore_index=True)
+    return table[table["features"].isin(FEATURES_DRAWN)]
+
+
+def names_of(table: pd.DataFrame) -> str:
+    return ", ".join(look(features).name for features in table["features"].unique())
 
 
 @in_house_style
@@ -203,73 +194,68 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame, chance: flo
     figure, axes = panels(2, 2.75, sharey=True)
     for each, (protocol, title) in zip(axes, PROTOCOLS.items(), strict=True):
         for i, features in enumerate(kinds):
-            style, shift = look(features), 0.16 * (i - (len(kinds) - 1) / 2)
-            ours = table[(table["features"] == features) & (table["protocol"] == protocol)]
-            _with_intervals(each, ours, position, shift, style, filled=True)
-            _with_intervals(each, paper[paper["features"] == features], position, shift, style, filled=False)
+            shift = 0.16 * (i - (len(kinds) - 1) / 2)
+            for of, looks in ((table[table["protocol"] == protocol], FILLED), (paper, OPEN)):
+                rows = of[of["features"] == features]
+                rows = rows.assign(x=[position[test] + shift for test in rows["test"]]).sort_values("x")
+                turned = rows["test"] != "affine"
+                plot(each, features, rows[turned], **looks)
+                plot(each, features, rows[~turned], **looks | {"linestyle": "none"})  # not joined to the rotations
         accuracy_axis(each, chance)
         each.set_title(title)
         each.set_xticks(list(position.values()), [name_of_test(test) for test in position])
         each.set_xlim(-0.4, position["affine"] + 0.45)
         each.set_xlabel("range of rotation of the test images, or affine warps")
-        each.grid(False, axis="x")
-    axes[0].set_ylabel(ACCURACY)
-    handles = lines_of(kinds, ", ours")
-    if not paper.empty:
-        ring: Any = {"marker": "o", "markersize": RING, "markeredgewidth": 0.9, "markerfacecolor": "none"}
-        handles.append(Line2D([], [], color=INK, linestyle="none", label="open: the paper, MNIST", **ring))
-    handles.append(CHANCE)
-    ncols = legend_columns(len(handles), 5)
-    figure.legend(handles=handles, loc="outside upper center", ncols=ncols, columnspacing=1.2, handletextpad=0.5)
+    axes[0].set_ylabel("accuracy (%)")
+    theirs = Line2D([], [], color=INK, marker="o", label="open: the paper, MNIST", **RING)
+    legend(figure, kinds, ", ours", [] if paper.empty else [theirs], most=5, handletextpad=0.5)
     return figure
 
 
-def _with_intervals(
-    axes: Axes, table: pd.DataFrame, position: dict[str, float], shift: float, style: Look, *, filled: bool
-) -> None:
-    """Plot means with their sds; rotations are joined by a line, the affine test is not.
+def plot(axes: Axes, features: str, rows: pd.DataFrame, **looks: Any) -> None:
+    """Accuracies (columns x, mean, sd, n), with bars of one sd where there are several replicas."""
+    style = {"color": look(features).colour, "marker": look(features).marker, "linewidth": 1.2, "elinewidth": 0.8}
+    if not rows.empty:
+        axes.errorbar(rows["x"], rows["mean"], yerr=rows["sd"].where(rows["n"] > 1), **{**style, **looks})
 
-    Open markers are larger than filled ones, so that both are visible when they overlap.
-    """
-    for turned in (True, False):
-        chosen = table[(table["test"] != "affine") == turned]
-        if chosen.empty:
-            continue
-        chosen = chosen.assign(x=chosen["test"].map(position)).sort_values("x")
-        plot_accuracy(
-            axes,
-            chosen["x"] + shift,
-            chosen,
-            style,
-            markersize=4 if filled else RING,
-            markeredgewidth=0.9,
-            markerfacecolor=style.colour if filled else "none",
-            linestyle="-" if turned and filled else "none",
-            zorder=3 if filled else 4,
-        )
+
+def accuracy_axis(axes: Axes, chance: float) -> None:
+    axes.set_ylim(0, 102)
+    axes.set_yticks(range(0, 101, 20))
+    axes.axhline(chance, color=FAINT, linewidth=0.8, linestyle=":")
+    axes.grid(False, axis="x")
+
+
+def legend(figure: Figure, kinds: Sequence[str], ours: str, more: list[Line2D], most: int, **options: float) -> None:
+    """A line for each kind of features, `more`, and chance, in rows of about the same length, at most `most`."""
+    looks = [look(kind) for kind in kinds]
+    lines = [Line2D([], [], color=each.colour, marker=each.marker, label=f"{each.label}{ours}") for each in looks]
+    chance = Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="chance")
+    handles = [*lines, *more, chance]
+    ncols = math.ceil(len(handles) / math.ceil(len(handles) / most))
+    figure.legend(handles=handles, loc="outside upper center", ncols=ncols, columnspacing=1.2, **options)
 
 
 def build(results: Results) -> list[Table]:
     """Table 1: our numbers by both protocols and the paper's; one table per set of training images."""
     found, tables = evaluated(results), []
-    paper = paper_table().rename(columns={"mean": "paper_percent", "sd": "paper_sd_percent"})
     for group in groups(results.evidence.generative.table_1, found):
         parts = []
         for run in group:
-            part = probe_table(found[run]).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
             label, run_ids = dataset_label(found[run].records), tracked(found[run].records)
-            parts.append(part.assign(run=run, dataset=label, tracking_run=run_ids))
-        upright = found[group[0]].run(group[0]).augmentation.rotation == 0
+            parts.append(probe_table(found[run]).assign(run=run, dataset=label, tracking_run=run_ids))
+        ours = pd.concat(parts, ignore_index=True).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
         # The paper's numbers are shown with the protocol that they come from only.
-        beside = (paper if upright else paper.head(0)).assign(protocol="refit")
-        data = pd.concat(parts, ignore_index=True).merge(beside, on=["features", "protocol", "test"], how="left")
+        paper = paper_table(found[group[0]], group[0]).assign(protocol="refit")
+        paper = paper.rename(columns={"mean": "paper_percent", "sd": "paper_sd_percent"})
+        data = ours.merge(paper, on=["features", "protocol", "test"], how="left")
         records = [record for run in group for record in found[run].records]
         caption = (
             f"Accuracy (%) of a linear probe on {dataset_label(records)}, with test images rotated within the angle or "
             "warped affinely: mean ± sd over seeds. Probe refit: fit again on equally warped training images, the "
             "protocol that the paper's capsule rows agree with (MNIST, five seeds). Probe fixed: fit on clean images "
-            f"only{other_images(found, group)}. All features are standardised, those of t0 as log odds: this "
-            "enlarges traces that a sample of t0 does not show."
+            "only. All features are standardised, those of t0 as log odds: this enlarges traces that a sample of t0 "
+            "does not show."
         )
         title = f"Probe accuracy over rotation: {' and '.join(group)}"
         tables.append(Table(f"table1-{group[0]}", title, caption, data, _shown(data), records))
@@ -278,9 +264,7 @@ def build(results: Results) -> list[Table]:
 
 def _shown(data: pd.DataFrame) -> pd.DataFrame:
     """Features by features, first the paper's row, then ours."""
-    ours = data.assign(source=data["protocol"].map(SOURCES))
-    ours["seeds"] = ours.groupby(["features", "source"])["n"].transform("min").astype(str)
-    ours["text"] = [spread(*row) for row in data[["accuracy_percent", "sd_percent", "n"]].itertuples(index=False)]
+    ours = with_text(data.assign(source=data["protocol"].map(SOURCES)), ["features", "source"])
     theirs = data[data["paper_percent"].notna()].assign(source=PAPER, seeds="")
     theirs["text"] = [spread(*row) for row in theirs[["paper_percent", "paper_sd_percent"]].itertuples(index=False)]
     both = pd.concat([theirs, ours])
@@ -291,3 +275,15 @@ def _shown(data: pd.DataFrame) -> pd.DataFrame:
     shown = shown.reset_index()
     first = ~shown["features"].duplicated()
     return shown.assign(features=shown["features"].map(lambda features: look(features).name).where(first, ""))
+
+
+def with_text(data: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Accuracies with their `text`, and the `seeds` that all rows of the same `keys` have at least."""
+    rows = data[["accuracy_percent", "sd_percent", "n"]].itertuples(index=False)
+    seeds = data.groupby(keys)["n"].transform("min").astype(str)
+    return data.assign(seeds=seeds, text=[spread(*row) for row in rows])
+
+
+def wide(data: pd.DataFrame, keys: list[str], column: str) -> pd.DataFrame:
+    """The `text` of tidy data in a row for each of `keys`, with a column for each value of `column`."""
+    return data.pivot_table(index=keys, columns=column, values="text", aggfunc="first", sort=False).fillna("")

@@ -1,19 +1,19 @@
-"""The failure analysis of document 000 (section 5.4, Figures 5 to 7).
+"""What the capsules have learnt, and where they fail (document 000, section 5.4, Figures 5 to 7).
 
-Figures 5 and 6 use the run that answers Table 1, Figure 7 uses the sweep.
+Claims about Figures 5 and 6 rest on the run that answers Table 1, those about Figure 7 on the sweep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.films import Film
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
@@ -25,6 +25,7 @@ from pipeline.systems.generative.report.shared import (
     evaluated,
     evaluated_capsules,
     name_of_test,
+    rises,
     sweeps,
     swept_shortcomings,
     tested_on,
@@ -32,31 +33,16 @@ from pipeline.systems.generative.report.shared import (
 
 MANY = 0.5
 """Share of the templates that must have a copy for "many are near affine copies" to hold."""
-_COPIES = ("pair_parts", "pair_correlation", "pair_first", "pair_second", "pair_aligned")
-
-
-def deviations(numbers: Numbers, layer: str, measure: str) -> dict[float, Measured]:
-    """One measure of a layer's equivariance by angle (degrees), in order."""
-    found = {
-        float(angle): numbers.measured("equivariance", layer, angle, measure)
-        for angle in numbers.names("equivariance", layer)
-    }
-    return {angle: value for angle, value in sorted(found.items()) if value is not None}
-
-
-def grows(values: Sequence[Measured]) -> bool:
-    """Whether values grow along the sequence: the last is above the first, and no step falls by more than its noise.
-
-    A step's noise is the larger of the sds of its two ends.
-    """
-    steps = pairwise(values)
-    no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in steps)
-    return no_fall and values[-1].mean > values[0].mean
+_TURNED = ("angles", "images", "reconstructions", "arrangements", "frames", "presences", "colours")
+_EVALUATED = (
+    "templates", "alphas", "images", "reconstructions", "arrangements", "angles", "prior_samples", "object_classes",
+    "object_images", "object_parts", "pair_parts", "pair_correlation", "pair_first", "pair_second", "pair_aligned",
+)  # fmt: skip
 
 
 def unswept(results: Results, sweep: Sweep, angle: float) -> tuple[Numbers, Measured] | None:
-    """The evaluation of the run that was swept, trained on its own images, and its consistency of part use on test
-    images within +-angle degrees; None where this was not measured, or the run's own images turn as far.
+    """The evaluation of the run that was swept, and its consistency of part use on test images within +-angle degrees;
+    None where this was not measured, or the run's own training images turn as far.
     """
     numbers = results.numbers("evaluate", sweep.run)
     if numbers is None or numbers.run(sweep.run).augmentation.rotation >= angle:
@@ -72,21 +58,18 @@ def parts_do_not_turn(results: Results) -> Finding | None:
     around its parent's vote: beyond that the parts no longer form the same arrangement.
     """
     run, numbers = evaluated_capsules(results)
-    deviation, missed = (list(deviations(numbers, "parts", each).values()) for each in ("deviation", "missed"))
-    if len(deviation) < 2:
+    angles = sorted(numbers.names("equivariance", "parts"), key=float)
+    if len(angles) < 2:
         return None
+    deviation = [numbers.needed("equivariance", "parts", angle, "deviation") for angle in angles]
+    missed = numbers.needed("equivariance", "parts", angles[-1], "missed").scaled(100)
+    holds = deviation[-1].mean > numbers.run(run).model.pose_sd_floor and rises(deviation)
     # The paper shows one digit, and gives no number of seeds or test images to compare with.
-    return answer(
-        results,
-        numbers,
-        run,
-        missed[-1].scaled(100),
-        holds=deviation[-1].mean > numbers.run(run).model.pose_sd_floor and grows(deviation),
-        notes=[tested_on(numbers, run, numbers.settings.failures.images)],
-    )
+    notes = [tested_on(numbers, run, numbers.settings.failures.images)]
+    return answer(results, numbers, run, missed, holds=holds, notes=notes)
 
 
-def templates_are_copies(results: Results) -> Finding | None:
+def templates_are_copies(results: Results) -> Finding:
     """Figure 6: at least half the templates have an affine copy, and copies are more common than among strokes.
 
     Strokes of the digits are themselves similar up to affine maps. A share of pairs says something about the templates
@@ -96,34 +79,25 @@ def templates_are_copies(results: Results) -> Finding | None:
     run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
     pairs, copied, strokes, noise = (numbers.needed("templates", name) for name in names)
-    return answer(
-        results,
-        numbers,
-        run,
-        pairs.scaled(100),
-        holds=copied.mean >= MANY and pairs.mean > strokes.mean + noise.mean,
-        notes=[
-            f"strokes: {strokes.scaled(100).mean:.1f} ± {noise.scaled(100).mean:.1f} % of the pairs",
-            tested_on(numbers, run, numbers.settings.failures.images),
-        ],
-    )
+    holds = copied.mean >= MANY and pairs.mean > strokes.mean + noise.mean
+    notes = [
+        f"strokes: {strokes.scaled(100).mean:.1f} ± {noise.scaled(100).mean:.1f} % of the pairs",
+        tested_on(numbers, run, numbers.settings.failures.images),
+    ]
+    return answer(results, numbers, run, pairs.scaled(100), holds=holds, notes=notes)
 
 
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
     """Figure 7: parts are used less consistently after training on the widest range than on the narrowest.
 
-    The sweep must have part use at all angles that any run was swept at, and its run must have been evaluated on the
-    widest range. The difference must exceed the noise, which is the larger of the two sds over seeds. So must the
-    difference from that run, which was trained on narrower images, on test images of the widest range: consistency
-    falls with the range of the test images for any training if parts stay in their places while images turn.
+    The difference must exceed the noise, which is the larger of the two sds over seeds. So must the difference from the
+    run itself, which was trained on narrower images, on test images of the widest range: consistency falls with the
+    range of the test images for any training if parts stay in their places while images turn.
     """
-    swept = complete_sweep(results, results.evidence.generative.sweep.get("capsules"), "consistency")
-    if swept is None or len(swept[1]) < 2:
-        return None
-    sweep, consistency = swept
+    sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)
     unrotated = unswept(results, sweep, wide)
-    if unrotated is None:
+    if unrotated is None or narrow == wide:
         return None
     evaluation, control = unrotated
     after, used = consistency[wide], [sweep.items[narrow], sweep.items[wide]]
@@ -147,50 +121,108 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Figures 6 and 7. Runs whose results have no failure analysis are skipped."""
+    """A digit as it turns; of each run its parts, templates, objects and samples; part use over ranges of rotation."""
+    for study, numbers in results.executed("turn"):
+        if arrays := written.examples(results, "turn", study, _TURNED):
+            yield _turned(study, numbers, arrays)
     for run, numbers in evaluated(results).items():
-        arrays = written.examples(results, "evaluate", run, _COPIES) if numbers.names("templates") else None
-        if arrays and len(arrays["pair_parts"]):
-            threshold = numbers.settings.failures.threshold
-            yield Drawing(
-                f"copies-{run}",
-                "png",
-                f"Templates that are affine copies of each other, {run}",
-                f"Pairs that correlate by {threshold:g} or more under the best affine map, the best first, each part "
-                "in one pair at most: if the mapped second template looks like the first, two parts can draw the same "
-                "stroke (as in the paper's Figure 6). Only parts that are used are shown.",
-                "Similar pairs of templates, each in a column: the first, the second, and this mapped onto the first.",
-                numbers.records,
-                partial(template_copies, arrays, threshold),
-            )
+        capsules = numbers.run(run).variant == "generative"
+        if capsules and (arrays := written.examples(results, "evaluate", run, _EVALUATED)):
+            yield from _learnt(run, numbers, arrays)
     for sweep in sweeps(results).values():
-        found = []
-        for angle, consistency in sweep.measured("consistency").items():
-            item = sweep.items[angle].path.stem
-            arrays = written.examples(results, "sweep", item, ("images", "arrangements"))
-            if arrays:
-                found.append((angle, consistency, arrays))
-        if len(found) < 2:
-            continue
-        rows = [("digits", found[0][2]["images"])]
-        for angle, consistency, arrays in (found[0], found[-1]):
-            rows.append((f"{name_of_test(f'rotated_{angle:g}')}\n{consistency.mean:.2f}", arrays["arrangements"]))
+        consistency = sweep.measured("consistency")
+        if len(consistency) > 1:
+            ends = {angle: consistency[angle] for angle in (min(consistency), max(consistency))}
+            found = [
+                written.examples(results, "sweep", sweep.items[angle].path.stem, ("images", "arrangements"))
+                for angle in ends
+            ]
+            if all(found):
+                yield _part_use(sweep, ends, [arrays for arrays in found if arrays])
+
+
+def _strips(arrays: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
+    """What is seen of a digit as it turns."""
+    names = {"images": "input", "reconstructions": "reconstruction", "arrangements": "parts in colour"}
+    return [(words, arrays[name]) for name, words in names.items()]
+
+
+def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Drawing:
+    tracks = (arrays[name] for name in ("frames", "presences", "colours"))
+    return Drawing(
+        f"turning-{study}",
+        "png",
+        f"A digit rotated through 360 degrees, {study}",
+        "The encoder sees each picture alone. If it found the same parts in a rotated digit, their frames would rotate "
+        "with it, their presences would stay and colours would not change. In the page's film, frames are the squares "
+        "of the parts' templates, the stronger the more present a part is; thick is a template's top.",
+        "One digit rotated step by step; below it its reconstruction and its parts, one colour each.",
+        numbers.records,
+        partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in _strips(arrays)]),
+        film=Film("rotation of the input", "°", arrays["angles"], _strips(arrays), *tracks).to_json(),
+    )
+
+
+def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Iterator[Drawing]:
+    yield Drawing(
+        f"arrangements-{run}",
+        "png",
+        f"Part arrangements over rotation, {run}",
+        "Each part has its own colour. As long as the model uses the same arrangement of parts, the coloured strokes "
+        "rotate with the input; a change of colours means that other parts draw the digit (the paper's Figure 5).",
+        f"One digit rotated step by step; below it the reconstruction of {run} and its parts, one colour each.",
+        numbers.records,
+        partial(pictures.over_rotation, arrays["angles"], _strips(arrays)),
+    )
+    yield Drawing(
+        f"templates-{run}",
+        "png",
+        f"Templates learned by {run}",
+        "Look for templates that look like strokes, for parts that are never used (blank or grainy alpha channel), "
+        "and for templates that are rotated or stretched copies of each other (as in the paper's Figure 6).",
+        f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
+        numbers.records,
+        partial(pictures.templates, arrays["templates"], arrays["alphas"]),
+    )
+    threshold = numbers.settings.failures.threshold
+    if len(arrays["pair_parts"]):
         yield Drawing(
-            f"part-use-{sweep.run}",
+            f"copies-{run}",
             "png",
-            f"Part use on narrow and wide rotations, {sweep.run}",
-            "Trained and tested on narrow rotations, the same part draws the same stroke of every digit; on wide "
-            "rotations, different parts draw it (the paper's Figure 7). The number below each range is the "
-            "consistency: 1 if it is always the same part, 0 for chance. Whether the training or the test makes the "
-            "difference is seen from a model that was not trained on wide rotations (table of part use).",
-            "Digits of one class; below them how models trained on narrow and on wide rotations draw them, one colour "
-            "per part, rotated back upright.",
-            [record for each in (found[0], found[-1]) for record in sweep.items[each[0]].records],
-            partial(pictures.image_rows, rows),
+            f"Templates that are affine copies of each other, {run}",
+            f"Pairs that correlate by {threshold:g} or more under the best affine map, the best first, each part in "
+            "one pair at most: if the mapped second template looks like the first, two parts can draw the same stroke "
+            "(as in the paper's Figure 6). Only parts that are used are shown.",
+            "Similar pairs of templates, each in a column: the first, the second, and this mapped onto the first.",
+            numbers.records,
+            partial(template_copies, arrays, threshold),
         )
+    yield Drawing(
+        f"prior-{run}",
+        "png",
+        f"Samples from the prior of {run}",
+        "Objects, then parts, then pixels sampled from the generative model. The more the strokes look like digits, "
+        "the more of a digit's geometry the objects have learned.",
+        f"A grid of images sampled from the prior of {run}.",
+        numbers.records,
+        partial(pictures.samples, arrays["prior_samples"]),
+    )
+    owned = int((arrays["object_classes"].sum(1) > 0).sum())
+    yield Drawing(
+        f"objects-{run}",
+        "png",
+        f"What the objects of {run} explain",
+        "Each column is an object; its images are those in which it owns more parts than any other object. Mean of "
+        f"these images, and of the parts that the object owns in them. Of {len(arrays['object_classes'])} objects "
+        f"{owned} own an image; one that stands for an arrangement of strokes has a sharp mean image of mostly one "
+        "class.",
+        "Two rows of pictures, a column for each object, with the most common class above.",
+        numbers.records,
+        partial(objects, arrays),
+    )
 
 
-def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
+def template_copies(arrays: Mapping[str, np.ndarray], threshold: float) -> Figure:
     """The pairs of templates that count as copies, the best first, and the second mapped onto the first.
 
     Args:
@@ -199,10 +231,49 @@ def template_copies(arrays: dict[str, np.ndarray], threshold: float) -> Figure:
     """
     shown = max(1, int((arrays["pair_correlation"] >= threshold).sum()))
     pairs = list(zip(arrays["pair_parts"], arrays["pair_correlation"], strict=True))[:shown]
-    rows = [(words, arrays[f"pair_{words}"][:shown]) for words in ("first", "second")]
-    rows.append(("second, mapped", arrays["pair_aligned"][:shown]))
+    names = {"first": "first", "second": "second", "aligned": "second, mapped"}
+    rows = [(words, arrays[f"pair_{name}"][:shown]) for name, words in names.items()]
     headings = [f"{first + 1:g}, {second + 1:g}\n{correlation:.2f}" for (first, second), correlation in pairs]
     return pictures.image_rows(rows, headings, "parts\ncorrelation")
+
+
+def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
+    """The most used objects: means of the images that they own and of their parts.
+
+    Args:
+        arrays: of `evaluation.examples.object_examples`.
+    """
+    classes = arrays["object_classes"]
+    images = classes.sum(1)
+    order = [i for i in np.argsort(-images, kind="stable")[: pictures.MOST_COLUMNS] if images[i]]
+    shares = [(classes[i].max() / images[i], images[i] / images.sum()) for i in order]
+    percent = [[f"{100 * share:.0f}" if share >= 0.01 else "<1" for share in each] for each in shares]
+    headings = ["\n".join([str(classes[i].argmax()), *each]) for i, each in zip(order, percent, strict=True)]
+    rows = [
+        ("mean of its images", arrays["object_images"][order]),
+        ("mean of its parts", arrays["object_parts"][order]),
+    ]
+    names = "most common class\nits share of these images (%)\nshare of all images (%)"
+    return pictures.image_rows(rows, headings, names)
+
+
+def _part_use(sweep: Sweep, ends: Mapping[float, Measured], found: Sequence[Mapping[str, np.ndarray]]) -> Drawing:
+    rows = [("digits", found[0]["images"])]
+    for (angle, consistency), arrays in zip(ends.items(), found, strict=True):
+        rows.append((f"{name_of_test(f'rotated_{angle:g}')}\n{consistency.mean:.2f}", arrays["arrangements"]))
+    return Drawing(
+        f"part-use-{sweep.run}",
+        "png",
+        f"Part use on narrow and wide rotations, {sweep.run}",
+        "Trained and tested on narrow rotations, the same part draws the same stroke of every digit; on wide "
+        "rotations, different parts draw it (the paper's Figure 7). The number below each range is the consistency: 1 "
+        "if it is always the same part, 0 for chance. The table of part use tells whether the training or the test "
+        "makes the difference.",
+        "Digits of one class; below them how models trained on narrow and on wide rotations draw them, one colour "
+        "per part, rotated back upright.",
+        [record for angle in ends for record in sweep.items[angle].records],
+        partial(pictures.image_rows, rows),
+    )
 
 
 def build(results: Results) -> list[Table]:
@@ -258,11 +329,10 @@ def part_use(results: Results) -> list[Table]:
                 rows.append(([sweep.run, own, angle], cells(numbers, heads, "part_use", f"{angle:g}"), numbers))
     caption = (
         "Images rotated within an angle (degrees), in training and in the test: how often the same part draws a pixel "
-        "in two digits of a class, corrected for chance (Scott's pi: 1 always, 0 as often as by chance); how well the "
-        "drawn ink overlaps the digit's (intersection over union; a model that draws the same for every digit is "
-        "consistent but overlaps little); and how many templates are affine copies of each other. Part use is less "
-        "consistent on wider rotations for any training if parts stay at their places in the image: compare trainings "
-        "on the same test images."
+        "in two digits of a class, corrected for chance (Scott's pi: 1 always, 0 as often as by chance); intersection "
+        "over union of the drawn ink and the digit's; how many templates are affine copies of each other. Parts that "
+        "stay at their places are used less consistently on wider rotations after any training: compare trainings on "
+        "the same test images."
     )
-    head = ["run", "trained within", "tested within"]
-    return measured_table("part-use", "Consistency of part use over ranges of rotation", caption, head, heads, rows)
+    keys = ["run", "trained within", "tested within"]
+    return measured_table("part-use", "Consistency of part use over ranges of rotation", caption, keys, heads, rows)

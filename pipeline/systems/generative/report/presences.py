@@ -1,8 +1,7 @@
-"""Whether the presences of a run carry information: notes for the scorecard, and tables.
+"""Whether the presences of a run carry information, and what settings contribute: notes for claims, and tables.
 
-A probe on log odds does not show it: standardised, presences that hardly depend on the image are read as well as any. A
-relaxed sample still leaks a trace of them; only a sample that is 0 or 1 is what a capsule that is there or not there
-can tell. Results of before it was measured have relaxed samples only.
+A probe on standardised log odds does not show it, and a relaxed sample leaks a trace of them: only a sample that is 0
+or 1 is what a capsule that is there or not there can tell. Older results have relaxed samples only.
 """
 
 from __future__ import annotations
@@ -22,53 +21,42 @@ READABLE = 30.0
 """... where the probe on log odds is so many points or more above chance."""
 
 
-def silence(
-    classes: int, information: float | None = None, sampled: float | None = None, log_odds: float | None = None
-) -> str | None:
+def silence(numbers: Numbers, classes: int) -> str | None:
     """Why presences are silent, in words; None if they are not, or if too little was measured.
 
-    They are silent with less than `SILENT_NATS` of information, or if the probe on samples is within `NEAR_CHANCE`
-    points of chance although that on log odds is `READABLE` points or more above it.
-
     Args:
-        classes: of the images.
-        information: mutual information of all presences and the image, in nats.
-        sampled, log_odds: accuracy of the probes, in percent.
+        numbers: of the evaluation of a run.
+        classes: of its images.
     """
-    if information is not None and information < SILENT_NATS:
+    information = numbers.measured("test", "presence_information")
+    if information and information.mean < SILENT_NATS:
         needed = f"to tell {classes} classes apart takes {math.log(classes):.1f}"
         return f"presences carry next to no information: {_nats(information)} nats ({needed})"
-    if sampled is None or log_odds is None:
-        return None
+    sampled, log_odds = _probe(numbers, "t0_binary") or _probe(numbers, "t0_sampled"), _probe(numbers, "t0")
     chance = 100 / classes
-    if sampled <= chance + NEAR_CHANCE and log_odds >= chance + READABLE:
-        probes = f"probe on samples {sampled:.1f} %, on standardised log odds {log_odds:.1f} %"
+    if sampled and log_odds and sampled.mean <= chance + NEAR_CHANCE and log_odds.mean >= chance + READABLE:
+        probes = f"probe on samples {sampled.mean:.1f} %, on standardised log odds {log_odds.mean:.1f} %"
         return f"samples of presences say next to nothing about the class: {probes}"
     return None
 
 
-def notes(numbers: Numbers, classes: int) -> list[str]:
-    """What the evaluation of a run measured of its presences, as notes; none if it lacks these numbers.
-
-    Args:
-        classes: of the images.
-    """
+def notes(numbers: Numbers, run: str) -> list[str]:
+    """What the evaluation of a run measured of its presences, as notes; none if it lacks these numbers."""
     binary, relaxed = _probe(numbers, "t0_binary"), _probe(numbers, "t0_sampled")
     information = numbers.measured("test", "presence_information")
-    said = [f"probe on samples that are 0 or 1 {binary.mean:.1f} %"] if binary else []
-    said += [f"on relaxed samples {relaxed.mean:.1f} % (standardised, like the log odds)"] if relaxed else []
-    if information:
-        said.append(f"I(t0; x) {_nats(information.mean)} nats, relaxed")
-    found = [", ".join(said)] if said else []
-    why = _silence(numbers, classes)
-    return [why, *found] if why else found
+    said = [
+        f"probe on samples that are 0 or 1 {binary.mean:.1f} %" if binary else "",
+        f"on relaxed samples {relaxed.mean:.1f} % (standardised, like the log odds)" if relaxed else "",
+        f"I(t0; x) {_nats(information)} nats, relaxed" if information else "",
+    ]
+    return [note for note in (silence(numbers, classes_of(numbers, run)), ", ".join(filter(None, said))) if note]
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
     """The notes for a study of a run, from its evaluation; none if that was of other settings than the study's."""
     evaluated = results.numbers("evaluate", run)
     made = [(each.run(run), each.dataset_of(run)) for each in (evaluated, numbers) if each]
-    return notes(evaluated, classes_of(evaluated, run)) if evaluated and made[0] == made[1] else []
+    return notes(evaluated, run) if evaluated and made[0] == made[1] else []
 
 
 _HEADS = {
@@ -87,34 +75,29 @@ _HEADS = {
 
 
 def build(results: Results) -> list[Table]:
-    """What presences tell of the image, for each run that was measured and for each condition of the ablations."""
-    return [*_of_runs(results), *_of_conditions(results)]
+    """What presences tell of the image, for each run and each condition of the ablations; sensitivity."""
+    return [*_of_runs(results), *_of_conditions(results), *sensitivity(results)]
 
 
 def _of_runs(results: Results) -> list[Table]:
     rows: list[Row] = []
     for run, numbers in results.executed("evaluate"):
         found = cells(numbers, _HEADS, "test")
-        if not any(found.values()):
-            continue
-        found["binary"] = _probe(numbers, "t0_binary")
-        found["sampled"] = _probe(numbers, "t0_sampled")
-        found["log_odds"] = _probe(numbers, "t0")
-        why = _silence(numbers, classes_of(numbers, run))
-        verdict = "silent" if why else "" if found["presence_information"] is None else "informative"
-        rows.append(([run, verdict], found, numbers))
+        if any(found.values()):
+            probes = {"binary": "t0_binary", "sampled": "t0_sampled", "log_odds": "t0"}
+            found |= {column: _probe(numbers, features) for column, features in probes.items()}
+            why = silence(numbers, classes_of(numbers, run))
+            verdict = "silent" if why else "" if found["presence_information"] is None else "informative"
+            rows.append(([run, verdict], found, numbers))
     caption = (
-        "Whether the presences of objects depend on the image (test images, entropies and divergences in nats). Probe: "
-        "accuracy of refit probes on one sample of t0, as 0 or 1 and relaxed, and on its log odds, all standardised; "
-        "only a sample that is 0 or 1 shows the noise that the model lives with. I(t0; x): mutual information of t0 "
-        "and the image, at most the log of the number of images; telling ten classes apart takes "
-        f"{math.log(10):.1f}. Sum by object: the same for "
-        "each object alone, added up, an upper bound; for the stacked capsule autoencoder, which does not sample its "
-        "presences, of binary ones with these probabilities. Silent: less than "
-        f"{SILENT_NATS:g} nats, or a probe on samples within {NEAR_CHANCE:g} points of chance where that on log odds "
-        f"is {READABLE:g} or more above it. Sds are over images, means over objects. Routing entropy: of a part's "
-        "posterior over parents, mean over images, and of the mean posterior; where both are equal, the parent does "
-        "not depend on the image."
+        "Whether the presences of objects depend on the image (test images, nats). Probe: accuracy of refit probes on "
+        "one sample of t0, as 0 or 1 and relaxed, and on its log odds; only a sample that is 0 or 1 shows the noise "
+        "that the model lives with. I(t0; x): mutual information of t0 and the image; telling ten classes apart takes "
+        f"{math.log(10):.1f}. Sum by object: an upper bound (of SCAE, which does not sample presences, of binary ones "
+        f"with its probabilities). Silent: less than {SILENT_NATS:g} nats, or a probe on samples within "
+        f"{NEAR_CHANCE:g} points of chance where that on log odds is {READABLE:g} or more above it. Sds are over "
+        "images. Routing entropy: of a part's posterior over parents; where that of its mean is no larger, the parent "
+        "does not depend on the image."
     )
     return measured_table("presences", "Do presences carry information?", caption, ["run", "t0"], _HEADS, rows)
 
@@ -144,14 +127,33 @@ def _of_conditions(results: Results) -> list[Table]:
     caption = (
         "A run trained for fewer epochs with some settings changed (times in epochs of the whole run): accuracy of "
         "probes on one sample of t0, as 0 or 1 and relaxed, on its log odds and on these with the mean of A0 (clean "
-        "images); mutual information of t0 and the image, KL divergence from the prior and routing entropy in nats; "
-        "sd of the log odds over images; squared pixel error summed over an image. All on test images, information on"
-        " the first 1,000. Divergences from different priors (object_presence) cannot be compared."
+        "images); information, KL divergence from the prior and routing entropy in nats; sd of the log odds over "
+        "images; squared pixel error summed over an image. Divergences from different priors cannot be compared."
     )
     keys = ["study", "run", "condition", "changed"]
     return measured_table(
         "presence-ablation", "Which settings make presences carry information", caption, keys, _ABLATION_HEADS, rows
     )
+
+
+def sensitivity(results: Results) -> list[Table]:
+    """Appendix B: probes and pixel error by the values of each hyperparameter."""
+    names = {"pose_sd_floor": "least sd of a part's pose", "pixel_sd": "sd of a pixel", "temperature": "temperature"}
+    heads = {"t0": ("t0 (%)", 1), "t0_A0": ("t0 and A0 (%)", 1), "pixel_error": ("pixel error", 1)}
+    rows: list[Row] = []
+    for name, words in names.items():
+        if numbers := results.numbers("sensitivity", name):
+            study, own = numbers.settings.sensitivity, numbers.number("own")
+            for value in sorted(numbers.names("value"), key=float):
+                keys = [study.run, study.epochs, words, float(value), "yes" * (float(value) == own)]
+                rows.append((keys, cells(numbers, heads, "value", value), numbers))
+    caption = (
+        "The run trained for the given number of epochs with one hyperparameter changed and its schedule shortened in "
+        "proportion: accuracy of the probes on clean images, squared pixel error summed over an image. Other sds of "
+        "poses are scaled with the least sd, the final temperature with the initial one."
+    )
+    head = ["run", "epochs", "hyperparameter", "value", "the run's own"]
+    return measured_table("sensitivity", "Sensitivity to hyperparameters", caption, head, heads, rows)
 
 
 def _probe(numbers: Numbers, features: str) -> Measured | None:
@@ -160,11 +162,5 @@ def _probe(numbers: Numbers, features: str) -> Measured | None:
     return accuracy.scaled(100) if accuracy else None
 
 
-def _silence(numbers: Numbers, classes: int) -> str | None:
-    information = numbers.measured("test", "presence_information")
-    sampled, log_odds = _probe(numbers, "t0_binary") or _probe(numbers, "t0_sampled"), _probe(numbers, "t0")
-    return silence(classes, *(each.mean if each else None for each in (information, sampled, log_odds)))
-
-
-def _nats(value: float) -> str:
-    return f"{max(value, 0.0):.2f}"  # an estimate around zero may be negative
+def _nats(value: Measured) -> str:
+    return f"{max(value.mean, 0.0):.2f}"  # an estimate around zero may be negative

@@ -1,35 +1,21 @@
-"""What the reports of document 000 share: its results, how far their settings are from the paper's, and how accuracies
-are drawn.
-
-Every result is described by the settings that it recorded.
-"""
+"""What the reports of document 000 share: its results, and how far their recorded settings are from the paper's."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-
 from pipeline.data.settings import PUBLISHED
-from pipeline.drawing.features import Look, look
-from pipeline.drawing.style import FAINT
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record, unique
-from pipeline.results.reading import Numbers, Recorded, ResultError, Results, with_training
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, ResultError, Results, with_training
 
 COMPARED = ("generative", "scae", "vae")
-"""The systems that document 000 probes. Classifiers are probed too, but have their own tables."""
-FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
-"""The features in Table 1 and Figure 4; other features that were probed are in the tables."""
-ACCURACY = "accuracy (%)"
-CHANCE = Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="chance")
+"""The systems that document 000 probes."""
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
 """By variant, the settings of the paper for a run of the sweep."""
 
@@ -82,13 +68,26 @@ def sweeps(results: Results) -> dict[str, Sweep]:
     return {run: Sweep(run, dict(sorted(by_angle.items()))) for run, by_angle in items.items()}
 
 
-def complete_sweep(results: Results, run: str | None, *keys: str) -> tuple[Sweep, dict[float, Measured]] | None:
-    """The sweep of a run and its measurements under `keys`; None unless these are there at all angles of any sweep."""
+def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict[float, Measured]]:
+    """The sweep that evidence names for a role and its measurements under `keys`.
+
+    Raises:
+        NotMeasuredError: these are not there at all angles of any sweep.
+    """
     found = sweeps(results)
     angles = {angle for sweep in found.values() for angle in sweep.items}
-    sweep = found.get(run or "")
+    sweep = found.get(results.evidence.generative.sweep.get(role, ""))
     measured = sweep.measured(*keys) if sweep else {}
-    return (sweep, measured) if sweep and measured.keys() == angles else None
+    if not sweep or measured.keys() != angles:
+        raise NotMeasuredError(f"no complete sweep of {role}")
+    return sweep, measured
+
+
+def rises(values: Sequence[Measured]) -> bool:
+    """Whether the last is above the first, and no step falls by more than the larger sd of its two ends."""
+    steps = pairwise(values)
+    no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in steps)
+    return no_fall and values[-1].mean > values[0].mean
 
 
 def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str]]:
@@ -114,19 +113,6 @@ def classes_of(numbers: Numbers, run: str) -> int:
     return len(own.classes)
 
 
-def chance_of(numbers: Numbers, run: str) -> float:
-    """Accuracy of a guess, in percent. Raises `ResultError` as `classes_of`."""
-    return 100 / classes_of(numbers, run)
-
-
-def shortcomings(
-    numbers: Numbers, run: str, document: str = "capsules", *, replicas: int | None = None, tested: int | None = None
-) -> list[str]:
-    """In what a run that a result rests on falls short of the paper's (arguments as of `remarks`)."""
-    settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
-    return remarks("generative", document, settings, dataset, replicas=replicas, tested=tested)
-
-
 def answer(
     results: Results,
     numbers: Numbers,
@@ -138,12 +124,13 @@ def answer(
     tested: int | None = None,
     **more: Any,
 ) -> Finding:
-    """What a result finds about a claim that rests on one run (document, replicas, tested as of `shortcomings`).
+    """What a result finds about a claim that rests on one run (document, replicas, tested as of `remarks`).
 
     Args:
         more: fields of `Finding`.
     """
-    said = shortcomings(numbers, run, document, replicas=replicas, tested=tested)
+    settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
+    said = remarks("generative", document, settings, dataset, replicas=replicas, tested=tested)
     return Finding(ours, with_training(results, numbers, run), remarks=said, **more)
 
 
@@ -175,79 +162,9 @@ def tested_on(numbers: Numbers, run: str, images: int) -> str:
     return f"on {min(images, numbers.dataset_of(run).test):,} test images"
 
 
-def other_images(found: Mapping[str, Numbers], group: Sequence[str]) -> str:
-    """A note on the runs of a group that were trained on other images than its first run; empty if there are none."""
-    words = {}
-    for name in group:
-        canvas, shift = found[name].dataset_of(name).canvas, found[name].run(name).augmentation.shift
-        words[name] = f"{canvas}x{canvas} pixels" + (f" shifted by up to {shift:g}" if shift else "")
-    first = words[group[0]]
-    differing = [f"{name} on {images}" for name, images in words.items() if images != first]
-    return f" ({group[0]} was trained on {first}, {' and '.join(differing)})" if differing else ""
-
-
-# ---- drawing
-
-
-def percent(found: Measured) -> tuple[float, float, int]:
-    """Mean, sd and n of an accuracy, as a row of the tables that are drawn."""
-    return found.mean * 100, found.sd * 100, found.n
-
-
-def drawn(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Tables of several runs as one, without the features that are not drawn."""
-    table = pd.concat(parts, ignore_index=True)
-    return table[table["features"].isin(FEATURES_DRAWN)]
-
-
-def names_of(table: pd.DataFrame) -> str:
-    """The features of a table in words."""
-    return ", ".join(look(features).name for features in table["features"].unique())
-
-
-def symbols(table: pd.DataFrame) -> str:
-    """What t0 and A0 are, where they are drawn."""
-    return " (t0: presences of the objects; A0: their poses)" if {"t0", "t0_A0"} & set(table["features"]) else ""
-
-
 def name_of_test(test: str) -> str:
     """The readable name of a test set: "0°", "±45°", "affine"."""
     if not test.startswith("rotated_"):
         return test
     angle = float(test.removeprefix("rotated_"))
     return f"{'±' * (angle != 0)}{angle:g}°"
-
-
-def wide(data: pd.DataFrame, keys: list[str], column: str) -> pd.DataFrame:
-    """The `text` of tidy data in a row for each of `keys`, with a column for each value of `column`."""
-    return data.pivot_table(index=keys, columns=column, values="text", aggfunc="first", sort=False).fillna("")
-
-
-def plot_accuracy(axes: Axes, x: pd.Series[float], rows: pd.DataFrame, style: Look, **more: Any) -> None:
-    """Means of accuracies over `x`, with bars of one sd where there are several replicas.
-
-    Args:
-        rows: columns mean, sd, n.
-        more: arguments of `Axes.errorbar`.
-    """
-    error = rows["sd"].where(rows["n"] > 1)
-    looks: Any = {"color": style.colour, "marker": style.marker, "linewidth": 1.2, "elinewidth": 0.8}
-    axes.errorbar(x, rows["mean"], yerr=error, **looks, **more)
-
-
-def accuracy_axis(axes: Axes, chance: float) -> None:
-    """From 0 to 100 %, with a line at chance."""
-    axes.set_ylim(0, 102)
-    axes.set_yticks(range(0, 101, 20))
-    axes.axhline(chance, color=FAINT, linewidth=0.8, linestyle=":")
-
-
-def lines_of(kinds: Iterable[str], more: str = "") -> list[Line2D]:
-    """For a legend, the line of each kind of features, and `more` after its name."""
-    looks = [look(kind) for kind in kinds]
-    return [Line2D([], [], color=each.colour, marker=each.marker, label=f"{each.label}{more}") for each in looks]
-
-
-def legend_columns(entries: int, most: int) -> int:
-    """Columns of a legend: one row if there are at most `most` entries, else rows of about the same length."""
-    return math.ceil(entries / math.ceil(entries / most))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -12,33 +11,21 @@ from matplotlib.figure import Figure
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
 from pipeline.drawing.style import in_house_style, panels
-from pipeline.drawing.table import Table, spread, tracked
+from pipeline.drawing.table import Table, tracked
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
-from pipeline.systems.generative.report import presences
+from pipeline.systems.generative.report.accuracy import accuracy_axis, drawn, legend, names_of, plot, wide, with_text
 from pipeline.systems.generative.report.shared import (
-    ACCURACY,
-    CHANCE,
     Sweep,
-    accuracy_axis,
-    chance_of,
     classes_of,
     complete_sweep,
-    drawn,
     groups,
-    legend_columns,
-    lines_of,
     name_of_test,
-    names_of,
-    other_images,
-    percent,
-    plot_accuracy,
+    rises,
     sweeps,
     swept_shortcomings,
-    symbols,
-    wide,
 )
 
 WIDE = 90.0
@@ -46,79 +33,52 @@ WIDE = 90.0
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether accuracy falls along the sequence.
-
-    The last is clearly below the first, and no step rises by more than the larger of the sds of its two ends.
-    """
-    steps = pairwise(accuracies)
-    no_rise = all(after.mean <= before.mean + max(before.sd, after.sd) for before, after in steps)
-    return no_rise and accuracies[0].clearly_above(accuracies[-1])
+    """Whether the last is clearly below the first, and no step rises by more than the larger sd of its two ends."""
+    return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
 def _wide_training_hurts(variant: str, features: str) -> Measure:
     """The accuracy of the probe on `features` falls as the range of training and testing grows."""
 
     def measure(results: Results) -> Finding | None:
-        found = complete_sweep(results, results.evidence.generative.sweep.get(variant), "probe", features)
-        if found is None or len(found[1]) < 2:
+        sweep, by_angle = complete_sweep(results, variant, "probe", features)
+        if len(by_angle) < 2:
             return None
-        sweep, by_angle = found
-        items, accuracies = list(sweep.items.values()), [each.scaled(100) for each in by_angle.values()]
-        seeds = min(accuracy.n for accuracy in accuracies)
+        accuracies = [each.scaled(100) for each in by_angle.values()]
+        sampled = sweep.measured("probe", f"{features}_sampled")
+        told = ", ".join(f"{100 * of.mean:.1f} % within ±{angle:g}°" for angle, of in sampled.items())
         return Finding(
             accuracies[0].minus(accuracies[-1]),
             sweep.records,
             holds=falls(accuracies),
-            remarks=swept_shortcomings(items, seeds=seeds),
-            notes=_sampled(sweep, features),
+            remarks=swept_shortcomings(sweep.items.values(), seeds=min(each.n for each in accuracies)),
+            notes=[f"probe on samples: {told}"] if told else [],
         )
 
     return measure
-
-
-def _sampled(sweep: Sweep, features: str) -> list[str]:
-    """Notes: where samples say next to nothing, a warning; the accuracies of probes on samples, by angle."""
-    sampled = {angle: of.scaled(100).mean for angle, of in sweep.measured("probe", f"{features}_sampled").items()}
-    if not sampled:
-        return []
-    log_odds, classes = sweep.measured("probe", features), classes_of(sweep.first, sweep.run)
-    why = [
-        f"within ±{angle:g}°: {words}"
-        for angle, of in sampled.items()
-        if (words := presences.silence(classes, sampled=of, log_odds=100 * log_odds[angle].mean))
-    ]
-    by_angle = ", ".join(f"{of:.1f} % within ±{angle:g}°" for angle, of in sampled.items())
-    return [*why[:1], f"probe on samples: {by_angle}"]
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
     """On every wide range the VAE is ahead of t0, or their intervals mean ± sd overlap; the same for SCAE if it was
     swept.
     """
-    probed = {"capsules": "t0", "vae": "mu_sigma", "scae": "posterior"}
-    runs = results.evidence.generative.sweep
-    found = {
-        role: sweep
-        for role, features in probed.items()
-        if (sweep := complete_sweep(results, runs.get(role), "probe", features))
-    }
-    if not {"capsules", "vae"} <= found.keys():
+    probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
+    if results.evidence.generative.sweep.get("scae") not in sweeps(results):
+        del probed["scae"]
+    found = {role: complete_sweep(results, role, "probe", features) for role, features in probed.items()}
+    _, vae = found["vae"]
+    trained = [angle for angle in vae if angle > 0]
+    wide = [angle for angle in trained if angle >= WIDE] or trained[-1:]
+    if not wide:
         return None
-    vae, challengers = found["vae"], [sweep for role, sweep in found.items() if role != "vae"]
-    trained = [angle for angle in vae[1] if angle > 0]
-    wide_ranges = [angle for angle in trained if angle >= WIDE] or trained[-1:]
-    if not wide_ranges:
-        return None
-    compared = [sweep for sweep, _ in (*challengers, vae)]
-    pairs = [
-        (by_angle[angle].scaled(100), vae[1][angle].scaled(100)) for _, by_angle in challengers for angle in wide_ranges
-    ]
+    challengers = [by_angle for role, (_, by_angle) in found.items() if role != "vae"]
+    pairs = [(by_angle[angle].scaled(100), vae[angle].scaled(100)) for by_angle in challengers for angle in wide]
+    swept = [sweep for sweep, _ in found.values()]
     seeds = min(accuracy.n for pair in pairs for accuracy in pair)
-    said = swept_shortcomings([item for sweep in compared for item in sweep.items.values()], seeds=seeds)
-    records = [record for sweep in compared for record in sweep.records]
+    said = swept_shortcomings((item for sweep in swept for item in sweep.items.values()), seeds=seeds)
     return Finding(
         max((ours.minus(theirs) for ours, theirs in pairs), key=lambda lead: lead.mean),
-        records,
+        [record for sweep in swept for record in sweep.records],
         holds=all(ours.mean - ours.sd <= theirs.mean + theirs.sd for ours, theirs in pairs),
         remarks=said + ([] if "scae" in found else ["without SCAE"]),
     )
@@ -134,7 +94,7 @@ MEASURES: dict[str, Measure] = {
 def sweep_table(sweep: Sweep) -> pd.DataFrame:
     """The sweep of one run: columns features, angle, mean, sd, n (percent), tracking_run."""
     rows = [
-        (features, angle, *percent(found), tracked(numbers.records))
+        (features, angle, 100 * found.mean, 100 * found.sd, found.n, tracked(numbers.records))
         for angle, numbers in sweep.items.items()
         for features in numbers.names("probe")
         if (found := numbers.measured("probe", features))
@@ -144,22 +104,23 @@ def sweep_table(sweep: Sweep) -> pd.DataFrame:
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Accuracy over the range of training."""
-    found = sweeps(results)
-    first = {run: sweep.first for run, sweep in found.items()}
-    for group in groups(results.evidence.generative.sweep, found):
-        table = drawn(sweep_table(found[run]) for run in group)
+    swept = sweeps(results)
+    for group in groups(results.evidence.generative.sweep, swept):
+        table = drawn(sweep_table(swept[run]) for run in group)
         if table.empty:
             continue
+        records = [record for run in group for record in swept[run].records]
         yield Drawing(
             f"sweep-{group[0]}",
             "svg",
             f"Trained and tested on rotations, {' and '.join(group)}",
-            f"Does training on wider rotations lower the capsules' accuracy{symbols(table)}, and do they stay ahead "
-            "of the VAE? In the paper's Figure 4 accuracy falls, and neither the capsules nor SCAE stay ahead. Bars: "
-            f"one sd over seeds, where there are several{other_images(first, group)}.",
+            f"Accuracy of a linear probe on {dataset_label(records)} (of capsules, t0: presences of the objects; A0: "
+            "their poses) after training and testing on rotations within an angle. In the paper's Figure 4 that of the "
+            "capsules falls, and neither they nor SCAE stay ahead of the VAE. Bars: one sd over seeds, where there are "
+            "several.",
             f"Accuracy over the range of rotation in training and testing, one line each for {names_of(table)}.",
-            [record for run in group for record in found[run].records],
-            partial(accuracy_over_training_range, table, chance_of(first[group[0]], group[0])),
+            records,
+            partial(accuracy_over_training_range, table, 100 / classes_of(swept[group[0]].first, group[0])),
         )
 
 
@@ -171,19 +132,15 @@ def accuracy_over_training_range(table: pd.DataFrame, chance: float) -> Figure:
         table: columns features, angle (degrees), mean, sd, n: percent over n seeds.
         chance: accuracy of a guess, in percent.
     """
-    angles = sorted(table["angle"].unique())
+    angles, kinds = sorted(table["angle"].unique()), list(table["features"].unique())
     figure, (axes,) = panels(1, 2.5, width=4.4)
-    kinds = list(table["features"].unique())
     for i, features in enumerate(kinds):
-        chosen = table[table["features"] == features].sort_values("angle")
-        plot_accuracy(axes, chosen["angle"] + 2.0 * (i - (len(kinds) - 1) / 2), chosen, look(features))
+        rows = table[table["features"] == features].sort_values("angle")
+        plot(axes, features, rows.assign(x=rows["angle"] + 2.0 * (i - (len(kinds) - 1) / 2)))
     accuracy_axis(axes, chance)
     axes.set_xticks(angles, [name_of_test(f"rotated_{angle:g}") for angle in angles])
-    axes.set(xlabel="trained and tested on images rotated within", ylabel=ACCURACY)
-    axes.grid(False, axis="x")
-    handles = [*lines_of(kinds), CHANCE]
-    ncols = legend_columns(len(handles), 4)
-    figure.legend(handles=handles, loc="outside upper center", ncols=ncols, columnspacing=1.2)
+    axes.set(xlabel="trained and tested on images rotated within", ylabel="accuracy (%)")
+    legend(figure, kinds, "", [], most=4)
     return figure
 
 
@@ -197,11 +154,7 @@ def build(results: Results) -> list[Table]:
         [sweep_table(sweep).assign(run=run, dataset=dataset_label(sweep.records)) for run, sweep in found.items()],
         ignore_index=True,
     ).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
-    texts = data.assign(
-        features=data["features"].map(lambda features: look(features).name),
-        seeds=data.groupby(["run", "features"])["n"].transform("min").astype(str),
-        text=[spread(*row) for row in data[["accuracy_percent", "sd_percent", "n"]].itertuples(index=False)],
-    )
+    texts = with_text(data.assign(features=[look(each).name for each in data["features"]]), ["run", "features"])
     shown = wide(texts, ["run", "features", "seeds"], "angle").sort_index(axis=1)
     shown = shown.rename(columns=lambda angle: name_of_test(f"rotated_{angle:g}")).reset_index()
     caption = (

@@ -6,10 +6,9 @@ bounds at different values measure different things. Probes and the pixel error 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from pipeline.settings import Name, Section
 from pipeline.systems.generative.settings import GenerativeRun
@@ -54,14 +53,8 @@ def check(params: Params, where: str, study: SensitivityParams) -> None:
     assert isinstance(run, GenerativeRun)
     for name, values in study.hyperparameters.model_dump().items():
         for value in values:
-            try:
+            with params.named(f"{where}.hyperparameters.{name}", ("runs", study.run, "generative", "model")):
                 run.model.varied(name, value)
-            except ValidationError as error:
-                wrong = error.errors()[0]
-                raise ValueError(
-                    f"{where}.hyperparameters.{name}: {value:g} does not give a valid model "
-                    f"({'.'.join(map(str, wrong['loc']))}: {wrong['msg']})"
-                ) from None
 
 
 def measure(context: Context) -> Outcome:
@@ -73,21 +66,15 @@ def measure(context: Context) -> Outcome:
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     dataset, own = context.dataset(run.dataset), getattr(run.model, name)
     measured = {}
-    for value in ordered_values(getattr(settings.hyperparameters, name), own):
+    # The run's own comes last because all hyperparameters share it: where another one's study has trained it, its
+    # checkpoint is found, and belongs to that study's tracked run.
+    values = dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own)
+    for value in [*values, own]:
         models = context.train(f"{name}={value:g}", varied(run, name, value, settings), key=f"{value:g}").models
         measured[f"{value:g}"] = [
             measures(model, dataset, PROBED, context.params.evaluate, context.device) for model in models
         ]
     return outcome("sensitivity", "value", measured, ("t0", "pixel_error"), own=own)
-
-
-def ordered_values(values: Sequence[float], own: float) -> list[float]:
-    """What is trained: each value once, then the run's own.
-
-    That one comes last because all hyperparameters share it: where another one's study has trained it, its checkpoint
-    is found, and belongs to that study's tracked run.
-    """
-    return [*dict.fromkeys(value for value in values if value != own), own]
 
 
 def varied(run: GenerativeRun, name: str, value: float, study: SensitivityParams) -> GenerativeRun:

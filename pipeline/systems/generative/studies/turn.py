@@ -1,19 +1,89 @@
-"""One digit turned through 360 degrees, encoded by a trained run at each step."""
+"""One digit turned through 360 degrees, as the encoder sees it: its reconstruction, its parts and where they stand.
+
+For the page's slider, and for a number: how much worse the reconstruction becomes (document 000, Figures 3 and 5).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
+    import torch
+
     from pipeline.results.outcome import Outcome
     from pipeline.studies.context import Context
+    from pipeline.systems.generative.model.generative_model import GenerativeModel
+
+STEP = 5
+"""Degrees between two images."""
+DIGIT = 2
+"""The class of the digit: a 2 shows which way is up."""
+CORNERS = ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0))
+"""Of a template, in its own frame; x to the right, y down."""
+
+
+def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.device) -> dict[str, NDArray[np.generic]]:
+    """What the encoder finds in an image turned step by step.
+
+    Args:
+        image: uint8 `[1, S, S]`.
+
+    Returns:
+        angles `[N]` (degrees); images and reconstructions `[N, S, S]` and arrangements `[N, S, S, 3]` (uint8);
+        presences of parts `[N, P]` and of objects `[N, O]`; frames `[N, P, 4, 2]`, the corners of each template in the
+        image, whose own are at -1 and 1; colours `[P, 3]` of the parts; pixel_errors `[N]`, summed over pixels.
+    """
+    import torch
+
+    from pipeline.layers import poses
+    from pipeline.systems.generative.evaluation.examples import arrange, arrays_of, part_colours, reconstruct, turned
+
+    angles = np.arange(-180, 180, STEP, dtype=np.float32)
+    with torch.no_grad():
+        images = turned(image, angles, device)
+        posterior = model.encode(images)
+        drawn = reconstruct(model, posterior)
+        matrices = poses.to_matrix(posterior.part_poses)  # (N, P, 2, 3)
+        corners = torch.tensor(CORNERS, dtype=matrices.dtype, device=device)
+        found = arrays_of(
+            presences=(posterior.part_logits / model.temperature).sigmoid(),
+            object_presences=(posterior.object_logits / model.temperature).sigmoid(),
+            frames=torch.einsum("npij,cj->npci", matrices[..., :2], corners) + matrices[..., None, :, 2],
+            pixel_errors=((images[:, 0] - drawn) ** 2).sum((-1, -2)),
+        )
+        pictures = {"images": images[:, 0], "reconstructions": drawn, "arrangements": arrange(model, posterior)}
+    seen = {name: (255 * tensor.clamp(0, 1)).round().to(torch.uint8).cpu().numpy() for name, tensor in pictures.items()}
+    return {**found, **seen, "angles": angles, "colours": part_colours(model.params.parts)}
 
 
 def measure(context: Context) -> Outcome:
-    """Turn a digit for the trained run of an entry of `optimise`."""
-    from pipeline.systems.generative.experiments.turning import outcome
+    """Turn the first test digit of class `DIGIT` for the trained run of an entry of `optimise`; arrays are those of the
+    first replica.
+    """
+    import pandas as pd
+
+    from pipeline.results.outcome import Outcome
+    from pipeline.results.spread import spread_each, stack_replicas
     from pipeline.systems.generative.model.generative_model import GenerativeModel
 
     run = context.params.studies("optimise")[context.item].run
-    dataset = context.evaluated(context.params.runs[run].dataset)
-    return outcome(context.models(run, GenerativeModel), dataset, context.device)
+    images, labels = context.evaluated(context.params.runs[run].dataset).part("test")
+    image = images[int(np.argmax(labels == DIGIT))]
+    found = [turning(model, image, context.device) for model in context.models(run, GenerativeModel)]
+    tables = [
+        pd.DataFrame(
+            {
+                "angle": each["angles"],
+                "pixel_error": each["pixel_errors"],
+                "parts_on": (each["presences"].astype(float) > 0.5).sum(1),
+            }
+        )
+        for each in found
+    ]
+    errors = [table.set_index("angle")["pixel_error"] for table in tables]
+    numbers = {"pixel_error": spread_each([{"upright": e[0.0], "mean": e.mean(), "worst": e.max()} for e in errors])}
+    headline = tuple(f"pixel_error.{name}" for name in numbers["pixel_error"])
+    return Outcome("turning", stack_replicas(tables), numbers, headline, found[0])

@@ -9,7 +9,7 @@ strengths are our choice.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,61 +26,53 @@ from pipeline.systems.regression.model.fits import Inputs, errors, fit_architect
 from pipeline.systems.regression.settings import DistortedStudy
 
 CHUNK = 4096
+POINTS = 5
+"""Points of the elastic field's grid per side."""
 
 
-@dataclass(frozen=True)
-class Strength:
-    """How strongly images are distorted.
+def distort(
+    images: Tensor,
+    generator: torch.Generator,
+    strength: float = 1.0,
+    *,
+    angle: float = 10.0,
+    stretch: float = 0.1,
+    shear: float = 0.1,
+    shift: float = 1.0,
+    elastic: float = 0.7,
+) -> Tensor:
+    """Float images `[B, 1, S, S]`, each with its own random distortion; the outside is black.
 
-    Attributes:
+    Args:
+        generator: on the CPU, so that all devices give the same images.
+        strength: factor on all amounts.
         angle: degrees, rotation uniform in [-angle, +angle].
         stretch: scales on each axis are uniform in [1 - stretch, 1 + stretch].
         shear: x moves by at most this share of y.
         shift: pixels, uniform on each axis.
         elastic: pixels, sd of the field at the points of its grid.
-        points: points of the field's grid per side.
-    """
-
-    angle: float = 10.0
-    stretch: float = 0.1
-    shear: float = 0.1
-    shift: float = 1.0
-    elastic: float = 0.7
-    points: int = 5
-
-    def times(self, factor: float) -> Strength:
-        """The same grid, with all other amounts multiplied by a factor."""
-        moved = {name: factor * getattr(self, name) for name in ("angle", "stretch", "shear", "shift", "elastic")}
-        return replace(self, **moved)
-
-
-def distort(images: Tensor, generator: torch.Generator, strength: Strength = Strength()) -> Tensor:
-    """Float images `[B, 1, S, S]`, each with its own random distortion; the outside is black.
-
-    Args:
-        generator: on the CPU, so that all devices give the same images.
     """
     B, _, size, _ = images.shape
 
     def uniform(*shape: int) -> Tensor:
         return torch.rand(*shape, generator=generator) * 2 - 1
 
-    angle = math.radians(strength.angle) * uniform(B)
-    scale = 1 + strength.stretch * uniform(B, 2)
-    shear, shift = strength.shear * uniform(B), strength.shift * 2 / size * uniform(B, 2)
-    cosine, sine = angle.cos(), angle.sin()
+    angles = math.radians(strength * angle) * uniform(B)
+    scales = 1 + strength * stretch * uniform(B, 2)
+    shears, shifts = strength * shear * uniform(B), strength * shift * 2 / size * uniform(B, 2)
+    cosine, sine = angles.cos(), angles.sin()
     rotation = torch.stack([torch.stack([cosine, sine], -1), torch.stack([-sine, cosine], -1)], -2)
     slant = torch.eye(2).repeat(B, 1, 1)
-    slant[:, 0, 1] = shear
-    matrices = torch.cat([rotation @ slant @ torch.diag_embed(scale), shift.unsqueeze(-1)], dim=-1)
-    coarse = torch.randn(B, 2, strength.points, strength.points, generator=generator) * (strength.elastic * 2 / size)
+    slant[:, 0, 1] = shears
+    matrices = torch.cat([rotation @ slant @ torch.diag_embed(scales), shifts.unsqueeze(-1)], dim=-1)
+    coarse = torch.randn(B, 2, POINTS, POINTS, generator=generator) * (strength * elastic * 2 / size)
     device = images.device
     grid = functional.affine_grid(invert(matrices.to(device)), [B, 1, size, size], align_corners=False)
     field = functional.interpolate(coarse.to(device), size=(size, size), mode="bicubic", align_corners=True)
     return functional.grid_sample(images, grid + field.permute(0, 2, 3, 1), align_corners=False)
 
 
-def enlarged(inputs: Inputs, examples: int, strength: Strength, seed: int) -> Inputs:
+def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Inputs:
     """The training part followed by distorted copies of its images, `examples` in total.
 
     All images have the same number of copies, up to one. Copies are projected onto the directions of the original
@@ -111,7 +103,7 @@ def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows: list[dict[str, Any]] = []
     for strength in (0.0, *study.strengths):
-        data = enlarged(inputs, study.examples, Strength().times(strength), study.seed) if strength else inputs
+        data = enlarged(inputs, study.examples, strength, study.seed) if strength else inputs
         if inputs.keep_at:
             data = replace(data, keep_at=partial(inputs.keep_at, distorted=strength))
         fitted = fit_architecture(data, architecture, study.schedule)
@@ -133,7 +125,7 @@ def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
     }
     generator = torch.Generator().manual_seed(study.seed)
     copied = torch.from_numpy(images[:20]).float().repeat_interleave(4, 0) / 255
-    shown = distort(copied, generator, Strength().times(best["strength"]))
+    shown = distort(copied, generator, best["strength"])
     arrays = {"originals": images[:20, 0], "copies": (shown[:, 0] * 255).round().to(torch.uint8).numpy()}
     headline = tuple(f"{data}.{part}" for data in numbers for part in ("train", "test"))
     return Outcome("distorted", pd.DataFrame(rows), numbers, headline, arrays)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
@@ -28,9 +27,7 @@ TABLE_ERROR = 1e-8
 
 
 Answer = tuple[float, bool | None] | None
-"""Our number, and whether the claim holds (None: the verdict rules judge the number); None if the study did not measure
-it.
-"""
+"""Our number, and whether the claim holds (None: the verdict rules judge it); None if the study does not answer."""
 
 
 def _measure(
@@ -64,12 +61,7 @@ def _measure(
 
 def error_of_two(role: str) -> Callable[[RegressionStudy], Answer]:
     """Section 3.2: the test error (percent) of the multiclass model with capsules of two numbers, on one data set."""
-
-    def check(study: RegressionStudy) -> Answer:
-        error = study.errors("multiclass").get("2")
-        return (error, None) if error is not None and study.role == role else None
-
-    return check
+    return lambda study: (100 * study.mean("errors", "multiclass", "2", "test"), None) if study.role == role else None
 
 
 def falls_with_size(study: RegressionStudy) -> Answer:
@@ -77,12 +69,9 @@ def falls_with_size(study: RegressionStudy) -> Answer:
 
     Our number is the smallest gain of an architecture, in points.
     """
-    errors = [list(study.errors(decision).values()) for decision in study.numbers.names("errors")]
-    if min(map(len, errors)) < 2:
-        return None
-    holds = not any(study.above(b, a) for row in errors for a, b in pairwise(row))
-    gain = min(row[0] - row[-1] for row in errors)
-    return gain, holds and gain > 0
+    errors = study.errors().to_numpy()
+    gain = float((errors[:, 0] - errors[:, -1]).min())
+    return gain, gain > 0 and not study.above(errors[:, 1:], errors[:, :-1])
 
 
 def more_capsules_err_less(study: RegressionStudy) -> Answer:
@@ -90,32 +79,27 @@ def more_capsules_err_less(study: RegressionStudy) -> Answer:
 
     Our number is how much lower the error of all-vs-all is than that of multiclass, in points, on average over sizes.
     """
-    rows = list(zip(*(study.errors(decision).values() for decision in DECISIONS), strict=False))
-    if not rows:
+    found = study.errors()
+    if not set(DECISIONS) <= set(found.index):
         return None
-    holds = not any(study.above(b, a) for row in rows for a, b in pairwise(row))
-    return sum(row[0] - row[-1] for row in rows) / len(rows), holds
+    errors = found.loc[[*DECISIONS]].to_numpy()
+    return float((errors[0] - errors[-1]).mean()), not study.above(errors[1:], errors[:-1])
 
 
 def one_number_is_linear(study: RegressionStudy) -> Answer:
     """Figure 5: multiclass with capsules of one number has logistic regression's error, within 1.5 points."""
-    ours, linear = study.errors("multiclass").get("1"), study.numbers.at("baseline", "logistic-regression", "test")
-    if ours is None or linear is None:
-        return None
-    gap = ours - 100 * linear["mean"]
+    ours, linear = (
+        study.mean("errors", "multiclass", "1", "test"),
+        study.mean("baseline", "logistic-regression", "test"),
+    )
+    gap = 100 * ours - 100 * linear
     return gap, abs(gap) <= LINEAR
 
 
 def best_is_in_the_band(study: RegressionStudy) -> Answer:
     """Section 3.4: the test error of the model with the lowest validation error lies in the band (or below it)."""
-    decisions = study.numbers.names("errors")
-    held = {
-        (decision, size): error
-        for decision in decisions
-        for size, error in study.errors(decision, "validation").items()
-    }
-    decision, size = min(held, key=lambda model: held[model])
-    error = study.errors(decision)[size]
+    tested, held = (study.errors(part).to_numpy() for part in ("test", "validation"))
+    error = float(tested.flat[held.argmin()])
     return error, error <= BANDS[study.role]
 
 
@@ -124,15 +108,13 @@ def own_rim(study: RegressionStudy) -> Answer:
 
     Our number is the mean radius of an image in its own class's capsule minus that in the others.
     """
-    if not study.numbers.at("rim"):
-        return None
     return study.mean("rim", "own") - study.mean("rim", "others"), study.mean("rim", "largest") == 1.0
 
 
 def prototypes_differ(study: RegressionStudy) -> Answer:
     """Figure 4: the elements of a capsule have different prototypes: most of them are different images (percent)."""
-    variety = study.numbers.at("prototypes", "mean")
-    return (100 * variety, variety > 0.5) if variety is not None else None
+    variety = study.mean("prototypes")
+    return 100 * variety, variety > 0.5
 
 
 def momentum_and_thresholds(study: RegressionStudy) -> Answer:
@@ -202,11 +184,6 @@ METHODS = {
 """Methods that are compared, in words; those with momentum have the document's own update."""
 
 
-def _passes(study: RegressionStudy) -> dict[str, float]:
-    """Passes over the data until batch EM's final log-loss, by method."""
-    return {name: study.mean("reached", name, "log_loss") for name in METHODS}
-
-
 def fewer_passes(study: RegressionStudy) -> Answer:
     """Section 4: incremental EM reaches batch EM's final log-loss in fewer passes over the data than batch EM, both
     without momentum and with the document's own update, and its final test error is not higher by more than noise than
@@ -214,13 +191,12 @@ def fewer_passes(study: RegressionStudy) -> Answer:
 
     Our number is its passes as a share (percent) of those of the faster batch method.
     """
-    passes = _passes(study)
-    *incremental, plain, momentum = passes
+    *incremental, plain, momentum = METHODS
+    passes = {name: study.mean("reached", name, "log_loss") for name in METHODS}
     method = min(incremental, key=lambda name: passes[name])
     fewest = min(passes[plain], passes[momentum])
     error, *theirs = (100 * study.mean("last", name, "test") for name in (method, plain, momentum))
-    as_good = not any(study.above(error, other) for other in theirs)
-    return passes[method] * (100 / fewest), passes[method] < fewest and as_good
+    return passes[method] * (100 / fewest), passes[method] < fewest and not study.above(error, theirs)
 
 
 def passes_of_each(study: RegressionStudy) -> list[str]:
@@ -228,10 +204,10 @@ def passes_of_each(study: RegressionStudy) -> list[str]:
     document's own update.
     """
     most = study.numbers.at("passes")
-    told = [
-        f"{METHODS[name]} {f'more than {most}' if passes > most else f'{passes:.0f}'}"
-        for name, passes in _passes(study).items()
-    ]
+    told = []
+    for name, words in METHODS.items():
+        passes = study.mean("reached", name, "log_loss")
+        told.append(f"{words} {f'more than {most}' if passes > most else f'{passes:.0f}'}")
     return [f"{dataset_label(study.numbers.records)}, passes to plain batch EM's final log-loss: {', '.join(told)}"]
 
 
@@ -243,18 +219,9 @@ def penalty_helps(study: RegressionStudy) -> Answer:
     return 100 * (without - with_), study.above(100 * without, 100 * with_)
 
 
-def million(part: str) -> Measure:
-    """Section 3.4: errors after training on a million distorted digits."""
-
-    def measure(results: Results) -> Finding | None:
-        finding = _measure("distorted", lambda study: (100 * study.mean("distorted", part), None))(results)
-        if finding is None:
-            return None
-        strength = answering(results, "distorted")[0].numbers.at("distorted", "strength")
-        said = f"our distortions, strength {strength:g} (paper: infinite MNIST)"
-        return replace(finding, remarks=[*finding.remarks, said])
-
-    return measure
+def million(part: str) -> Callable[[RegressionStudy], Answer]:
+    """Section 3.4: errors (percent) after training on a million distorted digits."""
+    return lambda study: (100 * study.mean("distorted", part), None)
 
 
 MEASURES: dict[str, Measure] = {
@@ -264,8 +231,8 @@ MEASURES: dict[str, Measure] = {
     "002.fig5.arch": _measure("grid", more_capsules_err_less),
     "002.fig5.linear": _measure("grid", one_number_is_linear),
     "002.fig5.best": _measure("grid", best_is_in_the_band),
-    "002.1m": million("test"),
-    "002.1m.train": million("train"),
+    "002.1m": _measure("distorted", million("test")),
+    "002.1m.train": _measure("distorted", million("train")),
     "002.fig2": _measure("grid", own_rim),
     "002.fig4": _measure("grid", prototypes_differ),
     "002.fig6": _measure("convergence", momentum_and_thresholds),
@@ -275,4 +242,3 @@ MEASURES: dict[str, Measure] = {
     "002.online": _measure("online", fewer_passes, passes_of_each),
     "002.ridge": _measure("ridge", penalty_helps),
 }
-"""The measure of each claim of this document."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from pipeline.results.documents import remarks
 from pipeline.results.reading import Recorded, Results, natural
@@ -41,25 +44,32 @@ class RegressionStudy(Study):
     @property
     def remarks(self) -> list[str]:
         """In what its data and its settings fall short of the paper's."""
-        of_data = remarks("regression", self.role, {}, self.dataset, tested=self.dataset.test)
-        return of_data + remarks("regression", self.kind, self.settings, self.dataset)
+        said = remarks("regression", self.role, {}, self.dataset, tested=self.dataset.test)
+        said += remarks("regression", self.kind, self.settings, self.dataset)
+        if self.kind == "distorted":
+            strength = self.numbers.at("distorted", "strength")
+            said.append(f"our distortions, strength {strength:g} (paper: infinite MNIST)")
+        return said
 
     def mean(self, *keys: str) -> float:
-        """The number under nested `keys`, which every study of its kind has."""
-        value: float = self.numbers.at(*keys)["mean"]
-        return value
+        """The number under nested `keys`. Raises `NotMeasuredError` if it is missing."""
+        return self.numbers.needed(*keys).mean
 
-    def errors(self, decision: str, part: str = "test") -> dict[str, float]:
-        """Errors (percent) of the models of a grid with one architecture, by capsule size, the smallest first."""
-        found = self.numbers.at("errors", decision) or {}
-        return {size: 100 * found[size][part]["mean"] for size in sorted(found, key=int)}
+    def errors(self, part: str = "test") -> pd.DataFrame:
+        """Errors (percent) of a grid's models: a row for each architecture, a column for each capsule size."""
+        cells = {
+            decision: {int(size): 100 * measured[part]["mean"] for size, measured in sizes.items()}
+            for decision, sizes in self.numbers.at("errors").items()
+        }
+        return pd.DataFrame(cells).sort_index().T
 
-    def above(self, error: float, other: float) -> bool:
-        """Whether an error (percent) on the study's test images is above another by more than noise: two standard
-        errors of their difference.
+    def above(self, errors: ArrayLike, others: ArrayLike) -> bool:
+        """Whether any error (percent) on the study's test images is above its counterpart by more than noise: two
+        standard errors of their difference.
         """
-        variance = sum(each / 100 * (1 - each / 100) for each in (error, other)) / self.dataset.test
-        return error > other + 2 * 100 * math.sqrt(variance)
+        ours, theirs = np.asarray(errors), np.asarray(others)
+        variance = sum(each / 100 * (1 - each / 100) for each in (ours, theirs)) / self.dataset.test
+        return bool((ours > theirs + 2 * 100 * np.sqrt(variance)).any())
 
 
 def executed(results: Results) -> list[RegressionStudy]:
@@ -70,8 +80,7 @@ def executed(results: Results) -> list[RegressionStudy]:
     """
 
     def place(study: RegressionStudy) -> tuple[object, ...]:
-        source = SOURCES.index(study.source) if study.source in SOURCES else len(SOURCES)
-        return KINDS.index(study.kind), source, natural(study.name)
+        return KINDS.index(study.kind), [*SOURCES, study.source].index(study.source), natural(study.name)
 
     return sorted(studies_of(results, "regression", RegressionStudy), key=place)
 

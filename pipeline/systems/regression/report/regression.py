@@ -1,4 +1,4 @@
-"""Figures of capsule regression (document 002), with their titles and captions."""
+"""Figures and tables of capsule regression (document 002)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
+from pipeline.drawing.table import Columns, Table, study_table
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS
 from pipeline.systems.regression.report.studies import RegressionStudy, executed
 
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
-"""Names of the parts of a data set, as results call them."""
 LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (BLACK, "^")), strict=True))
 """The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
 BASELINES = {
@@ -54,11 +54,16 @@ METHODS = {
     "incremental, momentum": ("incremental, momentum", ORANGE, "--"),
     "online": ("online", GREEN, ":"),
 }
+LABELS = {
+    "log_loss": "training log-loss / log m",
+    "iteration": "iteration",
+    "passes": "passes over the training images",
+    "error": "training error (%)",
+    "test": "test error (%)",
+}
 LOG_M = "Log-loss is in parts of log m (m: number of classes), which equal probabilities give."
 FEWEST = 5
-"""Test images in a bin of the reliability diagram, at least: shares of fewer say nothing."""
-OTHERS = "#c4c4c4"
-"""Images of other classes than a panel's."""
+"""Test images in a bin of the reliability diagram, at least."""
 
 
 @in_house_style
@@ -145,7 +150,7 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
     for capsule, each in enumerate(axes[:classes]):
         others = labels != capsule
         order = np.concatenate([np.flatnonzero(others), np.flatnonzero(~others)])
-        colours = np.where(others[order], OTHERS, BLUE)
+        colours = np.where(others[order], "#c4c4c4", BLUE)
         points = latents[order, capsule]
         each.scatter(points[:, 0], points[:, 1], s=0.8 if len(points) > 2000 else 4, c=colours, linewidths=0)
         angle = np.linspace(0, 2 * np.pi, 200)
@@ -162,45 +167,26 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
     return figure
 
 
-def _two_losses(
-    table: pd.DataFrame,
-    key: str,
-    looks: dict[str, tuple[str, str, str]],
-    x: tuple[str, str],
-    error: tuple[str, str],
-) -> Figure:
+@in_house_style
+def two_losses(table: pd.DataFrame, key: str, looks: dict[str, tuple[str, str, str]], x: str, error: str) -> Figure:
     """Training log-loss and an error (percent) side by side, one line for each value of the column `key`.
 
     Args:
         looks: name, colour and dashes of the line of each value.
-        x, error: columns, each with its label.
+        x, error: columns.
     """
     figure, axes = panels(2, 2.4)
-    measured = (("log_loss", 1.0, "training log-loss / log m"), (error[0], 100.0, error[1]))
-    for each, (column, factor, words) in zip(axes, measured, strict=True):
+    for each, column, factor in zip(axes, ("log_loss", error), (1.0, 100.0), strict=True):
         for value, (name, colour, dashes) in looks.items():
             rows = table[table[key] == value]
             if not rows.empty:
-                each.plot(rows[x[0]], factor * rows[column], color=colour, linestyle=dashes, label=name)
+                each.plot(rows[x], factor * rows[column], color=colour, linestyle=dashes, label=name)
         each.set_xscale("log")
         each.xaxis.set_major_formatter("{x:g}")
-        each.set(xlabel=x[1], ylabel=words)
+        each.set(xlabel=LABELS[x], ylabel=LABELS[column])
         each.set_ylim(bottom=0)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
-
-
-@in_house_style
-def over_iterations(table: pd.DataFrame) -> Figure:
-    """Figures 6-7: log-loss and training error over iterations, a line per variant of the update."""
-    return _two_losses(table, "variant", VARIANTS, ("iteration", "iteration"), ("error", "training error (%)"))
-
-
-@in_house_style
-def over_passes(table: pd.DataFrame) -> Figure:
-    """Log-loss on the training images and test error by passes over them, a line per method."""
-    passes = ("passes", "passes over the training images")
-    return _two_losses(table, "method", METHODS, passes, ("test", "test error (%)"))
 
 
 @in_house_style
@@ -228,47 +214,37 @@ def starts(table: pd.DataFrame) -> Figure:
     return figure
 
 
-def _grid(study: RegressionStudy, label: str, table: pd.DataFrame, written: Written) -> Iterator[Drawing]:
-    name, records = study.name, study.numbers.records
-    yield Drawing(
-        f"capsule-size-{name}",
-        "svg",
-        f"Error over capsule size, {name}",
-        f"Left: in the paper's Figure 5 the test error falls with larger capsules and with more of them; here on "
-        f"{label}, with other classifiers on the same inputs. Right: the training error.",
-        "Two plots of error over capsule size, one line each for multiclass, one-vs-all and all-vs-all, with "
-        "horizontal lines for other classifiers.",
-        records,
-        partial(error_over_size, table),
-    )
+def _pictures(study: RegressionStudy, table: pd.DataFrame, written: Written) -> Iterator[Drawing]:
+    """What is drawn of a study's arrays."""
     arrays = study.examples(())
     if arrays is None:
         written.miss(f"{study.label} (its examples)")
         return
-    largest = int(table["size"].max())
-    measured = table[(table["size"] == largest) | ((table["size"] == 0) & table["ece"].notna())]["model"]
-    yield Drawing(
-        f"calibration-{name}",
-        "svg",
-        f"Calibration of class probabilities, {name}",
-        f"Left, with d = {largest}: the share of test images classified correctly over the probability given to "
-        f"their class, in bins of {FEWEST} images or more. Above the dashed line a model is right more often than "
-        f"it says. Bars: one sd of the share if the probabilities were right. Right: log loss and expected "
-        f"calibration error on test images ({label}); dotted: logistic regression.",
-        "A reliability diagram, and plots of log loss and calibration error over capsule size, one line each for "
-        "multiclass, one-vs-all and all-vs-all.",
-        records,
-        partial(calibration, dict(zip(measured, arrays["reliability"], strict=True)), table),
-    )
+    name, records = study.name, study.numbers.records
+    if "reliability" in arrays:
+        largest = int(table["size"].max())
+        measured = table[(table["size"] == largest) | ((table["size"] == 0) & table["ece"].notna())]["model"]
+        yield Drawing(
+            f"calibration-{name}",
+            "svg",
+            f"Calibration of class probabilities, {name}",
+            f"Left, with d = {largest}: share of test images classified correctly over the probability given to their "
+            f"class, in bins of {FEWEST} images or more; bars: one sd if the probabilities were right. Right: log loss "
+            f"and expected calibration error on test images ({dataset_label(records)}); dotted: logistic regression.",
+            "A reliability diagram, and plots of log loss and calibration error over capsule size, one line each for "
+            "multiclass, one-vs-all and all-vs-all.",
+            records,
+            partial(calibration, dict(zip(measured, arrays["reliability"], strict=True)), table),
+        )
     if "latents" in arrays:
         classes = arrays["latents"].shape[1]
         yield Drawing(
             f"planes-{name}",
             "png",
             f"Squashed vectors of capsules of two numbers, {name}",
-            f"One panel per class: test images of that class should lie near the rim, others near the middle "
-            f"({label}; the paper's Figures 2-3). Blue: images of that class; grey: all others. "
-            "The corner shows the image of the class that is nearest to the rim.",
+            f"One panel per class: test images of that class (blue) should lie near the rim, others (grey) near the "
+            f"middle ({dataset_label(records)}; the paper's Figures 2-3). The corner shows the image of the class that "
+            "is nearest to the rim.",
             f"{classes} scatter plots within unit circles, points of the panel's class in blue.",
             records,
             partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"], classes),
@@ -285,30 +261,32 @@ def _grid(study: RegressionStudy, label: str, table: pd.DataFrame, written: Writ
             records,
             partial(pictures.image_rows, rows, [str(a + 1) for a in range(len(rows[0][1]))], "element"),
         )
+    if "copies" in arrays:
+        copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
+        rows = [("original", arrays["originals"][:12] / 255.0)]
+        rows += [(f"copy {k + 1}", copies[:12, k] / 255.0) for k in range(3)]
+        yield Drawing(
+            name,
+            "png",
+            f"Distorted copies, {name}",
+            "The distorted copies used for training in addition to the original images, in place of infinite MNIST.",
+            "A row of digits and three rows of distorted copies of them.",
+            records,
+            partial(pictures.image_rows, rows),
+        )
 
 
-def _copies(study: RegressionStudy, written: Written) -> Iterator[Drawing]:
-    arrays = study.examples(("originals", "copies"))
-    if arrays is None:
-        written.miss(f"{study.label} (its examples)")
-        return
-    copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
-    rows = [("original", arrays["originals"][:12] / 255.0)]
-    rows += [(f"copy {k + 1}", copies[:12, k] / 255.0) for k in range(3)]
-    yield Drawing(
-        study.name,
-        "png",
-        f"Distorted copies, {study.name}",
-        "The distorted copies used for training in addition to the original images, in place of infinite MNIST.",
-        "A row of digits and three rows of distorted copies of them.",
-        study.numbers.records,
-        partial(pictures.image_rows, rows),
-    )
-
-
-_OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
+_FIGURES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
+    "grid": (
+        error_over_size,
+        "Error over capsule size",
+        "Left: in the paper's Figure 5 the test error falls with larger capsules and with more of them; here on "
+        "{data}, with other classifiers on the same inputs. Right: the training error.",
+        "Two plots of error over capsule size, one line each for multiclass, one-vs-all and all-vs-all, with "
+        "horizontal lines for other classifiers.",
+    ),
     "convergence": (
-        over_iterations,
+        partial(two_losses, key="variant", looks=VARIANTS, x="iteration", error="error"),
         "Momentum and thresholds",
         "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower likelihood "
         f"({{data}}). {LOG_M}",
@@ -322,7 +300,7 @@ _OF_TABLES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = 
         "Points and boxes by sd of the random starts, and a line for the subspace start.",
     ),
     "online": (
-        over_passes,
+        partial(two_losses, key="method", looks=METHODS, x="passes", error="test"),
         "Incremental and online EM",
         f"Log-loss and test error of each method after each pass over the training images ({{data}}). {LOG_M}",
         "Log-loss and test error over passes, one line per method.",
@@ -335,12 +313,86 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of the regression studies, sorted by kind."""
     for study in executed(results):
         records, table = study.numbers.records, study.table(())
-        label = dataset_label(records)
-        if study.kind == "grid" and table is not None:
-            yield from _grid(study, label, table, written)
-        if study.kind in _OF_TABLES and table is not None:
-            function, title, caption, alt = _OF_TABLES[study.kind]
-            told = caption.format(data=label, settings=study.settings)
-            yield Drawing(study.name, "svg", f"{title}, {study.name}", told, alt, records, partial(function, table))
-        if study.kind == "distorted":
-            yield from _copies(study, written)
+        if table is not None and study.kind in _FIGURES:
+            function, title, caption, alt = _FIGURES[study.kind]
+            name = f"capsule-size-{study.name}" if study.kind == "grid" else study.name
+            told = caption.format(data=dataset_label(records), settings=study.settings)
+            yield Drawing(name, "svg", f"{title}, {study.name}", told, alt, records, partial(function, table))
+        if table is not None and study.kind in ("grid", "distorted"):
+            yield from _pictures(study, table, written)
+
+
+_ERRORS: Columns = {part: (f"{label} error (%)", ".2%") for part, label in PARTS.items()}
+_TABLES: dict[str, tuple[str, str, Columns]] = {
+    "grid": (
+        "Errors of capsule regression by size and architecture",
+        "Errors of capsule regression, and of other classifiers on the same inputs, after the schedule of section 3.1 "
+        "(Figure 5). Log loss and expected calibration error are those on test images; by chance: that error if the "
+        "probabilities were right. Iterations: the most of any problem. Seconds: for the whole fit, or for all "
+        "strengths tried.",
+        {
+            "model": ("model", ""),
+            "size": ("size", ""),
+            **_ERRORS,
+            "test_log_loss": ("test log loss (nats)", ".4f"),
+            "ece": ("calibration error (%)", ".2%"),
+            "ece_by_chance": ("by chance (%)", ".2%"),
+            "iterations": ("iterations", ",.0f"),
+            "parameters": ("parameters", ",.0f"),
+            "seconds": ("seconds", ".1f"),
+        },
+    ),
+    "convergence": (
+        "Capsule regression by variant",
+        "The last values of each variant.",
+        {
+            "variant": ("variant", ""),
+            "iteration": ("iteration", ""),
+            "log_loss": ("log loss", ".4f"),
+            "error": ("error", ".2%"),
+        },
+    ),
+    "online": (
+        "Capsule regression by method",
+        "The last values of each method.",
+        {"method": ("method", ""), "passes": ("passes", ""), "log_loss": ("log loss", ".4f"), **_ERRORS},
+    ),
+    "ridge": (
+        "Capsule regression with a penalty",
+        "Errors with a penalty on squared weights. Unit of the penalty: mean square of a feature times the number of "
+        "examples.",
+        {"penalty": ("penalty", "g"), **_ERRORS},
+    ),
+    "distorted": (
+        "Training on distorted copies",
+        "Errors after training on the original images, and on these with distorted copies, which count among the "
+        "training images. The strength is chosen on validation images.",
+        {
+            "data": ("data", ""),
+            "strength": ("strength", "g"),
+            "examples": ("examples", ""),
+            **_ERRORS,
+            "iterations": ("iterations", ""),
+            "seconds": ("seconds", ".1f"),
+        },
+    ),
+}
+"""By kind of study: the table's title, its caption, and its columns in order."""
+
+
+def build(results: Results) -> list[Table]:
+    """A table for each study that was executed, sorted by kind."""
+    tables = []
+    for study in executed(results):
+        data, records = study.table(()), study.numbers.records
+        if data is None or study.kind not in _TABLES:
+            continue
+        title, caption, columns = _TABLES[study.kind]
+        if study.kind in ("convergence", "online"):
+            data = data.groupby(next(iter(columns)), sort=False).tail(1).reset_index(drop=True)
+        told = f"{caption} On {dataset_label(records)}."
+        table = study_table(study.name, f"{title}, {study.name}", told, data, columns, records)
+        if study.kind == "grid":
+            table.shown["size"] = table.shown["size"].replace("0", "")  # of other classifiers
+        tables.append(table)
+    return tables
