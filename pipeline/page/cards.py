@@ -20,7 +20,6 @@ from pipeline.page.scorecard import (
     dataset_and_remarks,
     tier,
     tolerance,
-    why,
 )
 from pipeline.results.claims import Claim
 from pipeline.results.provenance import Record, dataset_label, merged_provenance, unique
@@ -101,7 +100,7 @@ def _card(
     repository: str | None,
 ) -> Content:
     dataset, remarks = dataset_and_remarks(row)
-    paper, reason = row["paper"], why(row)
+    paper, reason = row["paper"], row["why"]
     return {
         "claim": claim,
         "key": row["verdict"].replace(" ", "-"),

@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, ORANGE, SKY, VERMILLION, in_house_style, panels
 from pipeline.drawing.table import Row, Table
-from pipeline.results.findings import Finding, Measure
+from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import unique
 from pipeline.results.reading import Recorded, Results
@@ -108,7 +108,7 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
     same = all(1 / LIKE_LOSS < ratio.mean < LIKE_LOSS for ratio in ratios)
     holds = same and all(ratio > SLOWER for ratio in slower)
     said = unique(words for role, (run, _) in trained.items() for words in run.shortcomings(role))
-    remarks = ["loss of shifted validation images (paper: test)", *said]
+    remarks = [Remark("loss of shifted validation images (paper: test)"), *said]
     return Finding(ratios[0], records, holds=holds, remarks=remarks, notes=notes)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.documents import remarks
+from pipeline.results.findings import Remark
 from pipeline.results.provenance import Record, distinct
 from pipeline.results.reading import Numbers, Recorded, Results, with_training
 
@@ -48,7 +49,7 @@ class Network(NamedTuple):
         wanted = {**other.run, "model": {**other.run.model, **changes}}
         return self.run == wanted and self.dataset == other.dataset
 
-    def shortcomings(self, document: str) -> list[str]:
+    def shortcomings(self, document: str) -> list[Remark]:
         """In what it falls short of the paper's, which `documents.yaml` calls `document`."""
         return remarks("capsnet", document, {**self.run, **self.inference}, self.dataset)
 

@@ -22,7 +22,7 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.pictures import image_rows
 from pipeline.drawing.style import FAINT, in_house_style, panels
 from pipeline.results.documents import remarks
-from pipeline.results.findings import Finding, Measure
+from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Recorded, Results, with_training
@@ -114,7 +114,7 @@ def _measure(check: Check) -> Measure:
             remarks("matrix_capsules", document, numbers.run(name), study.dataset, tested=study.images)
             for document, name in zip(("iterations_3", "cnn"), networks, strict=True)
         )
-        said += [f"CNN: {words}" for words in of_cnn if words not in said]
+        said += [Remark(f"CNN: {words}", words.kind) for words in of_cnn if words not in said]
         records = with_training(results, numbers, *networks)
         return Finding(ours, records, holds=holds, remarks=said, notes=notes)
 
