@@ -197,11 +197,12 @@ def _dirty(finding: Finding) -> list[str]:
     return unique(item_name(record) for record in finding.records if record.get("dirty"))
 
 
-def _draft_notes(claim: Claim, finding: Finding) -> list[str]:
+def _draft_note(claim: Claim, finding: Finding) -> str:
     """The verdict that drafts would give, as a note on a claim that they do not answer."""
     value = "" if finding.ours is None else f" ({finding.ours.mean:.4g} {claim.unit})"
-    items = ", ".join(_dirty(finding))
-    return [f"drafts would say {judge(claim, finding)}{value}: {items} made from uncommitted changes"]
+    return (
+        f"drafts would say {judge(claim, finding)}{value}: {', '.join(_dirty(finding))} made from uncommitted changes"
+    )
 
 
 def build_scorecard(
@@ -234,7 +235,7 @@ def build_scorecard(
         notes = _notes(claim, finding) if finding else []
         if not drafts and measure and (finding is None or _dirty(finding)):
             finding, draft = None, finding or measure(results)
-            notes = _draft_notes(claim, draft) if draft else []
+            notes = [_draft_note(claim, draft)] if draft else []
         records = finding.records if finding else []
         judged, reason = judge(claim, finding), untested(claim, finding) if finding else None
         provenance = merged_provenance(records)

@@ -113,11 +113,7 @@ def with_matrix(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
 
 def evaluated(writer: Writer, name: str, centre: float, crops: float, **more: Any) -> None:
     """Test errors of a run; with `votes`, of 400 images."""
-    factors = {f"elevation-{30 + 5 * place}": spread(centre + 0.01 * place, 0.01) for place in range(3)}
-    test = {"centre": spread(centre, 0.01), "crops": spread(crops, 0.01), **factors}
-    accuracies = {test_name: 1 - error["mean"] for test_name, error in test.items()}
-    rows = [(replica, test_name, value) for replica in (0, 1) for test_name, value in accuracies.items()]
-    writer.table("evaluate", name, pd.DataFrame(rows, columns=["replica", "test", "accuracy"]))
+    test = {"centre": spread(centre, 0.01), "crops": spread(crops, 0.01)}
     if "votes" in more:
         more["voted_images"] = 400
     writer.numbers("evaluate", name, {"study": "classification", "test": test, **more}, dataset=DATASET)

@@ -22,7 +22,7 @@ _SHOWN = 0.99
 """Share of the weight in the histograms that is drawn: a few far votes would press the others into the first bins."""
 
 
-def votes_concentrate(results: Results) -> Finding:
+def votes_concentrate(results: Results) -> Finding | None:
     """Points by which the share, of what is assigned near the means of class capsules, that goes to the right class is
     larger after the last iteration than after the first.
 
@@ -30,7 +30,9 @@ def votes_concentrate(results: Results) -> Finding:
     (binomial, of the images looked at): in a network that learned nothing they drift a little either way.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
-    numbers, run = trial.numbers, trial.run
+    numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
+    if run.model.iterations < 2 or images is None:
+        return None
     steps = [str(t + 1) for t in range(run.model.iterations)]
     near, whole = ([numbers.needed("votes", each, t) for t in steps] for each in ("near", "all"))
     notes = [
@@ -40,7 +42,6 @@ def votes_concentrate(results: Results) -> Finding:
     ]
     notes.append(f"evenly assigned it would be {100 / run.model.classes:.0f} %")
 
-    images = numbers.at("voted_images")
     holds = True
     for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # at first, all are assigned evenly
         variance = sum(share.mean * (1 - share.mean) for share in noisy) / images
