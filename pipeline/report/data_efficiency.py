@@ -94,7 +94,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def errors_over_images(found: list[Curve]) -> Figure:
-    """A panel for each data set, all with the same logarithmic axes; a line for each run with three sizes or more."""
+    """A panel for each data set, all with one scale of errors; a line for each run that has three sizes or more."""
     datasets = list(dict.fromkeys(curve.dataset for curve in found))
     figure, axes = panels(len(datasets), 2.6, sharey=True)
     for axis, dataset in zip(axes, datasets, strict=True):

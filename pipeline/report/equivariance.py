@@ -298,14 +298,12 @@ def build(results: Results) -> list[Table]:
     if not rows:
         return []
     caption = (
-        "Root mean square errors of a layer's numbers on moved test images, relative to their sd over images, ± one "
-        "standard error over images and seeds. As predicted by the action that theory gives them, by a linear map "
-        "fitted to training images, and by no change (invariance); 1 is the error of a prediction that knows nothing "
-        "of the image, and 1.4 that of another image's numbers. There and back: images moved and moved back, what "
-        "resampling alone costs. Derivatives are those at the identity (Lie derivatives). Above all: functions whose "
-        "equivariance is known. sd: that of the layer's numbers over images, as a share of their size; a layer with "
-        "less than 0.1 % is constant, and has no errors. Dimensions: the effective number of directions in which they "
-        "vary; few are easily predicted."
+        "Root mean square errors of a layer's numbers on moved test images, in parts of their sd over images, ± one "
+        "standard error over images and seeds: as predicted by theory's action, by a linear map fitted to training "
+        "images, and by no change (invariance). 1: nothing is known of the image. There and back: images moved and "
+        "moved back. Derivatives: at the identity (Lie derivatives). Pixels, moments, quarter turns: functions whose "
+        "equivariance is known. sd: over images, as a share of the numbers' size; below 0.1 % a layer is constant. "
+        "Dimensions: the effective number of directions in which they vary."
     )
     title = "Equivariance and invariance, system by system"
     data, shown = (pd.DataFrame(list(each)) for each in zip(*rows, strict=True))

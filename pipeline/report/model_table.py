@@ -253,15 +253,13 @@ def build(results: Results) -> list[Table]:
     answered = [found[place] for place in product((entry.run for entry in models), COLUMNS) if place in found]
     records = distinct(record for answer in answered for record in answer.records)
     caption = (
-        "Test errors in percent, ± one sd over seeds; sizes, and the seconds that all seeds took to train. Compare "
-        "within the same data only. Models that learned without labels are classified by the best of their linear "
-        "probes on clean images, here and in every column; (probe) marks probes on networks that classify themselves. "
-        "Shares of the training images: with as many steps as on all of them. Turned, warped: probes are fitted again "
-        "to images rotated or warped alike, or left as they were fitted to upright ones. Trained on rotated: the whole "
-        "model. Optimised: its posteriors, image by image. Novel viewpoints: at equal errors on familiar ones. FGSM, "
-        "BIM: adversarial images, no pixel changed by more than 0.1. Equivariance error, ± one standard error: "
-        "of the layer that follows moved images best, relative to how its numbers vary (1: nothing is known of the "
-        "image); without moving: of the same layer, if it is taken to stay as it is."
+        "Test errors in percent, ± one sd over seeds; seconds that all seeds took to train. Compare within the same "
+        "data only. Models that learned without labels are classified by the best of their linear probes on clean "
+        "images, in every column; (probe) marks probes on networks that classify themselves. Rotated, warped: probes "
+        "are fitted again to such images, but for those of upright images. Optimised: posteriors, image by image. "
+        "Novel viewpoints: at equal errors on familiar ones. FGSM, BIM: pixels changed by at most 0.1. Equivariance "
+        "error, ± one standard error: of the layer that follows moved images best, in parts of the sd of its numbers; "
+        "without moving: of the same layer, taken to stay."
     )
     title = "Efficiency and robustness of all systems"
     return [Table(NAME, title, caption, rows.drop(columns="text"), shown, records)]

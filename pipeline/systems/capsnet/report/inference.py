@@ -268,14 +268,12 @@ def build(results: Results) -> list[Table]:
                 keys: list[object] = [study.item, condition, layer, f"{images.mean:.0f}" if images else ""]
                 of_dataset.append((keys, cells(numbers, _SPARSITY, "condition", condition, layer), numbers))
     caption = (
-        "Sparsity of the lengths of a layer's capsules, as means over images. Hoyer's index is 1 if a single capsule "
-        "is active and 0 if all have the same length; silent: share of images without an active capsule; after forward "
-        "passes also the share of saturated capsules (longer than 0.9, where the squash makes lengths alike), the sd "
-        "of an image's lengths, and the index of the lengths before the squash. Conditions: "
-        "the forward pass of all test images (forward), of those used for inference (start), and after inference, "
-        "named by class capsules (predicted from the layer below, or free), label, penalty and its weight. Correct: "
-        "share of images whose longest class capsule is that of their class. Falls: share of images whose energy never "
-        "rose. Last drop: fall of the energy over the last tenth of the steps."
+        "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "
+        "active, 0 if all have the same length. Silent: images without an active capsule. Saturated: capsules longer "
+        "than 0.9. Conditions: the forward pass of all test images, of those used for inference (start), and after "
+        "inference, named by class capsules (predicted from the layer below, or free), label, penalty and its weight. "
+        "Correct: images whose longest class capsule is that of their class. Falls: images whose energy never rose. "
+        "Last drop: fall of the energy over the last tenth of the steps."
     )
     head = ["study", "condition", "layer", "images"]
     return tables_of("sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows)
