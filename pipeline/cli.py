@@ -183,8 +183,9 @@ def load(
     ] = None,
 ) -> None:
     """Load trained weights; given images, print their classes (the mean over seeds), or which features they have."""
+    from pipeline.data.datasets import class_names
     from pipeline.layout import dataset_path, find_root, model_folder
-    from pipeline.models import class_names, load_trained, read_images
+    from pipeline.models import load_trained, read_images
 
     name = run.removeprefix("models/").rstrip("/")
     folder = model_folder(find_root(), name)

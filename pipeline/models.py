@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -108,15 +107,6 @@ def load_trained(folder: Path) -> TrainedRun:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise LoadingError(f"{folder / SUMMARY} is damaged, or of another version: {error}") from None
     return TrainedRun(name, settings, size, load_run(build_model, folder, name, settings, size, torch.device("cpu")))
-
-
-def class_names(dataset: Path) -> tuple[str, ...]:
-    """The display names of a data set's classes, from its file; none if this is missing or damaged."""
-    try:
-        with dataset.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return tuple(stored["classes"].tolist())
-    except (OSError, KeyError, ValueError, BadZipFile):
-        return ()
 
 
 def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:

@@ -99,6 +99,15 @@ def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
         )
 
 
+def class_names(path: Path) -> tuple[str, ...]:
+    """The display names of a data set's classes; none if its file is missing or damaged."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return tuple(stored["classes"].tolist())
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return ()
+
+
 def pixel_bytes(path: Path) -> int:
     """The size of a data set's images in memory, from the header of its file; 0 if it is missing or damaged."""
     try:

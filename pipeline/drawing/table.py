@@ -24,8 +24,6 @@ class Table:
         records: provenance of every item in it.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
         code: where the function that builds it stands, as of a figure.
-        sort: by what a page sorts the rows, with the columns of `shown`: numbers or text, None for what comes last;
-            None if its rows stay as they are.
     """
 
     name: str
@@ -36,7 +34,6 @@ class Table:
     records: list[Record]
     document: str = ""
     code: str = ""
-    sort: pd.DataFrame | None = None
 
     def to_csv(self) -> str:
         """The tidy form, with a column that names the tracked run of each row."""
@@ -121,7 +118,7 @@ def cells(numbers: Numbers | None, heads: Heads, *place: str) -> dict[str, Measu
 
 
 def measured_table(
-    name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Iterable[Row]
+    name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Iterable[Row], document: str = ""
 ) -> list[Table]:
     """A list with one table of `rows`, or an empty list if there are no rows.
 
@@ -131,24 +128,32 @@ def measured_table(
     data, shown = [], []
     records: list[Record] = []
     for values, measured, numbers in rows:
+        found = {column: measured[column] for column in heads}
         records += [record for record in numbers.records if record not in records]
-        seeds = max((found.n for found in measured.values() if found), default=0)
-        cells: dict[str, object] = dict(zip(keys, values, strict=True))
-        for column in heads:
-            found = measured[column]
-            cells[column], cells[f"{column}_sd"] = (found.mean, found.sd) if found else (None, None)
-        data.append(
-            cells | {"n": seeds, "dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)}
-        )
-        text = [
-            "" if found is None else spread(found.mean, found.sd, found.n, digits)
-            for found, (_, digits) in ((measured[column], head) for column, head in heads.items())
-        ]
-        shown.append(
-            [*(f"{value:g}" if isinstance(value, float) else str(value) for value in values), str(seeds), *text]
-        )
+        seeds = max((each.n for each in found.values() if each), default=0)
+        row: dict[str, object] = dict(zip(keys, values, strict=True))
+        for column, each in found.items():
+            row[column], row[f"{column}_sd"] = (each.mean, each.sd) if each else (None, None)
+        row |= {"n": seeds, "dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)}
+        data.append(row)
+        text = {
+            words: spread(each.mean, each.sd, each.n, digits) if each else ""
+            for each, (words, digits) in zip(found.values(), heads.values(), strict=True)
+        }
+        plain = {key: f"{row[key]:g}" if isinstance(row[key], float) else str(row[key]) for key in keys}
+        shown.append({**plain, "seeds": str(seeds), **text})
     if not data:
         return []
-    head = [*keys, "seeds", *(words for words, _ in heads.values())]
     caption = f"{caption} On {dataset_label(records)}, mean ± sd over seeds."
-    return [Table(name, title, caption, pd.DataFrame(data), pd.DataFrame(shown, columns=head), records)]
+    return [Table(name, title, caption, pd.DataFrame(data), pd.DataFrame(shown), records, document)]
+
+
+def tables_of(
+    name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Mapping[str, Iterable[Row]]
+) -> list[Table]:
+    """A table of the rows of each group, such as a data set, which its name and its title end with."""
+    return [
+        table
+        for group, each in rows.items()
+        for table in measured_table(f"{name}-{group}", f"{title}, {group}", caption, keys, heads, each)
+    ]

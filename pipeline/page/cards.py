@@ -12,7 +12,6 @@ import yaml
 
 from pipeline.layout import Layout
 from pipeline.page.scorecard import (
-    TIERS,
     TOLERATED_SDS,
     Row,
     Tier,
@@ -20,7 +19,6 @@ from pipeline.page.scorecard import (
     dataset_and_remarks,
     tier,
     tolerance,
-    why,
 )
 from pipeline.results.claims import Claim
 from pipeline.results.provenance import Record, dataset_label, merged_provenance, unique
@@ -84,41 +82,30 @@ def cards(
         changed: results that do not belong to the profile as it is now, with the reason (`freshness.compare`).
         others: the scorecards of other profiles.
     """
-    by_profile = {name: {row["id"]: row for row in found} for name, found in others.items()}
     shown = []
     for row, claim in zip(rows, claims, strict=True):
-        beside = {name: found[row["id"]] for name, found in by_profile.items() if row["id"] in found}
-        shown.append(_card(row, claim, profile, changed, beside, repository))
+        beside = {name: found for name, of in others.items() for found in of if found["id"] == row["id"]}
+        (dataset, remarks), paper, reason = dataset_and_remarks(row), row["paper"], row["why"]
+        shown.append(
+            {
+                "claim": claim,
+                "key": row["verdict"].replace(" ", "-"),
+                "unit": _AFTER_UNIT.split(claim.unit)[0],
+                "long_unit": claim.unit if _AFTER_UNIT.search(claim.unit) else "",
+                "paper": "" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
+                "tolerance": _tolerance(claim),
+                "own": _cell(row, claim, profile),
+                "why": ": ".join(reason) if reason and row["verdict"] != "not run" else "",
+                "test": _test(row, reason[0], beside.get(PAPER) if profile == QUICK else None) if reason else None,
+                "others": [_cell(found, claim, name) for name, found in beside.items()],
+                "dataset": dataset,
+                "remarks": remarks,
+                "notes": row["notes"],
+                "differing": by_reason(row["other_settings"], changed),
+                "origin": origin(row["provenance"], dataset, repository),
+            }
+        )
     return shown
-
-
-def _card(
-    row: Row,
-    claim: Claim,
-    profile: str,
-    changed: Mapping[str, str],
-    others: Mapping[str, Row],
-    repository: str | None,
-) -> Content:
-    dataset, remarks = dataset_and_remarks(row)
-    paper, reason = row["paper"], why(row)
-    return {
-        "claim": claim,
-        "key": row["verdict"].replace(" ", "-"),
-        "unit": _AFTER_UNIT.split(claim.unit)[0],
-        "long_unit": claim.unit if _AFTER_UNIT.search(claim.unit) else "",
-        "paper": "" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
-        "tolerance": _tolerance(claim),
-        "own": _cell(row, claim, profile),
-        "why": ": ".join(reason) if reason and row["verdict"] != "not run" else "",
-        "test": _test(row, reason[0], others.get(PAPER) if profile == QUICK else None) if reason else None,
-        "others": [_cell(found, claim, name) for name, found in others.items()],
-        "dataset": dataset,
-        "remarks": remarks,
-        "notes": row["notes"],
-        "differing": by_reason(row["other_settings"], changed),
-        "origin": origin(row["provenance"], dataset, repository),
-    }
 
 
 def _cell(row: Row, claim: Claim, profile: str) -> Content:
@@ -185,11 +172,6 @@ def by_reason(items: Iterable[str], changed: Mapping[str, str]) -> list[tuple[st
 def tier_key(found: Tier | None) -> str:
     """A tier as a name in HTML."""
     return "none" if found is None else found.split()[0].replace("'", "")
-
-
-def tier_place(found: Tier | None) -> int:
-    """By what a column of tiers is sorted."""
-    return len(TIERS) if found is None else TIERS.index(found)
 
 
 def _tolerance(claim: Claim) -> str:

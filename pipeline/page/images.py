@@ -15,7 +15,6 @@ from PIL import Image
 
 from pipeline.drawing.drawings import Picture
 from pipeline.drawing.style import DPI
-from pipeline.results.provenance import unique
 from pipeline.results.reading import ResultError
 
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
@@ -25,14 +24,8 @@ FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes
 FRONT_SIZE = (640, 320)
 """Most pixels of such a picture: twice what the page shows, for dense screens."""
 FRONT_QUALITY = 85
-_COORDINATES = re.compile(r'\b(?:d|x|y|points)="[^"]*"|translate\([^)]*\)')
-"""What may be rounded in an SVG drawing; scales may not."""
-_LONG = re.compile(r"(\d\.\d\d)\d+")
-_COMMAND = re.compile(r"\s*([MLQCz])\s*")
-"""A command of a path, which needs no space around it."""
-_REFERENCE = re.compile(r'((?:href="|url\()#)([\w-]+)')
 _UNSEEN = re.compile(r"<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
-_PLAIN = " /:=,.;()'!*-_+?@[]{}|~$"
+_PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
 """Characters that need no encoding in a data URI, beside letters and digits."""
 
 
@@ -77,16 +70,10 @@ def webp_uri(picture: Image.Image, **options: Any) -> str:
 
 
 def vector_uri(svg: str) -> str:
-    """A drawing inside a page, in little more than half of its length as base64: coordinates have two decimals (of a
-    point), ids are short and only where something refers to them, comments and most white space are gone, and only
-    characters that a URI cannot have are encoded.
+    """A drawing inside a page, shorter than as base64: only characters that a URI cannot have are encoded, and comments
+    and most white space are gone.
     """
-    svg = _UNSEEN.sub("", svg).replace("xlink:href", "href")
-    svg = _COORDINATES.sub(lambda found: _COMMAND.sub(r"\1", _LONG.sub(r"\1", found[0])), svg)
-    ids = {name: f"i{place}" for place, name in enumerate(unique(name for _, name in _REFERENCE.findall(svg)))}
-    svg = _REFERENCE.sub(lambda found: found[1] + ids[found[2]], svg)
-    svg = re.sub(r' id="([^"]*)"', lambda found: f' id="{ids[found[1]]}"' if found[1] in ids else "", svg)
-    svg = re.sub(r"\s+", " ", svg).replace("> <", "><").replace("'", "&#39;").replace('"', "'")
+    svg = re.sub(r"\s+", " ", _UNSEEN.sub("", svg)).replace("'", "&#39;").replace('"', "'")
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
 
 

@@ -7,15 +7,14 @@ state in the address, `tables.js` sorts tables, and `films.js` shows pictures by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.table import Table
-from pipeline.page.cards import MARKS, bar, by_reason, cards, commits, origin_of, tier_key, tier_place
+from pipeline.page.cards import MARKS, bar, by_reason, cards, commits, origin_of, tier_key
 from pipeline.page.images import Shown, front_picture
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.report import model_table
@@ -32,11 +31,6 @@ NOTICES = {
     GONE: ("result is", "results are", "no longer in this profile"),
 }
 """The page's words for results that do not belong to the profile: singular, plural, and what is wrong with them."""
-
-_SCALE = 1.25
-"""Size of figures on the page; in print they are smaller."""
-_FEW = 12
-"""Maximum number of items that a notice shows at once; longer lists open on a click."""
 
 
 def build_page(
@@ -64,13 +58,11 @@ def build_page(
         repository: address of the repository, for links to commits and code; without it, code is linked by its file.
     """
     records = [record for table in tables for record in table.records]
-    scorecards = scorecards or {}
-    all_cards = cards(rows, claims, profile, others, scorecards, repository)
+    all_cards = cards(rows, claims, profile, others, scorecards or {}, repository)
     counts = count_verdicts(rows)
-    numbers = unique(row["document"] for row in rows)
     scripts = ["page.js"]
     scripts += ["films.js"] if any(each.drawing.film for each in figures) else []
-    scripts += ["tables.js"] if any(table.sort is not None for table in tables) else []
+    scripts += ["tables.js"] if tables else []
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -78,12 +70,18 @@ def build_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"tier_key": tier_key, "tier_place": tier_place}
-    shown_figures = [_figure(each, others, repository) for each in figures]
-    shown_tables = [_table(each, others, repository) for each in tables]
+    filters: dict[str, Callable[..., Any]] = {
+        "tier_key": tier_key,
+        "in_script": in_script,
+        "origin": lambda records: origin_of(records, repository),
+        "differing": lambda records: by_reason(merged_provenance(records)["items"], others),
+        # In the repository's page, or as the files lie beside each other.
+        "address": lambda code: f"{repository}/blob/HEAD/{code}" if repository else f"../../{code}",
+    }
+    environment.filters |= filters
     return environment.get_template(TEMPLATE).render(
         profile=profile,
-        profiles=list(scorecards),
+        profiles=list(scorecards or {}),
         style=_content("page.css"),
         scripts=[_content(name) for name in scripts],
         dates=_dates(records),
@@ -96,9 +94,10 @@ def build_page(
         totals={verdict: sum(row[verdict] for row in counts.values()) for verdict in MARKS},
         claims=len(rows),
         bar=bar(row["verdict"] for row in rows),
-        documents=[_document(number, all_cards, figures, shown_figures, shown_tables) for number in numbers],
-        figures=[each for each in shown_figures if not each["document"]],
-        tables=[each for each in shown_tables if not each["document"]],
+        documents=[_document(number, all_cards, figures, tables) for number in unique(row["document"] for row in rows)],
+        figures=[each for each in figures if not each.drawing.document],
+        tables=[each for each in tables if not each.document],
+        absent=(model_table.NOT_RUN, model_table.NO_SENSE),
         models=sum(len(table.shown) for table in tables if table.name == model_table.NAME),
         notices=_notices(missing, others, incomplete),
     )
@@ -110,40 +109,20 @@ def _content(name: str) -> str:
 
 
 def _document(
-    number: str,
-    all_cards: Sequence[Mapping[str, Any]],
-    figures: Sequence[Shown],
-    shown_figures: Sequence[Mapping[str, Any]],
-    shown_tables: Sequence[Mapping[str, Any]],
+    number: str, all_cards: Sequence[Mapping[str, Any]], figures: Sequence[Shown], tables: Sequence[Table]
 ) -> dict[str, Any]:
     """A document with its claims, its figures and its tables."""
     chosen = [card for card in all_cards if card["claim"].document == number]
+    own = [each for each in figures if each.drawing.document == number]
     return {
         "number": number,
         "title": DOCUMENTS.get(number, ""),
         "cards": chosen,
         "run": sum(card["own"]["verdict"] != "not run" for card in chosen),
         "bar": bar(card["own"]["verdict"] for card in chosen),
-        "picture": front_picture(each for each in figures if each.drawing.document == number),
-        "figures": [each for each in shown_figures if each["document"] == number],
-        "tables": [each for each in shown_tables if each["document"] == number],
-    }
-
-
-def _figure(shown: Shown, others: Mapping[str, str], repository: str | None) -> dict[str, Any]:
-    drawing = shown.drawing
-    return {
-        "id": f"figure-{drawing.name}",
-        "document": drawing.document,
-        "uri": shown.uri,
-        "width": round(_SCALE * shown.width),
-        "title": drawing.title,
-        "caption": drawing.caption,
-        "alt": drawing.alt,
-        "code": _address(drawing.code, repository),
-        "film": in_script(drawing.film),
-        "origin": origin_of(drawing.records, repository),
-        "differing": _differing(drawing.records, others),
+        "picture": front_picture(own),
+        "figures": own,
+        "tables": [each for each in tables if each.document == number],
     }
 
 
@@ -152,56 +131,23 @@ def in_script(text: str) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _table(table: Table, others: Mapping[str, str], repository: str | None) -> dict[str, Any]:
-    return {
-        "id": f"table-{table.name}",
-        "document": table.document,
-        "title": table.title,
-        "caption": table.caption,
-        "head": list(table.shown.columns),
-        "rows": table.shown.to_numpy().tolist(),
-        "keys": None if table.sort is None else _keys(table.sort),
-        "code": _address(table.code, repository),
-        "origin": origin_of(table.records, repository),
-        "differing": _differing(table.records, others),
-    }
-
-
-def _address(code: str, repository: str | None) -> str:
-    """The address of a place in the code: in the repository's page, or as the files lie beside each other."""
-    return code and (f"{repository}/blob/HEAD/{code}" if repository else f"../../{code}")
-
-
-def _keys(sort: pd.DataFrame) -> list[list[Any]]:
-    """What the cells of a table are sorted by; empty text for what comes last."""
-    return [["" if pd.isna(key) else key for key in row] for row in sort.astype(object).to_numpy().tolist()]
-
-
 def _notices(missing: Sequence[str], others: Mapping[str, str], incomplete: Sequence[str]) -> list[dict[str, Any]]:
-    """Notices about the results as a whole: a sentence, the items it is about, and whether they are shown at once."""
+    """Notices about the results as a whole: a sentence, and the items it is about."""
     groups = [
-        (list(missing), "item of this profile was", "items of this profile were", "not executed"),
+        (missing, "item of this profile was", "items of this profile were", "not executed"),
         *(([label for label, reason in others.items() if reason == why], *words) for why, words in NOTICES.items()),
         (
-            list(incomplete),
+            incomplete,
             "result has",
             "results have",
-            "no arrays or table here: their figures were drawn earlier, or are missing",
+            "no arrays or table here: figures were drawn before, or are missing",
         ),
     ]
     return [
-        {
-            "words": f"{len(items)} {one if len(items) == 1 else several} {what}",
-            "items": items,
-            "open": len(items) <= _FEW,
-        }
+        {"words": f"{len(items)} {one if len(items) == 1 else several} {what}", "items": items}
         for items, one, several, what in groups
         if items
     ]
-
-
-def _differing(records: Sequence[Record], others: Mapping[str, str]) -> list[tuple[str, str]]:
-    return by_reason(merged_provenance(records)["items"], others)
 
 
 def _dates(records: Iterable[Record]) -> str:

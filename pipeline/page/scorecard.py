@@ -25,7 +25,8 @@ That is what a row was `judged` by itself. Its verdict is the same but in two ca
     (binomial, of the images measured, as if the two means were of different images);
   - the images stand in for distorted ones that the document does not give.
 
-Why a claim fails, or its number is better or worse, is never certain; `why` names the first that may explain it:
+Why a claim fails, or its number is better or worse, is never certain; `why` of a row names the first that may explain
+it, by the kinds of the finding's remarks:
 
 - budget, data: why it is not tested;
 - noise: why it is undecided;
@@ -41,14 +42,13 @@ is counted separately (`tier`, `count_verdicts`).
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NotRequired, TypedDict, get_args
 
 from pipeline import report
 from pipeline.results.claims import Claim
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Learned, Measure
+from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Kind, Learned, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES
 from pipeline.results.provenance import item_name, merged_provenance, unique
 from pipeline.results.reading import Results
@@ -59,21 +59,13 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 Tier = Literal["paper's setting", "other settings", "stand-in data"]
 TIERS: tuple[Tier, ...] = ("paper's setting", "other settings", "stand-in data")
 """How close a measurement's setting is to the document's."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 TOLERATED_SDS = 2.0
 TEST_IMAGES = 10_000
 TOO_SHORT = "too short to test"
 
 _SEPARATOR = "; "
-_KINDS = {
-    "budget": r"epochs of [\d,]+ steps|of the run's epochs|[\d,]+ steps \(paper|\b(epochs|examples) [\d,]+ / ",
-    "data": rf"{NOT_THE_PAPERS_DATA}|JPEG copies|^trained on|^our distortions|^without Fashion",
-    "noise": r"^tested on|^\d+ seeds?\b",
-}
-"""Kinds of remarks, by their words; others are of settings."""
-_ORDER = ("budget", "data", "setting", "noise")
-_UNTESTED = {"budget": r"epochs of [\d,]+ steps|[\d,]+ steps \(paper", "data": r"^our distortions"}
-"""Of these kinds, those by which a worse number does not test its claim."""
 
 
 class Ours(TypedDict):
@@ -97,6 +89,7 @@ class Row(TypedDict):
     verdict: Verdict
     judged: Verdict
     untested: str | None
+    why: tuple[str, str] | None
     dataset: str | None
     notes: list[str]
     profile: str | None
@@ -141,9 +134,8 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
     if judged == "worse":
         if finding.learned and claim.better != "higher" and (reason := _too_short(claim.value, finding.learned)):
             return "budget", reason
-        for kind, words in _UNTESTED.items():
-            if remark := next((remark for remark in finding.remarks if re.search(words, remark)), None):
-                return kind, remark
+        if remarks := sorted((each for each in finding.remarks if each.untested), key=_place):
+            return remarks[0].kind, remarks[0]
     noise = SIGNIFICANT_SES * ours.se
     return (
         ("noise", f"two standard errors of our mean are {noise:.2g}") if abs(ours.mean - claim.value) <= noise else None
@@ -161,6 +153,25 @@ def _too_short(value: float, learned: Learned) -> str | None:
             "quarter of the epochs"
         )
     return None
+
+
+def _place(remark: Remark) -> int:
+    return KINDS.index(remark.kind)
+
+
+def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
+    """What may explain that a finding does not agree with its document: the kind and the reason. None if it agrees. See
+    the rules above.
+    """
+    if judged in ("within", "holds"):
+        return None
+    if judged == "not run":
+        return "not run", "a result is missing, or a draft"
+    if not remarks:
+        return "unexplained", "setting, budget and data are the document's, as far as it gives them"
+    first, *others = sorted(remarks, key=_place)
+    kinds = unique(each.kind for each in others if each.kind != first.kind)
+    return first.kind, first + (f"; differing, too: {', '.join(kinds)}" if kinds else "")
 
 
 def _notes(claim: Claim, finding: Finding) -> list[str]:
@@ -186,11 +197,12 @@ def _dirty(finding: Finding) -> list[str]:
     return unique(item_name(record) for record in finding.records if record.get("dirty"))
 
 
-def _draft_notes(claim: Claim, finding: Finding) -> list[str]:
+def _draft_note(claim: Claim, finding: Finding) -> str:
     """The verdict that drafts would give, as a note on a claim that they do not answer."""
     value = "" if finding.ours is None else f" ({finding.ours.mean:.4g} {claim.unit})"
-    items = ", ".join(_dirty(finding))
-    return [f"drafts would say {judge(claim, finding)}{value}: {items} made from uncommitted changes"]
+    return (
+        f"drafts would say {judge(claim, finding)}{value}: {', '.join(_dirty(finding))} made from uncommitted changes"
+    )
 
 
 def build_scorecard(
@@ -223,10 +235,11 @@ def build_scorecard(
         notes = _notes(claim, finding) if finding else []
         if not drafts and measure and (finding is None or _dirty(finding)):
             finding, draft = None, finding or measure(results)
-            notes = _draft_notes(claim, draft) if draft else []
+            notes = [_draft_note(claim, draft)] if draft else []
         records = finding.records if finding else []
         judged, reason = judge(claim, finding), untested(claim, finding) if finding else None
         provenance = merged_provenance(records)
+        verdict: Verdict = judged if reason is None else "undecided" if reason[0] == "noise" else "not tested"
         rows.append(
             Row(
                 id=claim.id,
@@ -235,9 +248,10 @@ def build_scorecard(
                 claim=claim.claim,
                 paper={"value": claim.value, "sd": claim.sd},
                 ours=_ours(finding),
-                verdict=judged if reason is None else "undecided" if reason[0] == "noise" else "not tested",
+                verdict=verdict,
                 judged=judged,
                 untested=": ".join(reason) if reason else None,
+                why=reason or _why(judged, finding.remarks if finding else []),
                 dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
                 notes=notes,
                 profile=profile or next((each["profile"] for each in records if each.get("profile")), None),
@@ -262,27 +276,6 @@ def tier(row: Row) -> Tier | None:
     if any(remark.startswith(NOT_THE_PAPERS_DATA) for remark in remarks):
         return "stand-in data"
     return "other settings" if remarks else "paper's setting"
-
-
-def why(row: Row) -> tuple[str, str] | None:
-    """What may explain that a row does not agree with its document: the kind and the reason. None if it agrees. See the
-    rules above.
-    """
-    if row["verdict"] in ("within", "holds"):
-        return None
-    if row["verdict"] == "not run":
-        return "not run", "a result is missing, or a draft"
-    if row["untested"]:
-        kind, _, reason = row["untested"].partition(": ")
-        return kind, reason
-    remarks: dict[str, list[str]] = {}
-    for remark in dataset_and_remarks(row)[1]:
-        kind = next((kind for kind, words in _KINDS.items() if re.search(words, remark)), "setting")
-        remarks.setdefault(kind, []).append(remark)
-    first, *others = [kind for kind in _ORDER if kind in remarks] or ["unexplained"]
-    if first == "unexplained":
-        return first, "setting, budget and data are the document's, as far as it gives them"
-    return first, remarks[first][0] + (f"; differing, too: {', '.join(others)}" if others else "")
 
 
 def count_verdicts(rows: Sequence[Row]) -> dict[Tier | None, dict[Verdict, int]]:

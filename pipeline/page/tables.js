@@ -3,21 +3,19 @@
 (() => {
   const NEXT = { none: "ascending", ascending: "descending", descending: "none" };
 
-  document.querySelectorAll("table.sortable").forEach(table => {
+  document.querySelectorAll("table.numbers").forEach(table => {
     const body = table.tBodies[0];
     const rows = [...body.rows];
     const heads = [...table.tHead.rows[0].cells];
 
     const sort = (column, order) => {
       heads.forEach((head, place) => head.setAttribute("aria-sort", place === column ? order : "none"));
-      const keys = new Map(rows.map(row => [row, row.cells[column].dataset.sort]));
-      const numeric = [...keys.values()].every(key => key === "" || !isNaN(Number(key)));
-      const compared = (a, b) => {
-        const [x, y] = [keys.get(a), keys.get(b)];
-        if (x === "" || y === "") return (x === "") - (y === "");
-        const sign = order === "descending" ? -1 : 1;
-        return sign * (numeric ? Number(x) - Number(y) : x.localeCompare(y, "en"));
-      };
+      const text = row => row.cells[column].textContent;
+      const number = row => parseFloat(text(row).replaceAll(",", "").replace("\u2212", "-"));  // NaN without one
+      const sign = order === "descending" ? -1 : 1;
+      const compared = rows.every(row => isNaN(number(row)))
+        ? (a, b) => sign * text(a).localeCompare(text(b), "en")
+        : (a, b) => isNaN(number(a)) - isNaN(number(b)) || sign * (number(a) - number(b)) || 0;
       body.append(...(order === "none" ? rows : [...rows].sort(compared)));
     };
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import in_house_style, panels
@@ -59,24 +59,17 @@ def curves(results: Results) -> list[Curve]:
     found = []
     for item, numbers in results.executed("data_efficiency"):
         settings = numbers.settings.data_efficiency[item]
-        run = str(settings.run)
-        shares = sorted(numbers.names("share"), key=float)
-        ways = {
-            how: error.mean
-            for how in numbers.names("share", shares[-1])
-            if (error := numbers.measured("share", shares[-1], how)) is not None
+        run, shares = str(settings.run), sorted(numbers.names("share"), key=float)
+        how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
+        errors = {
+            int(numbers.at("images", share)): error
+            for share in shares
+            if (error := numbers.measured("share", share, how)) is not None
         }
-        how = min(ways, key=lambda name: ways[name])
-        errors = {}
-        for share in shares:
-            images, error = numbers.number("images", share), numbers.measured("share", share, how)
-            if images is not None and error is not None:
-                errors[int(images)] = error
         trained = training_behind(results, numbers, run)
         parameters = trained.number("parameters", "total") if trained else None
-        found.append(
-            Curve(item, run, str(numbers.run(run).variant), how, errors, parameters, int(settings.epochs), numbers)
-        )
+        variant = str(numbers.run(run).variant)
+        found.append(Curve(item, run, variant, how, errors, parameters, int(settings.epochs), numbers))
     return found
 
 
@@ -90,11 +83,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         NAME,
         "svg",
         "Test error against the number of training images",
-        f"Networks trained on shares of the training and validation images, on each for only as many steps as {epochs} "
-        "epochs of all of them take, so that errors are higher than in other figures. Both axes are logarithmic, bars "
-        "are one sd over seeds. Models that learn without labels are classified by a "
-        "linear probe, which is fit on the same images.",
-        "Line plots of test error over the number of training images, a panel for each data set, a line for each run.",
+        f"Networks trained on shares of the images, for as many steps as {epochs} epochs of all of them take, so that "
+        "errors are higher than in other figures. Bars are one sd over seeds. Models that learn without labels are "
+        "classified by a linear probe, which is fit on the same images.",
+        "Test errors over the number of training images, a panel for each data set, a series for each run.",
         [record for curve in found for record in curve.numbers.records],
         partial(errors_over_images, found),
     )
@@ -102,12 +94,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def errors_over_images(found: list[Curve]) -> Figure:
-    """A panel for each data set, with a line for each run."""
+    """A panel for each data set, all with one scale of errors; a line for each run that has three sizes or more."""
     datasets = list(dict.fromkeys(curve.dataset for curve in found))
-    figure, axes = panels(len(datasets), 2.6)
+    figure, axes = panels(len(datasets), 2.6, sharey=True)
     for axis, dataset in zip(axes, datasets, strict=True):
-        drawn = [curve for curve in found if curve.dataset == dataset]
-        for curve in drawn:
+        for curve in (curve for curve in found if curve.dataset == dataset):
             errors, system = list(curve.errors.values()), SYSTEMS[curve.variant]
             axis.errorbar(
                 list(curve.errors),
@@ -115,15 +106,17 @@ def errors_over_images(found: list[Curve]) -> Figure:
                 yerr=[100 * error.sd for error in errors],
                 color=system.colour,
                 marker=system.marker,
+                linestyle="-" if len(errors) > 2 else "",
                 label=curve.run,
             )
         axis.set_xscale("log")
-        logarithmic(axis)
-        images = sorted({count for curve in drawn for count in curve.errors})
+        images = sorted({count for curve in found if curve.dataset == dataset for count in curve.errors})
         axis.set_xticks(images, [f"{count:,}" for count in images])
         axis.set_xticks([], minor=True)
+        axis.margins(x=0.15)
         axis.set(xlabel="training images", title=dataset)
         axis.legend()
+    logarithmic(axes[0])
     axes[0].set_ylabel("test error (%)")
     return figure
 
@@ -135,7 +128,7 @@ def logarithmic(axis: Axes) -> None:
     low, high = axis.get_ylim()
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 10 * low else (1, 1.5, 2, 3, 5, 7)))
     axis.yaxis.set_minor_locator(NullLocator())
-    axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+    axis.yaxis.set_major_formatter("{x:g}")
 
 
 def capsules_need_less(results: Results) -> Finding | None:

@@ -8,18 +8,19 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import FAINT, INK, in_house_style, plain
+from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, plain
 from pipeline.drawing.table import Table, tracked
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record, dataset_label, unique
-from pipeline.results.reading import Numbers, Results, with_training
+from pipeline.results.reading import Numbers, Recorded, Results, with_training
 from pipeline.systems import SYSTEMS
 
 DOCUMENT = "003"
@@ -37,9 +38,7 @@ FAMILIES = {
 """A magnitude in words, and what a derivative is by."""
 POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
 """Systems whose capsules have poses."""
-_PREDICTED = {OWN: "by theory", FITTED: "fitted map"}
-_ROW, _REST = 0.2, 0.45
-"""Inches: height of a row of the picture, and of all else."""
+_SHOWN = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "there and back"}
 
 
 def in_words(error: Measured | None) -> str:
@@ -69,18 +68,21 @@ def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
     The same images are moved each time, so that standard errors are averaged, not reduced.
     """
     place = (TRAINED, layer, measure)
-    by_family = []
-    for family in [each for each in numbers.names("relative_error", *place) if each in FAMILIES]:
-        found = [error_at(numbers, *place, family, each) for each in numbers.names("relative_error", *place, family)]
-        by_family.append([error for error in found if error])
-    if not by_family or not all(by_family):
-        return None
-    means = [
-        (sum(error.mean for error in found) / len(found), sum(error.se for error in found) / len(found))
-        for found in by_family
+    families = [
+        [error_at(numbers, *place, family, each) for each in numbers.names("relative_error", *place, family)]
+        for family in numbers.names("relative_error", *place)
+        if family in FAMILIES
     ]
-    mean, se = (sum(each) / len(means) for each in zip(*means, strict=True))
-    return Measured(mean, se, min(error.n for found in by_family for error in found), standard_error=True)
+    found = [[error for error in of_family if error] for of_family in families]
+    if not found or not all(found):
+        return None
+    mean, se = (_mean(_mean(getattr(error, of) for error in each) for each in found) for of in ("mean", "se"))
+    return Measured(mean, se, min(error.n for each in found for error in each), standard_error=True)
+
+
+def _mean(values: Iterable[float]) -> float:
+    summed = list(values)
+    return sum(summed) / len(summed)
 
 
 @dataclass(frozen=True)
@@ -102,24 +104,9 @@ class Followed:
     numbers: Numbers
 
     @property
-    def mean(self) -> float:
-        """The error, infinite if there is none."""
-        return self.error.mean if self.error else math.inf
-
-    @property
     def words(self) -> str:
         """The layer, and what says how it moves."""
-        return f"{self.name}, {_PREDICTED[self.measure]}"
-
-    @property
-    def dataset(self) -> str:
-        """The display name of its data."""
-        return dataset_label(self.numbers.records)
-
-    @property
-    def source(self) -> str:
-        """Of the data set."""
-        return str(self.numbers.dataset_of(self.run).source)
+        return f"{self.name}, {_SHOWN[self.measure]}"
 
     def better_than(self, other: Followed) -> bool:
         """Whether its error is smaller by more than two standard errors, and its numbers move with the image: they are
@@ -132,7 +119,7 @@ class Followed:
     def __str__(self) -> str:
         if self.error is None:
             return f"{self.run}, {self.name}: constant"
-        by = {OWN: "by theory", FITTED: "by a fitted map"}[self.measure]
+        by = "by theory" if self.measure == OWN else "by a fitted map"
         return f"{self.run}, {self.name}: {in_words(self.error)} {by}, {in_words(self.stays)} without moving"
 
 
@@ -153,7 +140,8 @@ def layers_of(run: str, numbers: Numbers) -> Iterator[Followed]:
 
 def best_of(layers: Iterable[Followed]) -> Followed | None:
     """The layer that moves as predicted best; None if none has an error."""
-    return min((each for each in layers if each.error), key=lambda each: each.mean, default=None)
+    measured = [(layer.error.mean, place, layer) for place, layer in enumerate(layers) if layer.error]
+    return min(measured)[2] if measured else None
 
 
 # ---- the claim
@@ -173,7 +161,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
         features = best_of(_executed(results, names.cnn))
         for poses in (layer for item in names.capsules for layer in _executed(results, item)):
             variants.add(poses.variant)
-            if features and features.source == poses.source:
+            if features and _data(features).source == _data(poses).source:
                 pairs.append((poses, features))
             else:
                 alone.append(poses.run)
@@ -186,14 +174,13 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     shown = [*{each.run: each for _, each in pairs}.values(), *(poses for poses, _ in pairs)]
     records = [record for each in shown for record in with_training(results, each.numbers, each.run)]
     ratios = [poses.error.over(features.error) for poses, features in pairs if poses.error and features.error]
-    data = [each.numbers.dataset_of(each.run) for each in shown]
     fitted = [(each, overall(each.numbers, each.name, FITTED)) for each in shown]
     alike = [f"{each.run}, {each.name}: {in_words(error)}" for each, error in fitted if error]
     return Finding(
         max(ratios, key=lambda ratio: ratio.mean, default=None),
         records,
         holds=holds,
-        remarks=unique(words for each in data for words in remarks("comparison", "equivariance", {}, each)),
+        remarks=unique(words for each in shown for words in remarks("comparison", "equivariance", {}, _data(each))),
         notes=[
             f"mean errors over all transformations: {'; '.join(map(str, shown))}",
             *([f"by a fitted map for each of them: {'; '.join(alike)}"] if alike else []),
@@ -201,6 +188,11 @@ def poses_are_equivariant(results: Results) -> Finding | None:
             *([f"not measured: {', '.join(missing)}"] if missing else []),
         ],
     )
+
+
+def _data(layer: Followed) -> Recorded:
+    """Settings of the data of a layer's run."""
+    return layer.numbers.dataset_of(layer.run)
 
 
 def _executed(results: Results, item: str) -> Iterator[Followed]:
@@ -222,16 +214,14 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     found = best_layers(results)
     if not found:
         return
-    layers = "; ".join(f"{name}: {layer.words}, on {layer.dataset}" for name, layer in found.items())
     yield Drawing(
         "equivariance-summary",
         "png",
         "How well each system follows a moved image",
-        "Errors of the layer that follows rotations, shifts, scales and shears best, relative to how much its numbers "
-        "vary over images (1: nothing is known of the image): filled if its change is predicted, open if no "
-        "change is (bars: two standard errors). If the filled mark is left of the open one, the numbers move as "
-        "predicted rather than stay; a map fitted to training images is an easier test than the action given by "
-        f"theory, and rows on different data cannot be compared. Layers: {layers}.",
+        "Errors, relative to how much a layer's numbers vary over images (1: nothing is known of the image), of the "
+        "layer that follows rotations, shifts, scales and shears best. Filled: moved by theory's action, or by a map "
+        "fitted to training images, which is easier; bars are two standard errors. Open: taken to stay. Rows on "
+        "different data cannot be compared.",
         f"A row for each of {', '.join(found)}, with two marks each.",
         [record for _, numbers in items for record in numbers.records],
         partial(summary, found),
@@ -256,39 +246,36 @@ def best_layers(results: Results) -> dict[str, Followed]:
 @in_house_style
 def summary(found: dict[str, Followed]) -> Figure:
     """A row for each system: a filled mark for the error as predicted, an open one for that without moving."""
-    figure = Figure(figsize=(5.2, _ROW * len(found) + _REST))
+    figure = Figure(figsize=(WIDTH, 0.2 * len(found) + 0.45))
     axes = figure.subplots()
     for place, layer in enumerate(found.values()):
-        colour, marker = SYSTEMS[layer.variant].colour, SYSTEMS[layer.variant].marker
-        moved, stays = layer.error, layer.stays
+        system, moved, stays = SYSTEMS[layer.variant], layer.error, layer.stays
+        look: dict[str, Any] = {"color": system.colour, "marker": system.marker, "markersize": 6}
         assert moved is not None
         if stays is not None:
             axes.plot([moved.mean, stays.mean], [place, place], color=FAINT, linewidth=1)
-            axes.plot(stays.mean, place, marker=marker, color=colour, markerfacecolor="white", markersize=6)
-        axes.errorbar(moved.mean, place, xerr=2 * moved.se, color=colour, marker=marker, markersize=6, capsize=0)
+            axes.plot(stays.mean, place, markerfacecolor="white", **look)
+        axes.errorbar(moved.mean, place, xerr=2 * moved.se, capsize=0, **look)
+        # On which data, without what these were made from.
+        text = plain(f"{layer.words}, {dataset_label(layer.numbers.records).partition(' (')[0]}")
+        axes.text(1.03, place, text, fontsize=7.5, va="center_baseline", transform=axes.get_yaxis_transform())
     axes.axvline(1, color=INK, linewidth=0.7)
     axes.set_yticks(range(len(found)), [plain(name) for name in found])
-    axes.tick_params(axis="y", length=0, labelsize=10)
-    for place, layer in enumerate(found.values()):
-        # On which data, without what these were made from.
-        text = plain(f"{_PREDICTED[layer.measure]}, {layer.dataset.partition(' (')[0]}")
-        axes.text(1.03, place, text, fontsize=8.5, va="center_baseline", transform=axes.get_yaxis_transform())
-    axes.tick_params(axis="x", labelsize=9)
+    axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.set_xlim(0, None)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("relative error (filled: predicted, open: unmoved)", fontsize=9, loc="right")
+    axes.set_xlabel("relative error (filled: moved as predicted, open: taken to stay)")
     return figure
 
 
 # ---- the table
 
 
-_FINITE = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "there and back"}
 _HEADS = {
-    **{(TRAINED, measure): words for measure, words in _FINITE.items()},
-    **{(UNTRAINED, measure): f"untrained, {_FINITE[measure]}" for measure in (OWN, FITTED, INVARIANCE)},
-    **{("derivative", measure): f"derivative, {_FINITE[measure]}" for measure in (OWN, FITTED, INVARIANCE)},
+    **{(TRAINED, measure): words for measure, words in _SHOWN.items()},
+    **{(UNTRAINED, measure): f"untrained, {_SHOWN[measure]}" for measure in (OWN, FITTED, INVARIANCE)},
+    **{("derivative", measure): f"derivative, {_SHOWN[measure]}" for measure in (OWN, FITTED, INVARIANCE)},
 }
 
 
@@ -311,14 +298,12 @@ def build(results: Results) -> list[Table]:
     if not rows:
         return []
     caption = (
-        "Root mean square errors of a layer's numbers on moved test images, relative to their sd over images, ± one "
-        "standard error over images and seeds. As predicted by the action that theory gives them, by a linear map "
-        "fitted to training images, and by no change (invariance); 1 is the error of a prediction that knows nothing "
-        "of the image, and 1.4 that of another image's numbers. There and back: images moved and moved back, what "
-        "resampling alone costs. Derivatives are those at the identity (Lie derivatives). Above all: functions whose "
-        "equivariance is known. sd: that of the layer's numbers over images, as a share of their size; a layer with "
-        "less than 0.1 % is constant, and has no errors. Dimensions: the effective number of directions in which they "
-        "vary; few are easily predicted."
+        "Root mean square errors of a layer's numbers on moved test images, in parts of their sd over images, ± one "
+        "standard error over images and seeds: as predicted by theory's action, by a linear map fitted to training "
+        "images, and by no change (invariance). 1: nothing is known of the image. There and back: images moved and "
+        "moved back. Derivatives: at the identity (Lie derivatives). Pixels, moments, quarter turns: functions whose "
+        "equivariance is known. sd: over images, as a share of the numbers' size; below 0.1 % a layer is constant. "
+        "Dimensions: the effective number of directions in which they vary."
     )
     title = "Equivariance and invariance, system by system"
     data, shown = (pd.DataFrame(list(each)) for each in zip(*rows, strict=True))
@@ -330,14 +315,10 @@ def _row(
 ) -> tuple[dict[str, object], dict[str, str]]:
     """A row of numbers, and the same as text."""
     label = dataset_label(numbers.records)
-    errors = {head: _error(numbers, *head, subject, layer, family, magnitude) for head in _HEADS}
+    place = (layer, family, magnitude)
+    errors = {head: _error(numbers, *head, subject, *place) for head in _HEADS}
     sd, dimensions = (numbers.measured("layers", subject, layer, key) for key in ("variation", "dimensions"))
     row: dict[str, object] = {"run": name, "layer": layer, "family": family, "magnitude": magnitude}
-    for head, error in errors.items():
-        column = "_".join(head)
-        row[column], row[f"{column}_se"] = (error.mean, error.se) if error else (None, None)
-    row |= {"variation": sd and sd.mean, "dimensions": dimensions and dimensions.mean}
-    row |= {"dataset": label, "tracking_run": tracked(numbers.records)}
     moved, per = FAMILIES[family]
     shown = {
         "run": name,
@@ -347,11 +328,14 @@ def _row(
         "dimensions": f"{dimensions.mean:.1f}" if dimensions else "",
         "moved by": f"{family} {moved.format(magnitude)}",
     }
-    for head, words in _HEADS.items():
-        shown[words] = in_words(errors[head]) + (f" per {per}" if head[0] == "derivative" and errors[head] else "")
+    for head, error in errors.items():
+        column = "_".join(head)
+        row[column], row[f"{column}_se"] = (error.mean, error.se) if error else (None, None)
+        shown[_HEADS[head]] = in_words(error) + (f" per {per}" if head[0] == "derivative" and error else "")
     if not any(errors.values()):
-        shown[_FINITE[OWN]] = "constant"
-    return row, shown
+        shown[_SHOWN[OWN]] = "constant"
+    row |= {"variation": sd and sd.mean, "dimensions": dimensions and dimensions.mean}
+    return row | {"dataset": label, "tracking_run": tracked(numbers.records)}, shown
 
 
 def _error(
@@ -360,9 +344,9 @@ def _error(
     """The error in a column; that of an untrained network is beside the trained one."""
     if what == "derivative":
         return error_at(numbers, subject, layer, measure, family, kind="derivative")
-    if what == TRAINED:
-        return error_at(numbers, subject, layer, measure, family, magnitude)
-    return error_at(numbers, UNTRAINED, layer, measure, family, magnitude) if subject == TRAINED else None
+    if what == UNTRAINED and subject != TRAINED:
+        return None
+    return error_at(numbers, subject if what == TRAINED else UNTRAINED, layer, measure, family, magnitude)
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:

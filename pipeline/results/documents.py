@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.results.findings import NOT_THE_PAPERS_DATA
+from pipeline.results.findings import NOT_THE_PAPERS_DATA, Kind, Remark
 from pipeline.results.reading import Recorded
 
 DOCUMENTS_FILE = Path(__file__).with_name("documents.yaml")
@@ -26,8 +26,10 @@ COPIES = {
 _FOR_VALIDATION = 0.02
 """Share of the document's training images that may validate without a word: it trained on all of them."""
 _WHOSE = {"": "the paper's", "published_code": "the published code's"}
-_ABOUT = ("words", "published_code")
+_ABOUT = ("words", "budget", "published_code")
 """Keys of `documents.yaml` that are no settings."""
+_STEPS = "training.steps"
+"""A number of a training of fewer steps does not test a claim."""
 _SAID_APART = ("dataset.source", "dataset.train", "dataset.test", "replicas")
 
 
@@ -47,7 +49,7 @@ def remarks(
     replicas: int | None = None,
     tested: int | None = None,
     share: float = 1,
-) -> list[str]:
+) -> list[Remark]:
     """In what a result falls short of a document, or differs from it.
 
     A setting that the document does not give, or that the result does not have, is not compared.
@@ -64,42 +66,48 @@ def remarks(
     if "training" in ours:
         ours["training"] = Recorded({**ours.training, **_steps(ours, share)})
     words, code = document.get("words", {}), document.get("published_code", {})
+    of_budget = {_STEPS, *document.get("budget", ())}
     found = _of_data(document["dataset"], dataset, tested) if "dataset" in document else []
-    told: list[str] = []
-    listed: dict[str, list[str]] = {}
+    told: list[Remark] = []
+    listed: dict[str, dict[str, str]] = {}
     for whose, theirs in (("", document), ("published_code", code)):
         for place, mine, its in _differing(theirs, ours):
             if place in words:
-                told.append(words[place].format_map(ours))
+                kind: Kind = "budget" if place in of_budget else "setting"
+                told.append(Remark(words[place].format_map(ours), kind, untested=place == _STEPS))
             elif place not in _SAID_APART:
                 name_of = place.rpartition(".")[2].replace("_", " ")
-                listed.setdefault(whose, []).append(f"{name_of} {_in_words(mine)} / {_in_words(its)}")
-    found += [f"{', '.join(differences)} (ours / {_WHOSE[whose]})" for whose, differences in listed.items()]
+                listed.setdefault(whose, {})[place] = f"{name_of} {_in_words(mine)} / {_in_words(its)}"
+    for whose, differences in listed.items():
+        together = f"{', '.join(differences.values())} (ours / {_WHOSE[whose]})"
+        found.append(Remark(together, "budget" if of_budget & differences.keys() else "setting"))
     found += told
     if replicas is not None and replicas < document.get("replicas", 0):
-        found.append(f"{replicas} seed{'s' * (replicas != 1)} (paper: {document['replicas']})")
+        found.append(Remark(f"{replicas} seed{'s' * (replicas != 1)} (paper: {document['replicas']})", "noise"))
     return found
 
 
-def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[str]:
+def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
     """In what data fall short of the document's; how many train counts only on the document's own."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     if ours.source in COPIES and "smallnorb" in wanted:
-        found = [COPIES[ours.source]]
+        found = [Remark(COPIES[ours.source], "data")]
     elif ours.source in wanted:
         found = []
     else:
         return [
-            f"{NOT_THE_PAPERS_DATA} ({' or '.join(LABELS[source] for source in wanted)})",
+            Remark(f"{NOT_THE_PAPERS_DATA} ({' or '.join(LABELS[source] for source in wanted)})", "data"),
             *_fewer("tested", tested, theirs),
         ]
     return found + _fewer("trained", ours.train, theirs) + _fewer("tested", tested, theirs)
 
 
-def _fewer(done: str, images: int | None, theirs: Mapping[str, Any]) -> list[str]:
+def _fewer(done: str, images: int | None, theirs: Mapping[str, Any]) -> list[Remark]:
     known = theirs.get({"trained": "train", "tested": "test"}[done], 0)
     enough = known if done == "tested" else known * (1 - _FOR_VALIDATION)
-    return [f"{done} on {images:,} images (paper: {known:,})"] if images is not None and images < enough else []
+    if images is None or images >= enough:
+        return []
+    return [Remark(f"{done} on {images:,} images (paper: {known:,})", "noise" if done == "tested" else "data")]
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:

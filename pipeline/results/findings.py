@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pandas as pd
 
@@ -18,6 +19,26 @@ NOT_THE_PAPERS_DATA = "not the paper's data"
 HISTORY = ("replica", "epoch", "train_accuracy", "validation_accuracy")
 _PART = 8
 """Errors at the end of a training are means over this part of its epochs, which are few enough to be alike."""
+
+
+Kind = Literal["budget", "data", "setting", "noise"]
+"""What differs from a document: how long was trained, on which images, how, or on how many the number was measured."""
+
+
+class Remark(str):
+    """In what a setting differs from the document's, in words.
+
+    Attributes:
+        untested: whether a number that is worse does not test its claim, because of this.
+    """
+
+    kind: Kind
+    untested: bool
+
+    def __new__(cls, words: str, kind: Kind = "setting", *, untested: bool = False) -> Remark:
+        remark = super().__new__(cls, words)
+        remark.kind, remark.untested = kind, untested
+        return remark
 
 
 @dataclass(frozen=True)
@@ -58,7 +79,7 @@ class Finding:
     ours: Measured | None
     records: list[Record]
     holds: bool | None = None
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     others: dict[str, Measured] = field(default_factory=dict)
     learned: Learned | None = None

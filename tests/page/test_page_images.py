@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import re
 from pathlib import Path
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -18,9 +17,6 @@ from pipeline.drawing.drawings import Picture
 from pipeline.drawing.style import Kind, in_house_style, to_bytes
 from pipeline.page.images import load_figures, vector_uri
 from pipeline.results.reading import ResultError
-
-NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
-LINK = "{http://www.w3.org/1999/xlink}href"
 
 
 def picture(kind: Kind) -> Picture:
@@ -41,33 +37,19 @@ def curves() -> Figure:
     return figure
 
 
-def elements(svg: str) -> list[tuple[str, dict[str, str]]]:
-    """What a drawing draws, in order: names and attributes, where what an element refers to stands for its id."""
-    found = list(ElementTree.fromstring(svg).iter())
-    places = {element.get("id"): str(place) for place, element in enumerate(found) if element.get("id")}
-    shown = []
-    for element in found:
-        attributes = {name.replace(LINK, "href"): value for name, value in element.attrib.items() if name != "id"}
-        for name in ("href", "clip-path"):
-            if refers := re.search(r"#([\w-]+)", attributes.get(name, "")):
-                attributes[name] = places[refers[1]]
-        shown.append((element.tag, attributes))
-    return [(tag, attributes) for tag, attributes in shown if "metadata" not in tag]
-
-
-def test_a_drawing_inside_the_page_draws_the_same_to_a_hundredth_of_a_point() -> None:
+def test_a_drawing_inside_the_page_draws_the_same() -> None:
     svg = to_bytes(curves(), "svg").decode()
     uri = vector_uri(svg)
-    assert len(uri) < 0.8 * len(svg)
-    before, after = elements(svg), elements(unquote(uri).partition(",")[2])
-    assert len(before) == len(after) > 50
-    for (tag, exact), (same, rounded) in zip(before, after, strict=True):
-        assert tag == same
-        assert exact.keys() == rounded.keys()
-        for name, value in exact.items():
-            words, numbers = NUMBER.split(value), [float(each) for each in NUMBER.findall(value)]
-            assert "".join("".join(words).split()) == "".join("".join(NUMBER.split(rounded[name])).split())
-            assert [float(each) for each in NUMBER.findall(rounded[name])] == pytest.approx(numbers, abs=0.01)
+    assert len(uri) < 1.2 * len(svg)
+    assert not set('"#') & set(uri)
+    before, after = (
+        [
+            (each.tag, *each.keys(), *" ".join(each.attrib.values()).split())
+            for each in ElementTree.fromstring(of).iter()
+        ]
+        for of in (svg, unquote(uri).partition(",")[2])
+    )
+    assert after == [each for each in before if "metadata" not in each[0]]
 
 
 def test_an_image_inside_the_page_has_the_same_pixels(tmp_path: Path) -> None:

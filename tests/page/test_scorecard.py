@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from pipeline.page.scorecard import (
     dataset_and_remarks,
     judge,
     tolerance,
-    untested,
-    why,
 )
 from pipeline.results.claims import Claim, load_claims
-from pipeline.results.findings import Finding, Learned, Measure
+from pipeline.results.findings import Finding, Learned, Measure, Remark
 from pipeline.results.freshness import CHANGED, GONE
 from pipeline.results.measured import Measured
 from pipeline.results.reading import Results, with_training
@@ -54,7 +51,11 @@ def first(results: Results) -> Finding:
 
 def second(results: Results) -> Finding:
     return Finding(
-        None, [SWEPT | {"dataset": "digits"}], holds=True, remarks=["not the paper's data (MNIST)"], notes=["a note"]
+        None,
+        [SWEPT | {"dataset": "digits"}],
+        holds=True,
+        remarks=[Remark("not the paper's data (MNIST)", "data")],
+        notes=["a note"],
     )
 
 
@@ -95,17 +96,26 @@ def test_tolerance_without_sd_is_two_binomial_standard_errors_on_ten_thousand_im
 
 
 def test_a_statement_holds_or_fails_as_its_check_says_and_is_not_run_without_one() -> None:
-    claim = Claim(id="000.x", where="here", claim="c", holds_when="it does", unit="%")
-    assert judge(claim, found(1.0, holds=True)) == "holds"
-    assert judge(claim, found(1.0, holds=False)) == "fails"
-    assert judge(claim, None) == "not run"
+    assert judge(STATEMENT, found(1.0, holds=True)) == "holds"
+    assert judge(STATEMENT, found(1.0, holds=False)) == "fails"
+    assert judge(STATEMENT, None) == "not run"
     assert judge(numeric(1), None) == "not run"
 
 
-JPEG = "decoded from JPEG copies (the paper's: the published files)"
-STEPS = "4 epochs of 50 steps (in the published code the margin is halfway after 200,000 steps)"
-BETWEEN = 100 * (0.05 * 0.95 + 0.02 * 0.98) ** 0.5 / 300**0.5
-"""Points: the standard error of the difference of 5 and 2 % of 300 images."""
+LOWER = numeric(1.8, better="lower")
+JPEG = Remark("decoded from JPEG copies (the paper's: the published files)", "data")
+STEPS = Remark("4 epochs of 50 steps (the published code: 200,000 steps)", "budget", untested=True)
+EPOCHS = Remark("channels 64 / 32, epochs 5 / 13 (ours / the paper's)", "budget")
+DISTORTED = Remark("our distortions, strength 1", "data", untested=True)
+CHANNELS = Remark("channels 64 / 32 (ours / the paper's)")
+SEEDS = Remark("1 seed (paper: 5)", "noise")
+STATEMENT = Claim(id="000.x", where="here", claim="c", holds_when="it does", unit="%")
+
+
+def row_of(claim: Claim, results: Results, mean: float, sd: float = 0.0, n: int = 1, **more: Any) -> Row:
+    finding = Finding(Measured(mean, sd, n), [], **more)
+    (row,) = build_scorecard([claim], results, {claim.id: lambda _: finding})
+    return row
 
 
 @pytest.mark.parametrize(
@@ -116,98 +126,63 @@ BETWEEN = 100 * (0.05 * 0.95 + 0.02 * 0.98) ** 0.5 / 300**0.5
         (5.0, None, None),
         (1.8, Learned(3.1), None),  # within
         (1.0, Learned(3.1, "test", 9.0, 2.0, 1000), None),  # better
-        (
-            5.0,
-            Learned(1.0, "test", 5.0, 2.0, 1000),
-            "the test error still falls, from 5.00 to 2.00 %",
-        ),
-        (5.0, Learned(1.0, "validation", 5.0, 2.0, 200), None),  # two standard errors are 3.7 points
+        (5.0, Learned(1.0, "test", 5.0, 2.0, 1000), "the test error still falls, from 5.00 to 2.00 %"),
+        # The difference of 5 and 2 % has a standard error of 1.5 points of 300 images, and of 1.8 points of 200.
+        (5.0, Learned(1.0, "validation", 5.0, 2.0, 300), "the validation error still falls"),
+        (5.0, Learned(1.0, "validation", 5.0, 2.0, 200), None),
         (5.0, Learned(1.0, "validation", 2.0, 5.0, 10_000), None),  # it rises
     ],
 )
 def test_a_training_is_too_short_where_it_knows_its_own_images_badly_or_still_learns(
     results: Results, ours: float, learned: Learned | None, why: str | None
 ) -> None:
-    assert 2 * BETWEEN < 3 < 2 * BETWEEN * (300 / 200) ** 0.5
-    claim = numeric(1.8, better="lower")
-    finding = replace(found(ours), learned=learned)
-    said = untested(claim, finding)
-    assert (said is None) == (why is None)
-    (row,) = build_scorecard([claim], results, {claim.id: lambda _: finding})
-    (plain,) = build_scorecard([claim], results, {claim.id: lambda _: replace(finding, learned=None)})
+    row, plain = row_of(LOWER, results, ours, learned=learned), row_of(LOWER, results, ours)
     assert plain["verdict"] == plain["judged"]
-    if said:
-        assert why is not None
-        assert said[0] == "budget"
-        assert why in said[1]
-        plain |= {"verdict": "not tested", "untested": ": ".join(said)}
-    assert row == plain, "nothing else changes"
+    assert why is None or why in (row["untested"] or "")
+    told: Any = {"verdict": "not tested", "untested": row["untested"], "why": row["why"]} if why else {}
+    assert row == plain | told, "nothing else changes"
 
 
-def test_only_numbers_outside_the_tolerance_can_be_untested() -> None:
+def test_accuracies_statements_and_numbers_that_are_not_worse_are_always_tested(results: Results) -> None:
     learned = Learned(50.0, "validation", 60.0, 40.0, 10_000)
-    assert untested(numeric(96, 1), replace(found(90.0), learned=learned)) is None, "an accuracy"
-    statement = Claim(id="000.x", where="here", claim="c", holds_when="it does", unit="%")
-    assert untested(statement, replace(found(90.0, holds=False), learned=learned, remarks=[STEPS])) is None
-    assert untested(numeric(1.8, better="lower"), replace(found(1.8), remarks=[STEPS])) is None
-    assert untested(numeric(1.8, better="lower"), replace(found(1.0), remarks=[STEPS])) is None, "better"
+    for row in (
+        row_of(numeric(96, 1), results, 90.0, learned=learned),
+        row_of(STATEMENT, results, 90.0, holds=False, learned=learned, remarks=[STEPS]),
+        row_of(LOWER, results, 1.8, remarks=[STEPS]),
+        row_of(LOWER, results, 1.0, remarks=[STEPS]),
+    ):
+        assert row["untested"] is None
 
 
 @pytest.mark.parametrize(
-    ("ours", "remarks", "learned", "kind", "says", "verdict"),
+    ("ours", "remarks", "learned", "why", "verdict"),
     [
-        (Measured(5.0, 0.0, 1), [JPEG], Learned(3.1), "budget", "training error 3.10 %", "not tested"),
-        (Measured(5.0, 4.9, 9), [JPEG], None, "noise", "two standard errors of our mean are 3.3", "undecided"),
-        (Measured(1.0, 3.0, 9), [JPEG], None, "noise", "two standard errors of our mean are 2", "undecided"),
-        (Measured(5.0, 4.7, 9), [JPEG], None, "data", JPEG, "worse"),  # two standard errors are 3.13, it is 3.2 off
-        (
-            Measured(5.0, 4.9, 9),
-            [JPEG, "channels 64 / 32 (ours / the paper's)", STEPS],
-            None,
-            "budget",
-            STEPS,
-            "not tested",
-        ),
-        (Measured(5.0, 0.0, 1), ["our distortions, strength 1"], None, "data", "our distortions", "not tested"),
-        (
-            Measured(5.0, 0.0, 1),
-            ["channels 64 / 32, epochs 5 / 13 (ours / the paper's)"],
-            None,
-            "budget",
-            "5 / 13",
-            "worse",
-        ),
-        (Measured(5.0, 0.0, 1), ["trained on 5 images (paper: 9)"], None, "data", "trained on 5", "worse"),
-        (Measured(5.0, 0.0, 1), ["1 seed (paper: 5)", "parts set at epoch 5"], None, "setting", "parts set", "worse"),
-        (Measured(5.0, 0.0, 1), ["tested on 5 images (paper: 9)"], None, "noise", "tested on 5", "worse"),
-        (Measured(5.0, 0.0, 1), [], None, "unexplained", "as far as it gives them", "worse"),
-        (Measured(1.0, 0.0, 1), [JPEG], None, "data", JPEG, "better"),
+        ((5.0,), [JPEG], Learned(3.1), ("budget", "training error 3.10 %"), "not tested"),
+        ((5.0, 4.9, 9), [JPEG], None, ("noise", "two standard errors of our mean are 3.3"), "undecided"),
+        ((1.0, 3.0, 9), [JPEG], None, ("noise", "two standard errors of our mean are 2"), "undecided"),
+        ((5.0, 4.7, 9), [JPEG], None, ("data", JPEG), "worse"),  # two standard errors are 3.13, it is 3.2 off
+        ((5.0, 4.9, 9), [JPEG, CHANNELS, STEPS], None, ("budget", STEPS), "not tested"),
+        ((5.0,), [DISTORTED], None, ("data", DISTORTED), "not tested"),
+        ((5.0,), [SEEDS, EPOCHS], None, ("budget", f"{EPOCHS}; differing, too: noise"), "worse"),
+        ((5.0,), [SEEDS, CHANNELS], None, ("setting", f"{CHANNELS}; differing, too: noise"), "worse"),
+        ((5.0,), [SEEDS], None, ("noise", SEEDS), "worse"),
+        ((5.0,), [], None, ("unexplained", "as far as it gives them"), "worse"),
+        ((1.0,), [JPEG], None, ("data", JPEG), "better"),
+        ((1.8,), [JPEG], None, None, "within"),
     ],
 )
 def test_a_row_says_what_may_explain_that_it_does_not_agree(
     results: Results,
-    ours: Measured,
-    remarks: list[str],
+    ours: tuple[float, ...],
+    remarks: list[Remark],
     learned: Learned | None,
-    kind: str,
-    says: str,
+    why: tuple[str, str] | None,
     verdict: str,
 ) -> None:
-    claim = numeric(1.8, better="lower")
-    finding = Finding(ours, [], remarks=remarks, learned=learned)
-    (row,) = build_scorecard([claim], results, {claim.id: lambda _: finding})
-    found, reason = why(row) or ("", "")
-    assert found == kind
-    assert says in reason
+    row = row_of(LOWER, results, *ours, remarks=remarks, learned=learned)
     assert row["verdict"] == verdict
-
-
-def test_what_agrees_needs_no_reason_and_what_is_not_run_has_none_but_that(results: Results) -> None:
-    assert [why(row) for row in build_scorecard(CLAIMS[:2], results, MEASURES)] == [None, None]
-    (missing,) = build_scorecard(CLAIMS[2:], results, MEASURES)
-    assert why(missing) == ("not run", "a result is missing, or a draft")
-    (fails,) = build_scorecard(CLAIMS[1:2], results, {"000.b": lambda found: replace(second(found), holds=False)})
-    assert why(fails) == ("data", "not the paper's data (MNIST)")
+    assert (row["why"] or [None])[0] == (why or [None])[0]
+    assert why is None or (row["why"] is not None and why[1] in row["why"][1])
 
 
 def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_what_it_comes_to(
@@ -261,6 +236,7 @@ def test_every_claim_has_a_row_in_order(results: Results) -> None:
     assert (held["ours"], held["notes"]) == (None, ["a note"])
     assert dataset_and_remarks(held) == ("digits", ["not the paper's data (MNIST)"])
     assert (not_run["ours"], not_run["dataset"], not_run["provenance"]["items"]) == (None, None, [])
+    assert [row["why"] for row in rows] == [None, None, ("not run", "a result is missing, or a draft")]
 
 
 def test_a_row_names_the_results_it_rests_on_that_have_other_settings(results: Results) -> None:

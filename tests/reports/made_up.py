@@ -31,6 +31,7 @@ from pipeline.page.scorecard import Row, build_scorecard
 from pipeline.params import Params, parse_params
 from pipeline.probes.sweep import swept
 from pipeline.results.claims import Claim, load_claims
+from pipeline.results.documents import documents
 from pipeline.results.findings import Finding
 from pipeline.results.freshness import compare, expected_settings
 from pipeline.results.reading import Results
@@ -58,7 +59,7 @@ def made_up_values() -> dict[str, Any]:
     still = {"rotation": 0.0, "shift": 0.0, "whole_pixels": False}
     settings = {"dataset": "digits", "replicas": 2, "seed": 0, "augmentation": still}
     capsules = of_variant["generative"] | settings
-    capsules["model"] = capsules["model"] | {"objects": 16, "parts": 16, "template_size": 12} | PAPERS_MODEL
+    capsules["model"] = capsules["model"] | PAPERS_MODEL
     engines = {
         name: {"method": name, "steps": 100, "tolerance": 0.1} | more
         for name, more in (
@@ -118,12 +119,7 @@ def with_scae(values: dict[str, Any], **dataset: Any) -> dict[str, Any]:
     }
 
 
-PAPERS_MODEL = {
-    "affinities": "learned", "inactive_pose": "zero", "early_coupling": 1.0, "seeding_epoch": 10_000,
-    "seeding": None,
-    "pixel_sd": 0.2, "pose_sd_floor": 0.1, "pose_sd_start": 0.15, "temperature": 1.0, "final_temperature": 1.0,
-    "hidden": 128, "heads": 4, "inducing": 32, "blocks": 4, "code": 32,
-}  # fmt: skip
+PAPERS_MODEL = documents()["generative"]["capsules"]["model"] | {"seeding_epoch": 10_000, "pose_sd_start": 0.15}
 """What the capsule model of the made-up results has as the paper has it."""
 DATASET = "digits (scikit-learn)"
 TESTS = ["rotated_0", "rotated_45", "rotated_90", "rotated_135", "rotated_180", "affine"]

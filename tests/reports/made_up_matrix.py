@@ -7,30 +7,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from made_up import Writer, pictures, spread
+from small import small_run
 
 from pipeline.classification.viewpoint_matching import compared
+from pipeline.results.documents import documents
 from pipeline.results.settings import ROWS
+from pipeline.results.spread import nest
 
 DATASET = "toys (stand-in)"
-LAYER = {"sd": 0.3, "beta_a": 0.5, "beta_u": 0.5}
-BAYES = {"alpha0": 1.0, "kappa0": 1.0, "nu0": 2.0, "psi0": 1.0, "precisions": "gamma", "shares_of": "layer"}
-CAPSULES = {
-    "views": 2, "channels": 32, "kernel": 5, "stride": 2, "primary_types": 32, "types": [32, 32], "capsule_kernel": 3,
-    "capsule_strides": [2, 1], "pose": "matrix", "pose_side": 4, "coordinate_addition": True, "coordinate_scale": 0.01,
-    "coordinate_unit": "absolute", "beta_a_unit": 1.0, "classes": 5, "iterations": 3, "early_iterations": 1,
-    "early_epochs": 0.0, "activation": "mdl",
-    "bayes": BAYES, "batch_norm": False, "competition": "all", "first_shares": "position", "inverse_temperature": 0.02,
-    "inverse_temperature_rate": 0.95, "class_inverse_temperature": 0.25, "damping": 0.1, "damped_first": True,
-    "variance_floor": 0.0005,
-    "saving": None, "convolutional": LAYER, "last": LAYER, "primary_pose_sd": 0.5, "primary_activation_sd": 3.0,
-    "primary_bias": -1.0, "loss": "spread", "first_margin": 0.2, "last_margin": 0.9, "margin_epochs": 2.0,
-    "weight_decay": 2e-7, "mixup": 0.0,
-}  # fmt: skip
-CNN = {"views": 2, "channels": [32, 64], "kernel": 5, "hidden": 1024, "dropout": 0.5, "mixup": 0.0, "classes": 5}
-CROPS = {
-    "crop": 32, "gamma": 0.0, "gain": 0.0, "offset": 0.0,
-    "rotation": 0.0, "scale": 0.0, "aspect": 0.0, "shear": 0.0, "shift": 0.0,
-}  # fmt: skip
+PAPERS = documents()["matrix_capsules"]
+MODELS = {
+    "matrix_capsules": PAPERS["iterations_3"]["model"] | PAPERS["iterations_3"]["published_code"]["model"],
+    "cnn": PAPERS["cnn"]["model"],
+}
+CROPS = PAPERS["iterations_3"]["augmentation"]
 QUICK = {"channels": 16, "primary_types": 4, "types": [4, 4]}
 CONDITIONS: dict[str, tuple[dict[str, Any], float]] = {
     "iterations-1": ({"iterations": 1}, 0.30),
@@ -66,17 +56,14 @@ VOTES = {"near": [0.22, 0.52, 0.61], "all": [0.2, 0.31, 0.34]}
 
 def run(variant: str, dataset: str, replicas: int = 2, **model: Any) -> dict[str, Any]:
     """The entry of a run, its model the paper's but for `model`."""
-    training = {
-        "epochs": 20, "batch_size": 32, "optimiser": "adam", "learning_rate": 0.003,
-        "final_learning_rate": 0.0003, "decay": "cosine", "gradient_clip": 1e6, "patience": 20, "averaging": 0.0,
-    }  # fmt: skip
-    whole = {"matrix_capsules": CAPSULES, "cnn": CNN}[variant]
-    return {
-        "variant": variant, "dataset": dataset, "replicas": replicas, "seed": 0, "augmentation": CROPS,
-        "holdout": None,
-        "watched": 0,
-        "training": training, "model": whole | model,
-    }  # fmt: skip
+    small = small_run(variant).model_dump(mode="json")
+    return small | {
+        "dataset": dataset,
+        "replicas": replicas,
+        "augmentation": CROPS,
+        "training": small["training"] | {"epochs": 20, "batch_size": 32, "patience": 20},
+        "model": small["model"] | MODELS[variant] | {"views": 2, "classes": 5} | model,
+    }
 
 
 def with_matrix(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
@@ -126,11 +113,7 @@ def with_matrix(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
 
 def evaluated(writer: Writer, name: str, centre: float, crops: float, **more: Any) -> None:
     """Test errors of a run; with `votes`, of 400 images."""
-    factors = {f"elevation-{30 + 5 * place}": spread(centre + 0.01 * place, 0.01) for place in range(3)}
-    test = {"centre": spread(centre, 0.01), "crops": spread(crops, 0.01), **factors}
-    accuracies = {test_name: 1 - error["mean"] for test_name, error in test.items()}
-    rows = [(replica, test_name, value) for replica in (0, 1) for test_name, value in accuracies.items()]
-    writer.table("evaluate", name, pd.DataFrame(rows, columns=["replica", "test", "accuracy"]))
+    test = {"centre": spread(centre, 0.01), "crops": spread(crops, 0.01)}
     if "votes" in more:
         more["voted_images"] = 400
     writer.numbers("evaluate", name, {"study": "classification", "test": test, **more}, dataset=DATASET)
@@ -225,20 +208,10 @@ def attacks(
         for epsilon, value in zip(EPSILONS, curve, strict=True)
         for replica in range(2)
     ]
-    columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
-    writer.table("attack", name, pd.DataFrame(rows, columns=columns))
-    value = {
-        method: {
-            kind: {
-                network: {
-                    f"{e:g}": spread(x, 0.0141) for e, x in zip(EPSILONS, kinds[kind][method][network], strict=True)
-                }
-                for network in ("capsules", "cnn")
-            }
-            for kind in kinds
-        }
-        for method in ("FGSM", "BIM")
-    }
+    table = pd.DataFrame(rows, columns=["network", "replica", "method", "kind", "epsilon", "value", "own_loss"])
+    writer.table("attack", name, table)
+    named = table.assign(epsilon=table["epsilon"].map("{:g}".format))
+    value = nest(named, ["method", "kind", "network", "epsilon"], "value")
     gradient = {
         network: {"zeros": spread(share, 0.001), "median": spread(size, size / 10)}
         for network, share, size in (("capsules", zeros[0], 2e-5), ("cnn", zeros[1], 1e-3))

@@ -11,11 +11,12 @@ from made_up import Writer, changed, check_drawn, finding, recorded, spread, wit
 from records import dump_record, load_record
 from small import INFER, run_on
 
+from pipeline import report
 from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
 from pipeline.systems.capsnet.report import conditions, inference
 
-MEASURES = conditions.MEASURES | inference.MEASURES
+MEASURES = {name: report.measures()[name] for name in conditions.MEASURES | inference.MEASURES}
 
 RUNS = {
     "routed": {"iterations": 3, "reconstruction": "mean"},

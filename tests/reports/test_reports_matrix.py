@@ -22,7 +22,7 @@ from pipeline.systems.matrix_capsules.report.runs import CLASSES, class_names
 
 def draw(results: Results, written: Written) -> list[Drawing]:
     """Every figure of matrix capsules."""
-    modules: Any = (errors, images_seen, votes, robustness)
+    modules: Any = (images_seen, votes, robustness)
     return [drawing for module in modules for drawing in module.draw(results, written)]
 
 
@@ -43,14 +43,12 @@ def test_figures(results: Results) -> None:
     written = Written()
     drawings = {drawing.name: drawing for drawing in draw(results, written)}
     assert list(drawings) == [
-        "matrix-factors-toys",
         "matrix-votes-matrix-toys",
         "matrix-attacks-toys",
         "matrix-attacked-toys",
     ]
     check_drawn(drawings.values())
     assert written.missing == []
-    assert {record["item"] for record in drawings["matrix-factors-toys"].records} == {"matrix-toys", "cnn-toys"}
 
 
 def test_what_is_drawn_is_what_was_measured(results: Results) -> None:
@@ -59,18 +57,8 @@ def test_what_is_drawn_is_what_was_measured(results: Results) -> None:
     lines = {line.get_label(): np.asarray(line.get_ydata()) for line in general.get_lines()}
     np.testing.assert_allclose(lines["CNN, BIM"], [88, 42, 18, 4, 2])
     np.testing.assert_allclose(lines["chance"], 20)
-    (elevation,) = figures["matrix-factors-toys"].axes
-    rows = [label.get_text() for label in elevation.get_yticklabels()]
-    np.testing.assert_allclose(elevation.get_images()[0].get_array()[rows.index("cnn-toys")], [12, 13, 14])
     titles = [axis.get_title(loc="left") for axis in figures["matrix-votes-matrix-toys"].axes]
     assert titles[::4] == ["animal", "human", "car, taken for airplane"]
-
-
-def test_errors_by_factor_are_means_over_seeds() -> None:
-    rows = [(0, "centre", 0.5), (0, "lighting-1", 0.5), (1, "lighting-1", 0.7), (0, "azimuth-340", 0.9)]
-    found = errors.by_factor(pd.DataFrame(rows, columns=["replica", "test", "accuracy"]))
-    assert found[["factor", "value"]].to_numpy().tolist() == [["azimuth", 340], ["lighting", 1]]
-    np.testing.assert_allclose(found["error"], [10, 40])
 
 
 def test_table_of_errors(results: Results) -> None:
@@ -116,14 +104,12 @@ def test_lost_pictures_and_tables_are_named_and_the_rest_is_drawn(tmp_path: Path
     results = recorded(studied.results, parse_params(with_matrix(values)))
     for item in ("evaluate/matrix-toys", "attack/toys"):
         (studied.arrays / item / "examples.npz").unlink()
-    for item in ("evaluate/cnn-toys", "attack/toys"):
-        (studied.results.records / f"{item}.csv").unlink()
+    (studied.results.records / "attack/toys.csv").unlink()
     written = Written()
     names = [drawing.name for drawing in draw(results, written)]
-    assert names == ["matrix-factors-toys"]
+    assert names == []
     assert written.missing == [
-        "evaluate/cnn-toys (its table)", "evaluate/matrix-toys (its examples)",
-        "attack/toys (its table)", "attack/toys (its examples)",
+        "evaluate/matrix-toys (its examples)", "attack/toys (its table)", "attack/toys (its examples)",
     ]  # fmt: skip
 
 
@@ -175,8 +161,8 @@ def test_errors_stand_at_epochs_times_training_images(writer: Writer, values: di
     assert best.images == pytest.approx(images)
     assert (best.error.mean, best.error.n) == (pytest.approx(5), 2)
     assert best.curve.empty
-    np.testing.assert_allclose(other.curve["x"], np.arange(1, 21) * 6400 / 1e6)
-    np.testing.assert_allclose(other.curve["y"], 100 * means[:20])
+    np.testing.assert_allclose(other.curve.index, np.arange(1, 21) * 6400 / 1e6)
+    np.testing.assert_allclose(other.curve, 100 * means[:20])
     (drawing,) = images_seen.draw(results, Written())
     assert {record["stage"] for record in drawing.records} == {"train", "evaluate"}
     (axis,) = drawing.figure().axes

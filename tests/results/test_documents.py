@@ -96,7 +96,7 @@ def settings_in(theirs: dict[str, Any], place: tuple[str, ...] = ()) -> Iterator
     for key, value in theirs.items():
         if key == "published_code":
             yield from settings_in(value, place)
-        elif key != "words":
+        elif key not in ("words", "budget"):
             if isinstance(value, dict) and "least" not in value:
                 yield from settings_in(value, (*place, key))
             else:
@@ -132,7 +132,7 @@ def test_what_a_document_gives_is_a_setting_of_ours(system: str, name: str) -> N
     places = {place for place in settings_in(theirs) if place not in (("dataset", "source"),)}
     for place in places:
         assert any(has(ours, place) for ours in of_runs), f"there is no {'.'.join(place)}"
-    assert {tuple(path.split(".")) for path in theirs.get("words", {})} <= places
+    assert {tuple(path.split(".")) for path in (*theirs.get("words", ()), *theirs.get("budget", ()))} <= places
     sources = theirs.get("dataset", {}).get("source", "mnist")
     assert set(sources if isinstance(sources, list) else [sources]) <= LABELS.keys()
 

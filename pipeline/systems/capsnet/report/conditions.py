@@ -6,6 +6,7 @@ Claims are answered by the items that the profile's `evidence` names.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -15,19 +16,12 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, ORANGE, SKY, VERMILLION, in_house_style, panels
-from pipeline.drawing.table import Row, Table
-from pipeline.results.findings import Finding, Measure
+from pipeline.drawing.table import Row, Table, tables_of
+from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import unique
-from pipeline.results.reading import Recorded, Results
-from pipeline.systems.capsnet.report.runs import (
-    CONDITIONS,
-    Network,
-    network,
-    networks,
-    records_of,
-    tables_by_dataset,
-)
+from pipeline.results.reading import NotMeasuredError, Results
+from pipeline.systems.capsnet.report.runs import CONDITIONS, Network, network, networks, records_of
 
 FIRST_EPOCHS, SLOWER = 3, 1.05
 """Learning "starts slower" if the loss is higher by at least this factor, as a geometric mean over the first epochs."""
@@ -51,16 +45,16 @@ _ACCURACIES = {
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
     """The trainings that evidence names for the conditions and that differ in the condition alone, with their losses:
-    columns replica, epoch, train_loss, validation_loss.
+    columns replica, epoch, train_loss, validation_loss. Raises `NotMeasuredError` without the first.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}
     first = network(results, "train", names.get("routed"))
     for role, changes in CONDITIONS.items():
-        run = network(results, "train", names.get(role))
-        if run and first and run.is_but_for(first, **changes):
+        with suppress(NotMeasuredError):
+            run = network(results, "train", names.get(role))
             table = results.table("train", run.item, ("replica", "epoch", "train_loss", "validation_loss"))
-            if table is not None:
+            if table is not None and run.is_but_for(first, **changes):
                 found[role] = run, table
     return found
 
@@ -68,13 +62,10 @@ def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFram
 def _accuracy(role: str) -> Measure:
     """Appendix A: test accuracy (percent), with the longest class capsule as the answer."""
 
-    def measure(results: Results) -> Finding | None:
+    def measure(results: Results) -> Finding:
         found = network(results, "evaluate", results.evidence.capsnet.runs.get(role))
-        accuracy = found.numbers.measured("test", "accuracy") if found else None
-        if found is None or accuracy is None:
-            return None
-        records = records_of(results, found)
-        return Finding(accuracy.scaled(100), records, remarks=found.shortcomings(role))
+        accuracy = found.numbers.needed("test", "accuracy")
+        return Finding(accuracy.scaled(100), records_of(results, found), remarks=found.shortcomings(role))
 
     return measure
 
@@ -108,7 +99,7 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
     same = all(1 / LIKE_LOSS < ratio.mean < LIKE_LOSS for ratio in ratios)
     holds = same and all(ratio > SLOWER for ratio in slower)
     said = unique(words for role, (run, _) in trained.items() for words in run.shortcomings(role))
-    remarks = ["loss of shifted validation images (paper: test)", *said]
+    remarks = [Remark("loss of shifted validation images (paper: test)"), *said]
     return Finding(ratios[0], records, holds=holds, remarks=remarks, notes=notes)
 
 
@@ -123,30 +114,20 @@ MEASURES: dict[str, Measure] = {
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Figure 2: the network with routing and reconstruction, and those that differ from it in nothing else."""
-    trained = trained_conditions(results)
-    if not trained:
-        return
-    run = next(iter(trained.values()))[0].run
-    yield Drawing(
-        f"capsnet-losses-{run.dataset}",
-        "svg",
-        f"CapsNet's loss with and without routing, {run.dataset}",
-        "In the paper, learning without routing is slower at first and ends at nearly the same loss (Figure 2 of "
-        f"document 001; here with shifted validation images in place of test images). {_weight(run.model)}",
-        "Training and validation loss per epoch of four conditions, and their best validation losses.",
-        [record for found, _ in trained.values() for record in found.numbers.records],
-        partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
-    )
-
-
-def _weight(model: Recorded) -> str:
-    """How losses with and without reconstruction compare: a sentence."""
-    if model.reconstruction == "mean":
-        return (
-            f"The reconstruction's weight ({model.reconstruction_weight:g} of the mean error) is so small that lines "
-            "with and without it coincide."
+    with suppress(NotMeasuredError):
+        trained = trained_conditions(results)
+        run = trained["routed"][0].run
+        yield Drawing(
+            f"capsnet-losses-{run.dataset}",
+            "svg",
+            f"CapsNet's loss with and without routing, {run.dataset}",
+            "Means over seeds; bars are one sd. Shifted validation images stand for the test images of Figure 2 of "
+            "document 001. Losses with and without reconstruction are different functions, which nearly coincide "
+            "where its weight is small.",
+            "Training and validation loss per epoch of four conditions, and their best validation losses.",
+            [record for found, _ in trained.values() for record in found.numbers.records],
+            partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
         )
-    return "Losses with and without reconstruction are different functions and cannot be compared."
 
 
 @in_house_style
@@ -166,7 +147,7 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
     for axis, title in zip(axes, ("training", "validation", "best validation"), strict=True):
         axis.set_yscale("log")
         axis.set_title(title)
-    axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # of all: they share it
+    axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes[0].yaxis.set_major_formatter("{x:g}")
     axes[0].yaxis.set_minor_locator(NullLocator())
     for axis in axes[:2]:
@@ -190,7 +171,7 @@ def build(results: Results) -> list[Table]:
         iterations = f"{model.iterations} {model.counting}" if model.iterations else "0"
         of_run: list[object] = [found.item, iterations, model.reconstruction, str(model.middle)]
         measured = {column: numbers.measured(*where) for column, (_, where, _) in _ACCURACIES.items()}
-        shares = {column: each.scaled(100) if each else None for column, each in measured.items()}
+        shares = {column: each and each.scaled(100) for column, each in measured.items()}
         rows.setdefault(found.run.dataset, []).append((of_run, shares, numbers))
     heads = {column: (words, digits) for column, (words, _, digits) in _ACCURACIES.items()}
     caption = (
@@ -198,4 +179,4 @@ def build(results: Results) -> list[Table]:
         "rotated or affinely warped test images (refit on equally warped training images; fixed: fit on clean ones)."
     )
     keys = ["run", "iterations", "reconstruction", "middle capsules"]
-    return tables_by_dataset("capsnet", "CapsNet with and without routing", caption, keys, heads, rows)
+    return tables_of("capsnet", "CapsNet with and without routing", caption, keys, heads, rows)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -17,12 +18,12 @@ from matplotlib.patches import Rectangle
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLACK, WIDTH, in_house_style
-from pipeline.drawing.table import Row, Table, cells
+from pipeline.drawing.table import Row, Table, cells, tables_of
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import distinct, unique
-from pipeline.results.reading import Results
-from pipeline.systems.capsnet.report.runs import Network, network, networks, records_of, tables_by_dataset
+from pipeline.results.reading import NotMeasuredError, Results
+from pipeline.systems.capsnet.report.runs import Network, network, networks, records_of
 
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
@@ -59,42 +60,40 @@ _SPARSITY = {
 }
 
 
-def _index(network: Network, condition: str, layer: str = "class") -> Measured | None:
-    return network.numbers.measured("condition", condition, layer, "hoyer")
+def _index(network: Network, condition: str, layer: str = "class") -> Measured:
+    return network.numbers.needed("condition", condition, layer, "hoyer")
 
 
 def _measure(study: Network, condition: str, layer: str, name: str) -> float:
     """A measure of a layer's capsules, the mean over replicas."""
-    found: float = study.numbers.at("condition", condition, layer, name, "mean")
-    return found
+    return study.numbers.needed("condition", condition, layer, name).mean
 
 
-def inferred_pair(results: Results) -> dict[str, Network] | None:
-    """Inference with routing and without in networks that differ in nothing else."""
+def inferred_pair(results: Results) -> dict[str, Network]:
+    """Inference with routing and without in networks that differ in nothing else. Raises `NotMeasuredError` if there
+    are none.
+    """
     names = results.evidence.capsnet.inference
     routed, unrouted = (network(results, "infer", names.get(role)) for role in ("routed", "unrouted"))
-    if routed and unrouted and unrouted.is_but_for(routed, iterations=0):
-        return {"routed": routed, "unrouted": unrouted}
-    return None
+    if not unrouted.is_but_for(routed, iterations=0):
+        raise NotMeasuredError("the networks differ in more than routing")
+    return {"routed": routed, "unrouted": unrouted}
 
 
-def sparse_without_routing(results: Results) -> Finding | None:
+def sparse_without_routing(results: Results) -> Finding:
     """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass, with routing minus without."""
     pair = inferred_pair(results)
-    with_, without = (_index(each, FORWARD) for each in pair.values()) if pair else (None, None)
-    if pair is None or with_ is None or without is None:
-        return None
-    records = records_of(results, *pair.values())
+    with_, without = (_index(each, FORWARD) for each in pair.values())
     return Finding(
         with_.minus(without),
-        records,
+        records_of(results, *pair.values()),
         holds=abs(with_.mean - without.mean) <= LIKE_SPARSITY and min(with_.mean, without.mean) >= SPARSE,
         remarks=unique(words for role, each in pair.items() for words in each.shortcomings(role)),
         notes=[f"index {with_.mean:.2f} with routing, {without.mean:.2f} without"],
     )
 
 
-def sparse_only_with_l1(results: Results) -> Finding | None:
+def sparse_only_with_l1(results: Results) -> Finding:
     """Figure 1D-E: Hoyer's index after inference with the label clamped, with L1 minus without a penalty.
 
     The claim holds if inference is sparse with L1; if without it it makes the capsules no sparser than they were, by
@@ -102,9 +101,7 @@ def sparse_only_with_l1(results: Results) -> Finding | None:
     and the energy never rises in almost all of them.
     """
     found = network(results, "infer", results.evidence.capsnet.inference.get("unrouted"))
-    first, plain, before = (_index(found, condition) if found else None for condition in (SPARSER, PLAIN, START))
-    if found is None or first is None or plain is None or before is None:
-        return None
+    first, plain, before = (_index(found, condition) for condition in (SPARSER, PLAIN, START))
     noise = SIGNIFICANT_SES * math.hypot(
         *(_measure(found, condition, "class", "hoyer_standard_error") for condition in (PLAIN, START))
     )
@@ -141,7 +138,10 @@ def middle_stays_dense(results: Results) -> Finding | None:
     two binomial standard errors below that without the layer; and if most of the middle capsules are not saturated. The
     first network that evidence names is judged; the notes tell of every network.
     """
-    found = list(_middles(results))
+    found = []
+    for names in results.evidence.capsnet.middle:
+        with suppress(NotMeasuredError):
+            found.append(_middle(results, names.inference, names.without))
     if not found:
         return None
     (study, judged), *others = found
@@ -152,36 +152,32 @@ def middle_stays_dense(results: Results) -> Finding | None:
     return replace(judged, records=records, notes=notes)
 
 
-def _middles(results: Results) -> Iterator[tuple[Network, Finding]]:
-    """Inference in networks with a middle layer that have all numbers, in the order of the evidence, and what it says
-    of them.
+def _middle(results: Results, inference: str, without: str) -> tuple[Network, Finding]:
+    """Inference in a network with a middle layer, and what it says of the claim. Raises `NotMeasuredError` where a
+    number is missing, or the network without that layer is another one.
     """
-    for names in results.evidence.capsnet.middle:
-        inferred, other = network(results, "infer", names.inference), network(results, "evaluate", names.without)
-        own = network(results, "evaluate", inferred.name) if inferred else None
-        if not (inferred and own and other and own.is_but_for(inferred) and other.is_but_for(inferred, middle=0)):
-            continue
-        index, output = (_index(inferred, FORWARD, layer) for layer in ("middle", "class"))
-        accuracy, without = (each.numbers.number("test", "accuracy", "mean") for each in (own, other))
-        if index is None or output is None or accuracy is None or without is None:
-            continue
-        saturated, length_sd, inputs = (
-            _measure(inferred, FORWARD, "middle", measure) for measure in ("saturated", "length_sd", "hoyer_inputs")
-        )
-        tells = saturated < MOSTLY  # in a saturated layer lengths are nearly equal whatever the inputs are
-        dense = index.mean < SPARSE and output.mean - index.mean > LIKE_SPARSITY
-        error = math.sqrt(2 * without * (1 - without) / inferred.dataset.test)
-        notes = [
-            f"index {index.mean:.2f} of the middle layer, {output.mean:.2f} of the output",
-            f"{100 * saturated:.0f} % of the middle capsules are saturated, the sd of their lengths is "
-            f"{length_sd:.3f}, the index before the squash {inputs:.2f}"
-            + ("" if tells else ": the squash makes lengths alike, not counted as confirmed"),
-            f"accuracy {100 * accuracy:.1f} % ({100 * without:.1f} % without that layer)",
-        ]
-        holds = dense and tells and accuracy >= without - SIGNIFICANT_SES * error
-        records, said = records_of(results, inferred, own, other), inferred.shortcomings("unrouted")
-        found = index.minus(output)
-        yield inferred, Finding(found, records, holds=holds, remarks=said, notes=notes)
+    inferred, other = network(results, "infer", inference), network(results, "evaluate", without)
+    own = network(results, "evaluate", inferred.name)
+    if not (own.is_but_for(inferred) and other.is_but_for(inferred, middle=0)):
+        raise NotMeasuredError("the networks differ in more than the middle layer")
+    index, output = (_index(inferred, FORWARD, layer) for layer in ("middle", "class"))
+    accuracy, before = (each.numbers.needed("test", "accuracy").mean for each in (own, other))
+    saturated, length_sd, inputs = (
+        _measure(inferred, FORWARD, "middle", measure) for measure in ("saturated", "length_sd", "hoyer_inputs")
+    )
+    tells = saturated < MOSTLY  # in a saturated layer lengths are nearly equal whatever the inputs are
+    dense = index.mean < SPARSE and output.mean - index.mean > LIKE_SPARSITY
+    error = math.sqrt(2 * before * (1 - before) / inferred.dataset.test)
+    notes = [
+        f"index {index.mean:.2f} of the middle layer, {output.mean:.2f} of the output",
+        f"{100 * saturated:.0f} % of the middle capsules are saturated, the sd of their lengths is "
+        f"{length_sd:.3f}, the index before the squash {inputs:.2f}"
+        + ("" if tells else ": the squash makes lengths alike, not counted as confirmed"),
+        f"accuracy {100 * accuracy:.1f} % ({100 * before:.1f} % without that layer)",
+    ]
+    holds = dense and tells and accuracy >= before - SIGNIFICANT_SES * error
+    records, said = records_of(results, inferred, own, other), inferred.shortcomings("unrouted")
+    return inferred, Finding(index.minus(output), records, holds=holds, remarks=said, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {
@@ -193,23 +189,20 @@ MEASURES: dict[str, Measure] = {
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Figure 1, for the studies with routing and without that evidence names, if both have examples."""
-    pair = inferred_pair(results)
-    if pair is None:
+    try:
+        pair = inferred_pair(results)
+    except NotMeasuredError:
         return
-    dataset = pair["routed"].run.dataset
-    found = {
-        role: arrays
-        for role, study in pair.items()
-        if (arrays := written.examples(results, "infer", study.item, ("images", "labels")))
-    }
-    if len(found) < len(pair):
+    found = {role: written.examples(results, "infer", study.item, ("images", "labels")) for role, study in pair.items()}
+    arrays = {role: each for role, each in found.items() if each is not None}
+    if len(arrays) < len(pair):
         return
     shown = {
-        title: found[role][f"capsules_{condition}"]
+        title: arrays[role][f"capsules_{condition}"]
         for role, condition, title in _PANELS
-        if f"capsules_{condition}" in found[role]
+        if f"capsules_{condition}" in arrays[role]
     }
-    arrays = found["unrouted"]
+    dataset = pair["routed"].run.dataset
     yield Drawing(
         f"capsnet-capsules-{dataset}",
         "png",
@@ -219,7 +212,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "and with L1 (Figure 1B-E of document 001).",
         "Heat maps of ten class capsules for two digits under four conditions.",
         [record for study in pair.values() for record in study.numbers.records],
-        partial(class_capsules, arrays["images"], arrays["labels"], shown),
+        partial(class_capsules, arrays["unrouted"]["images"], arrays["unrouted"]["labels"], shown),
     )
 
 
@@ -275,16 +268,12 @@ def build(results: Results) -> list[Table]:
                 keys: list[object] = [study.item, condition, layer, f"{images.mean:.0f}" if images else ""]
                 of_dataset.append((keys, cells(numbers, _SPARSITY, "condition", condition, layer), numbers))
     caption = (
-        "Sparsity of the lengths of a layer's capsules, as means over images. Hoyer's index is 1 if a single capsule "
-        "is active and 0 if all have the same length; silent: share of images without an active capsule; after forward "
-        "passes also the share of saturated capsules (longer than 0.9, where the squash makes lengths alike), the sd "
-        "of an image's lengths, and the index of the lengths before the squash. Conditions: "
-        "the forward pass of all test images (forward), of those used for inference (start), and after inference, "
-        "named by class capsules (predicted from the layer below, or free), label, penalty and its weight. Correct: "
-        "share of images whose longest class capsule is that of their class. Falls: share of images whose energy never "
-        "rose. Last drop: fall of the energy over the last tenth of the steps."
+        "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "
+        "active, 0 if all have the same length. Silent: images without an active capsule. Saturated: capsules longer "
+        "than 0.9. Conditions: the forward pass of all test images, of those used for inference (start), and after "
+        "inference, named by class capsules (predicted from the layer below, or free), label, penalty and its weight. "
+        "Correct: images whose longest class capsule is that of their class. Falls: images whose energy never rose. "
+        "Last drop: fall of the energy over the last tenth of the steps."
     )
     head = ["study", "condition", "layer", "images"]
-    return tables_by_dataset(
-        "sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows
-    )
+    return tables_of("sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.documents import remarks
+from pipeline.results.findings import Remark
 from pipeline.results.provenance import Record, distinct
 from pipeline.results.reading import Numbers, Recorded, Results, with_training
 
@@ -48,15 +48,14 @@ class Network(NamedTuple):
         wanted = {**other.run, "model": {**other.run.model, **changes}}
         return self.run == wanted and self.dataset == other.dataset
 
-    def shortcomings(self, document: str) -> list[str]:
+    def shortcomings(self, document: str) -> list[Remark]:
         """In what it falls short of the paper's, which `documents.yaml` calls `document`."""
         return remarks("capsnet", document, {**self.run, **self.inference}, self.dataset)
 
 
-def network(results: Results, stage: Stage, item: str | None) -> Network | None:
-    """The result of a stage; None if there is none."""
-    numbers = results.numbers(stage, item) if item else None
-    return _network(stage, item, numbers) if item and numbers else None
+def network(results: Results, stage: Stage, item: str | None) -> Network:
+    """The result of a stage. Raises `NotMeasuredError` if there is none."""
+    return _network(stage, *results.answering(stage, item))
 
 
 def networks(results: Results, stage: Stage) -> list[Network]:
@@ -86,14 +85,3 @@ def _place(network: Network) -> tuple[bool, int]:
 def records_of(results: Results, *found: Network) -> list[Record]:
     """The provenance of results, each after that of its network's training."""
     return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
-
-
-def tables_by_dataset(
-    name: str, title: str, caption: str, keys: list[str], heads: dict[str, tuple[str, int]], rows: dict[str, list[Row]]
-) -> list[Table]:
-    """A table of the rows of each data set."""
-    return [
-        table
-        for dataset, each in rows.items()
-        for table in measured_table(f"{name}-{dataset}", f"{title}, {dataset}", caption, keys, heads, each)
-    ]

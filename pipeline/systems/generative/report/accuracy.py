@@ -18,7 +18,7 @@ from pipeline.drawing.style import FAINT, INK, in_house_style, panels
 from pipeline.drawing.table import Table, spread, tracked
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS, documents
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure
+from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results
@@ -66,9 +66,9 @@ def _probe(features: str, test: str) -> Measure:
         said, notes = answered.remarks, answered.notes
         if affine and official is None and dataset.source == "mnist":
             # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
-            said.insert(0, f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)")
+            said.insert(0, Remark(f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)", "data"))
         if variant == "vae" and test != "rotated_0":
-            said.append("probe refit (the paper's VAE row falls like that of a fixed probe)")
+            said.append(Remark("probe refit (the paper's VAE row falls like that of a fixed probe)"))
         if features == "t0":
             notes += presences.notes(numbers, run)
         if variant == "vae":

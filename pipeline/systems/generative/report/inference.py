@@ -16,7 +16,7 @@ from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
 from pipeline.drawing.table import Row, Table, cells, measured_table
-from pipeline.results.findings import Finding, Measure
+from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.reading import Numbers, Recorded, Results
 from pipeline.systems.generative.report import presences
@@ -89,8 +89,8 @@ def optimisation_gain(results: Results) -> Finding:
     notes += presences.notes_of_run(results, study.run, numbers)
     answered = answer(results, numbers, study.run, gain, replicas=gain.n, tested=images, notes=notes)
     if angle != 0:
-        answered.remarks.append(f"rotated within ±{angle:g}° (paper: upright)")
-    answered.remarks.append(f"probe fit on {study.refit_images:,} images, {study.chosen}")
+        answered.remarks.append(Remark(f"rotated within ±{angle:g}° (paper: upright)"))
+    answered.remarks.append(Remark(f"probe fit on {study.refit_images:,} images, {study.chosen}"))
     return answered
 
 
@@ -127,7 +127,7 @@ def full_posterior_bound(results: Results) -> Finding:
     holds = refined.clearly_above(scratch) and refined_normalised.clearly_above(scratch_normalised)
     finding = answer(results, numbers, run, lead, holds=holds, notes=notes)
     if refined.n == 1:
-        finding.remarks.append("1 seed: the noise of the lead is unknown")
+        finding.remarks.append(Remark("1 seed: the noise of the lead is unknown", "noise"))
     return finding
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.data.settings import PUBLISHED
 from pipeline.results.documents import remarks
-from pipeline.results.findings import Finding
+from pipeline.results.findings import Finding, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, ResultError, Results, with_training
@@ -141,7 +141,9 @@ def _reached(run: Recorded) -> Recorded:
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})
 
 
-def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None, images: int | None = None) -> list[str]:
+def swept_shortcomings(
+    items: Iterable[Numbers], *, seeds: int | None = None, images: int | None = None
+) -> list[Remark]:
     """In what the runs that a sweep trained fall short of the paper's.
 
     Args:

@@ -12,7 +12,7 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
 from pipeline.drawing.style import in_house_style, panels
 from pipeline.drawing.table import Table, tracked
-from pipeline.results.findings import Finding, Measure
+from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
@@ -80,7 +80,7 @@ def no_reliable_lead(results: Results) -> Finding | None:
         max((ours.minus(theirs) for ours, theirs in pairs), key=lambda lead: lead.mean),
         [record for sweep in swept for record in sweep.records],
         holds=all(ours.mean - ours.sd <= theirs.mean + theirs.sd for ours, theirs in pairs),
-        remarks=said + ([] if "scae" in found else ["without SCAE"]),
+        remarks=said + ([] if "scae" in found else [Remark("without SCAE")]),
     )
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,14 +23,15 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.pictures import image_rows
 from pipeline.drawing.style import FAINT, in_house_style, panels
 from pipeline.results.documents import remarks
-from pipeline.results.findings import Finding, Measure
+from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Recorded, Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import LOOKS, NETWORKS
 
 COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss")
-METHODS = ("FGSM", "BIM")
+METHODS = {"FGSM": "-", "BIM": "--"}
+"""Methods of attack, and their lines."""
 LARGEST_UNDETECTED = 5.0
 """Points: where a difference of so many would not be significant, there are too few images to say that there is none.
 """
@@ -46,60 +48,57 @@ Answer = tuple[Measured, bool, list[str]]
 """Our number, whether the claim holds, and what else was seen."""
 
 
-@dataclass(frozen=True)
-class Attacked:
-    """An executed study of attacks, with the settings that it recorded."""
+class Attacked(NamedTuple):
+    """An executed study of attacks.
 
-    item: str
+    Attributes:
+        settings: of the study, and of both runs, as recorded.
+        table: columns as `COLUMNS`, values as shares.
+        images: test images attacked.
+        chance: percent, accuracy of a guess.
+    """
+
     numbers: Numbers
+    settings: Recorded
+    table: pd.DataFrame
+    images: int
+    chance: float
 
-    @property
-    def settings(self) -> Recorded:
-        found: Recorded = self.numbers.settings.attack[self.item]
-        return found
+    @classmethod
+    def of(cls, item: str, numbers: Numbers, table: pd.DataFrame) -> Attacked:
+        settings = numbers.settings.attack[item]
+        images = int(min(settings.images, numbers.dataset_of(settings.capsules).test))
+        return cls(numbers, settings, table, images, 100 / int(numbers.run(settings.capsules).model.classes))
 
-    @property
-    def capsules(self) -> Recorded:
-        """Settings of the capsules' run."""
-        return self.numbers.run(self.settings.capsules)
+    def both(self, kind: str, method: str, column: str = "value") -> list[pd.DataFrame]:
+        """Of the capsules and of the convolutional network, percent, `[epsilons, replicas]`, epsilons rising.
 
-    @property
-    def dataset(self) -> Recorded:
-        return self.numbers.dataset_of(self.settings.capsules)
-
-    @property
-    def images(self) -> int:
-        """Test images attacked."""
-        return int(min(self.settings.images, self.dataset.test))
-
-    @property
-    def chance(self) -> float:
-        """Percent: accuracy of a guess."""
-        return 100 / int(self.capsules.model.classes)
+        Args:
+            column: `value`, or `own_loss` for attacks through a network's own loss alone, as the document's.
+        """
+        rows = self.table[(self.table["kind"] == kind) & (self.table["method"] == method)]
+        return [
+            100 * rows[rows["network"] == network].pivot_table(index="epsilon", columns="replica", values=column)
+            for network in NETWORKS
+        ]
 
     def noise(self, percent: float) -> float:
         """Standard error, in points, of a percentage of the images attacked (binomial)."""
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
-    def error(self, left: Sequence[Measured]) -> float:
-        """Standard error of the difference of two accuracies: a binomial part of the images attacked, taken as if there
-        were one epsilon, for all have the same images, and a part from the spread over replicas.
+    def error(self, left: Sequence[Measured], *more: float, spread: Sequence[Measured] = ()) -> float:
+        """Standard error of the difference of two accuracies: binomial parts of the images attacked, and parts from the
+        spread over replicas.
+
+        Args:
+            more: accuracies before, where the difference is of what was lost, as if their images were others.
+            spread: numbers whose spread over replicas counts; of `left`, if none are given.
         """
-        return math.hypot(*(part for each in left for part in (self.noise(each.mean), each.se)))
-
-    def error_lost(self, clean: Sequence[float], left: Sequence[Measured], lost: Sequence[Measured]) -> float:
-        """Standard error of the difference of the accuracies lost: binomial parts of the accuracies before and after,
-        as if their images were different ones, and a part from the spread over replicas.
-        """
-        of_images = [self.noise(share) for share in (*clean, *(each.mean for each in left))]
-        return math.hypot(*of_images, *(each.se for each in lost))
+        of_images = [self.noise(share) for share in (*more, *(each.mean for each in left))]
+        return math.hypot(*of_images, *(each.se for each in spread or left))
 
 
-Check = Callable[[Attacked, pd.DataFrame], Answer]
-"""Checks a claim on a study and its table (columns as `COLUMNS`, values as shares)."""
-
-
-def _measure(check: Check) -> Measure:
+def _measure(check: Callable[[Attacked], Answer]) -> Measure:
     """The measure of a claim by a check; there is no answer where nothing but epsilon 0, or all but it, was tried."""
 
     def measure(results: Results) -> Finding | None:
@@ -107,35 +106,27 @@ def _measure(check: Check) -> Measure:
         table = results.table("attack", item, COLUMNS)
         if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
             return None
-        study = Attacked(item, numbers)
-        ours, holds, notes = check(study, table)
+        study = Attacked.of(item, numbers, table)
+        ours, holds, notes = check(study)
         networks = study.settings.capsules, study.settings.cnn
+        dataset = numbers.dataset_of(networks[0])
         said, of_cnn = (
-            remarks("matrix_capsules", document, numbers.run(name), study.dataset, tested=study.images)
+            remarks("matrix_capsules", document, numbers.run(name), dataset, tested=study.images)
             for document, name in zip(("iterations_3", "cnn"), networks, strict=True)
         )
-        said += [f"CNN: {words}" for words in of_cnn if words not in said]
-        records = with_training(results, numbers, *networks)
-        return Finding(ours, records, holds=holds, remarks=said, notes=notes)
+        said += [Remark(f"CNN: {words}", words.kind) for words in of_cnn if words not in said]
+        return Finding(ours, with_training(results, numbers, *networks), holds=holds, remarks=said, notes=notes)
 
     return measure
 
 
-def _both(table: pd.DataFrame, kind: str, method: str, column: str = "value") -> list[pd.DataFrame]:
-    """Of the capsules and of the convolutional network, percent, `[epsilons, replicas]`, epsilons rising.
-
-    Args:
-        column: `value`, or `own_loss` for attacks through a network's own loss alone, as the document's.
-    """
-    rows = table[(table["kind"] == kind) & (table["method"] == method)]
-    return [
-        100 * rows[rows["network"] == network].pivot_table(index="epsilon", columns="replica", values=column)
-        for network in NETWORKS
-    ]
-
-
 def _above_0(curves: pd.DataFrame) -> pd.DataFrame:
     return curves[curves.index > 0]
+
+
+def _means(curves: Sequence[pd.DataFrame]) -> list[Measured]:
+    """Over epsilons above 0, of either network."""
+    return [Measured.of(_above_0(each).mean()) for each in curves]
 
 
 def _difference(pair: Sequence[Measured], error: float) -> Measured:
@@ -144,28 +135,21 @@ def _difference(pair: Sequence[Measured], error: float) -> Measured:
     return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
 
 
-def _crossings(capsules: pd.DataFrame, cnn: pd.DataFrame) -> list[tuple[float, float]]:
-    """Neighbouring epsilons between which another network becomes the more accurate, by means over replicas."""
-    lead = (capsules.mean(axis=1) - cnn.mean(axis=1)).dropna()
-    lead = lead[lead != 0]
-    signs = np.sign(lead.to_numpy())
-    return [(lead.index[i], lead.index[i + 1]) for i in range(len(lead) - 1) if signs[i] != signs[i + 1]]
-
-
-def loses_less(found: Attacked, table: pd.DataFrame, method: str) -> Answer:
+def loses_less(found: Attacked, method: str) -> Answer:
     """Figure 3: points of accuracy lost, of those at epsilon 0, by the capsules less by the convolutional network; mean
     over epsilons.
 
     It holds where that is fewer by more than two standard errors, and so much more is left: a network near chance
     has nothing to lose.
     """
-    both = _both(table, "general", method)
-    lost = [Measured.of((each.loc[0.0] - _above_0(each)).mean()) for each in both]
-    left = [Measured.of(_above_0(each).mean()) for each in both]
-    clean = [float(each.mean(axis=1).loc[0.0]) for each in both]
-    last = [each.iloc[-1].mean() for each in both]
-    crossed = [f"{low:g} and {high:g}" for low, high in _crossings(*both)]
-    error, error_lost = found.error(left), found.error_lost(clean, left, lost)
+    both = found.both("general", method)
+    lost, left = _means([each.loc[[0.0]].mean() - each for each in both]), _means(both)
+    clean, last = ([float(each.mean(axis=1).iloc[at]) for each in both] for at in (0, -1))
+    lead = (both[0].mean(axis=1) - both[1].mean(axis=1)).dropna()
+    lead = lead[lead != 0]
+    changes = np.flatnonzero(np.diff(np.sign(lead.to_numpy()))).tolist()
+    crossed = [f"{lead.index[place]:g} and {lead.index[place + 1]:g}" for place in changes]
+    error, error_lost = found.error(left), found.error(left, *clean, spread=lost)
     notes = [
         f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
         f"accuracy before: {clean[0]:.1f} % and {clean[1]:.1f} %",
@@ -174,69 +158,63 @@ def loses_less(found: Attacked, table: pd.DataFrame, method: str) -> Answer:
         f"capsules {last[0]:.1f} %, CNN {last[1]:.1f} %",
         f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
         f"difference {error:.1f} points",
-        _through_own_loss(table, method),
+        _through_own_loss(found, method),
     ]
-    none = found.numbers.number("gradient", "capsules", "without", "mean")
-    if none:
+    if none := found.numbers.number("gradient", "capsules", "without", "mean"):
         notes.append(f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images")
     less = lost[0].mean < lost[1].mean - SIGNIFICANT_SES * error_lost
     more = left[0].mean > left[1].mean + SIGNIFICANT_SES * error
     return _difference(lost, error_lost), less and more, notes
 
 
-def _through_own_loss(table: pd.DataFrame, method: str) -> str:
+def _through_own_loss(found: Attacked, method: str) -> str:
     """What the document's attacks, through a network's own loss alone, leave."""
-    left = [_above_0(each) for each in _both(table, "general", method, "own_loss")]
-    kept = [each.mean().mean() for each in left]
-    least = [each.mean(axis=1).min() for each in left]
+    left = [_above_0(each) for each in found.both("general", method, "own_loss")]
+    kept, least = [each.mean().mean() for each in left], [each.mean(axis=1).min() for each in left]
     return (
         "attacked through their own losses alone, as in the document: "
         f"capsules {kept[0]:.1f} %, at the worst epsilon {least[0]:.1f} %; CNN {kept[1]:.1f} and {least[1]:.1f} %"
     )
 
 
-def targets_are_missed(found: Attacked, table: pd.DataFrame) -> Answer:
+def targets_are_missed(found: Attacked) -> Answer:
     """Figure 3: success rate of targeted attacks, mean over epsilons and methods, on capsules less that on the CNN.
 
     It holds where it is lower by either method, by more than two standard errors.
     """
-    lower, notes = [], []
-    rates: list[list[Measured]] = []
-    for method in METHODS:
-        rates.append([Measured.of(_above_0(each).mean()) for each in _both(table, "targeted", method)])
-        ours, theirs = rates[-1]
-        lower.append(ours.mean < theirs.mean - SIGNIFICANT_SES * found.error(rates[-1]))
-        notes.append(f"{method}: {ours.mean:.1f} % on capsules, {theirs.mean:.1f} % on the CNN")
+    rates = {method: _means(found.both("targeted", method)) for method in METHODS}
+    lower = [ours.mean < cnn.mean - SIGNIFICANT_SES * found.error([ours, cnn]) for ours, cnn in rates.values()]
+    notes = [
+        f"{method}: {ours.mean:.1f} % on capsules, {cnn.mean:.1f} % on the CNN" for method, (ours, cnn) in rates.items()
+    ]
     mean = [
         # Of the same replicas: the spread of the mean is at most the mean of both.
         Measured((first.mean + second.mean) / 2, (first.sd + second.sd) / 2, min(first.n, second.n))
-        for first, second in zip(*rates, strict=True)
+        for first, second in zip(*rates.values(), strict=True)
     ]
     return _difference(mean, found.error(mean)), all(lower), notes
 
 
-def stays_above_chance(found: Attacked, table: pd.DataFrame) -> Answer:
+def stays_above_chance(found: Attacked) -> Answer:
     """Section 6: the lowest accuracy of the capsules (percent) under general attacks, over epsilons and methods.
 
     It holds where that is not below chance by more than two standard errors (binomial, of the images attacked), if
     these are few enough points to tell.
     """
-    lowest: list[Measured] = []
-    notes = []
+    lowest, notes = [], []
     for method in METHODS:
-        both = map(_above_0, _both(table, "general", method))
+        both = map(_above_0, found.both("general", method))
         rows = [each.iloc[int(each.mean(axis=1).to_numpy().argmin())] for each in both]
         words = [
             f"{name} {row.mean():.1f} % at epsilon {row.name:g}"
             for name, row in zip(NETWORKS.values(), rows, strict=True)
         ]
         lowest.append(Measured.of(rows[0]))
-        notes += [f"lowest under {method}: {', '.join(words)}", _through_own_loss(table, method)]
-    chance = found.chance
-    allowed = SIGNIFICANT_SES * found.noise(chance)
-    notes.append(f"chance is {chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
+        notes += [f"lowest under {method}: {', '.join(words)}", _through_own_loss(found, method)]
+    allowed = SIGNIFICANT_SES * found.noise(found.chance)
+    notes.append(f"chance is {found.chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
     ours = min(lowest, key=lambda accuracy: accuracy.mean)
-    return ours, ours.mean >= chance - allowed and allowed <= LARGEST_UNDETECTED, [*notes, *_too_few(allowed)]
+    return ours, ours.mean >= found.chance - allowed and allowed <= LARGEST_UNDETECTED, notes + _too_few(allowed)
 
 
 def _too_few(allowed: float) -> list[str]:
@@ -244,34 +222,34 @@ def _too_few(allowed: float) -> list[str]:
     return [] if told else [f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"]
 
 
-def transfer_hurts_both(found: Attacked, table: pd.DataFrame) -> Answer:
+def transfer_hurts_both(found: Attacked) -> Answer:
     """Section 6: accuracy under black-box attacks, mean over epsilons and methods, of the capsules less the CNN's.
 
     It holds where that is within two standard errors, if these are few enough points to tell, and so is the difference
     of what is lost of the accuracy before: a network that was worse before is hurt less where both keep as much.
     """
-    curves = {method: _both(table, "black-box", method) for method in METHODS}
+    curves = {method: found.both("black-box", method) for method in METHODS}
     means = {method: [_above_0(each).mean() for each in both] for method, both in curves.items()}
-    notes = [f"{method}: capsules {a.mean():.1f} %, other CNNs {b.mean():.1f} %" for method, (a, b) in means.items()]
-    before = [each.loc[[0.0]].mean() for each in curves[METHODS[0]]]
+    before = [each.loc[[0.0]].mean() for each in next(iter(curves.values()))]
     after: list[pd.Series[float]] = [pd.concat(each, axis=1).mean(axis=1) for each in zip(*means.values(), strict=True)]
     left = [Measured.of(each) for each in after]
     lost = [Measured.of(first - then) for first, then in zip(before, after, strict=True)]
     clean = [float(each.mean()) for each in before]
-    errors = found.error(left), found.error_lost(clean, left, lost)
-    notes += [
+    errors = found.error(left), found.error(left, *clean, spread=lost)
+    differences = [_difference(pair, error) for pair, error in zip((left, lost), errors, strict=True)]
+    alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in differences)
+    allowed = SIGNIFICANT_SES * errors[0]
+    notes = [
+        *(f"{method}: capsules {a.mean():.1f} %, other CNNs {b.mean():.1f} %" for method, (a, b) in means.items()),
         f"on the images as they are: {clean[0]:.1f} % and {clean[1]:.1f} %",
         f"lost: capsules {lost[0].mean:.1f} points, other CNNs {lost[1].mean:.1f}",
         f"standard error of the difference {errors[0]:.1f} points, of what is lost {errors[1]:.1f} "
         f"({found.images:,} images)",
     ]
-    differences = [_difference(pair, error) for pair, error in zip((left, lost), errors, strict=True)]
-    alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in differences)
-    allowed = SIGNIFICANT_SES * errors[0]
-    return differences[0], alike and allowed <= LARGEST_UNDETECTED, [*notes, *_too_few(allowed)]
+    return differences[0], alike and allowed <= LARGEST_UNDETECTED, notes + _too_few(allowed)
 
 
-def gradients_are_there(found: Attacked, _: pd.DataFrame) -> Answer:
+def gradients_are_there(found: Attacked) -> Answer:
     """Section 6: share of the loss's derivatives by pixels that are exactly 0, in capsules (percent).
 
     The loss is the network's own: the spread loss is exactly 0 where its margin is met.
@@ -307,9 +285,9 @@ MEASURES: dict[str, Measure] = {
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """For each study the curves of Figure 3, and the images that attacks made."""
     for item, numbers in results.executed("attack"):
-        study, label = Attacked(item, numbers), dataset_label(numbers.records)
-        table = written.table(results, "attack", item, COLUMNS)
+        label, table = dataset_label(numbers.records), written.table(results, "attack", item, COLUMNS)
         if table is not None:
+            study = Attacked.of(item, numbers, table)
             yield Drawing(
                 f"matrix-attacks-{item}",
                 "svg",
@@ -323,18 +301,17 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 partial(curves, table, study.chance),
             )
         arrays = written.examples(results, "attack", item, ())
-        if arrays is None:
-            continue
-        yield Drawing(
-            f"matrix-attacked-{item}",
-            "png",
-            f"Images that FGSM made, {item}",
-            "Test images before and after attacks on each network, away from the correct class: is a change by epsilon "
-            f"visible, and does it have a shape? (Figure B.3 of document 004; {label}).",
-            "A grid of images, a row for each network and epsilon.",
-            numbers.records,
-            partial(attacked, arrays),
-        )
+        if arrays is not None:
+            yield Drawing(
+                f"matrix-attacked-{item}",
+                "png",
+                f"Images that FGSM made, {item}",
+                "Test images before and after attacks on each network, away from the correct class (Figure B.3 of "
+                f"document 004; {label}).",
+                "A grid of images, a row for each network and epsilon.",
+                numbers.records,
+                partial(attacked, arrays),
+            )
 
 
 @in_house_style
@@ -345,34 +322,29 @@ def curves(table: pd.DataFrame, chance: float) -> Figure:
         table: columns network, replica, method, kind, epsilon, value (shares).
         chance: percent.
     """
-    kinds = [kind for kind in KINDS if (table["kind"] == kind).any()]
     smallest, largest = table.loc[table["epsilon"] > 0, "epsilon"].min(), table["epsilon"].max()
+    kinds = [kind for kind in KINDS if (table["kind"] == kind).any()]
     figure, axes = panels(len(kinds), 2.6, sharex=True)
     for axis, kind in zip(axes, kinds, strict=True):
-        title, words = KINDS[kind]
-        for network, (colour, marker) in LOOKS.items():
-            for method, dashes in zip(METHODS, ("-", "--"), strict=True):
-                rows = table[(table["kind"] == kind) & (table["network"] == network) & (table["method"] == method)]
-                values = 100 * rows.groupby("epsilon")["value"].agg(["mean", "std"])
-                axis.plot(
-                    values.index, values["mean"], color=colour, marker=marker, linestyle=dashes, markersize=3.5,
-                    label=f"{NETWORKS[network]}, {method}",
-                )  # fmt: skip
-                if values["std"].notna().all():
-                    low, high = values["mean"] - values["std"], values["mean"] + values["std"]
-                    axis.fill_between(values.index, low, high, color=colour, alpha=0.15, linewidth=0)
+        for (network, (colour, marker)), method in product(LOOKS.items(), METHODS):
+            rows = table[(table["kind"] == kind) & (table["network"] == network) & (table["method"] == method)]
+            values = 100 * rows.groupby("epsilon")["value"].agg(["mean", "std"])
+            axis.plot(
+                values.index, values["mean"], color=colour, marker=marker, linestyle=METHODS[method], markersize=3.5,
+                label=f"{NETWORKS[network]}, {method}",
+            )  # fmt: skip
+            if values["std"].notna().all():
+                low, high = values["mean"] - values["std"], values["mean"] + values["std"]
+                axis.fill_between(values.index, low, high, color=colour, alpha=0.15, linewidth=0)
         if kind != "targeted":
             axis.axhline(chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
-        axis.set_title(title)
-        axis.set_xlabel("epsilon")
+        title, words = KINDS[kind]
+        axis.set(title=title, xlabel="epsilon", ylabel=words, ylim=(-2, 102))
         if largest > _MANY_TIMES * smallest:
             axis.set_xscale("symlog", linthresh=smallest, linscale=0.5)
-            decades = [float(f"1e{power}") for power in range(-6, 2)]
-            ticks = [0.0, *(tick for tick in decades if smallest <= tick <= largest)]
+            ticks = [0.0, *10.0 ** np.arange(math.ceil(math.log10(smallest)), math.log10(largest))]
             axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             axis.minorticks_off()
-        axis.set_ylabel(words)
-        axis.set_ylim(-2, 102)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, handlelength=2.8)
     return figure
 

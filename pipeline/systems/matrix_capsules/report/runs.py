@@ -5,14 +5,13 @@ A trial is a trained network with its numbers: a run of `runs`, or a condition o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from pipeline.drawing.style import BLUE, PURPLE
 from pipeline.results.claims import load_claims
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import Record
-from pipeline.results.reading import Numbers, Recorded, Results, natural
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, natural
 
 BOTH = ("matrix_capsules", "cnn")
 """Variants of the document's networks."""
@@ -68,16 +67,18 @@ def ablations(results: Results) -> Iterator[Trial]:
             yield Trial("ablation", item, name, whole.part("condition", name), run, dataset, study.run, changes)
 
 
-def trial_of(results: Results, network: str | None) -> Trial | None:
-    """The trial of a network as evidence names it: a run, or <ablation>/<condition>; None if it was not executed."""
+def trial_of(results: Results, network: str | None) -> Trial:
+    """The trial of a network as evidence names it: a run, or <ablation>/<condition>.
+
+    Raises:
+        NotMeasuredError: it was not executed.
+    """
     item, _, condition = (network or "").partition("/")
     trials = ablations(results) if condition else runs(results, "evaluate", *BOTH)
-    return next((trial for trial in trials if (trial.item, trial.name) == (item, condition or item)), None)
-
-
-def records_of(trials: Sequence[Trial]) -> list[Record]:
-    """The provenance of what was measured of some trials."""
-    return [record for trial in trials for record in trial.numbers.records]
+    for trial in trials:
+        if (trial.item, trial.name) == (item, condition or item):
+            return trial
+    raise NotMeasuredError(f"{network} is not there")
 
 
 def stands_in(dataset: Recorded) -> bool:
@@ -88,12 +89,6 @@ def stands_in(dataset: Recorded) -> bool:
 def trained_on(run: Recorded) -> str:
     """What a run's images are trained as, in words."""
     return "crops and warps" if any(run.augmentation.get(name) for name in _WARPS) else "crops"
-
-
-def warped(trials: Sequence[Trial]) -> str:
-    """Which of some trials were trained on warps too: a sentence, or nothing."""
-    names = [trial.name for trial in trials if trained_on(trial.run) != "crops"]
-    return f" Trained on crops and warps: {', '.join(names)}." if names else ""
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:

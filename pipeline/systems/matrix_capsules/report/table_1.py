@@ -6,11 +6,12 @@ Claims are answered by the networks that the profile's `evidence` names. Errors 
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
-from pipeline.drawing.table import Row, Table, cells, in_words, measured_table
+from pipeline.drawing.table import Row, Table, cells, in_words, tables_of
 from pipeline.results.documents import documents, remarks
 from pipeline.results.findings import Finding, Learned, Measure, learned
-from pipeline.results.reading import Results, training_behind, with_training
+from pipeline.results.reading import NotMeasuredError, Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.errors import ERRORS
 from pipeline.systems.matrix_capsules.report.runs import (
     Trial,
@@ -62,21 +63,27 @@ def paper_error(trial: Trial) -> float | None:
 def _row(row: str) -> Measure:
     """Test error of a row of Table 1, from the middle of the image."""
 
-    def measure(results: Results) -> Finding | None:
+    def measure(results: Results) -> Finding:
         rows = results.evidence.matrix_capsules.table_1
         trial = trial_of(results, rows.get(row))
         found = _answer(results, trial, row)
-        unchanged = trial_of(results, rows.get("iterations_3")) if row != "iterations_3" else None
-        error = unchanged.numbers.measured("test", "centre") if unchanged else None
-        if trial and found and found.ours and unchanged and error and _trained_alike(trial, unchanged):
-            words = f"the unchanged network, trained alike: {in_percent(error)}"
-            changed, kept = paper_error(trial), paper_error(unchanged)
-            if changed and kept and (found.ours.mean - 100 * error.mean) * (changed - kept) < 0:
-                words += f", the opposite of the paper's order ({changed:g} % with the change, {kept:g} % without)"
-            found.notes.append(words)
+        with suppress(NotMeasuredError):
+            unchanged = trial_of(results, rows.get("iterations_3"))
+            if row != "iterations_3" and _trained_alike(trial, unchanged):
+                found.notes.append(_beside(trial, unchanged))
         return found
 
     return measure
+
+
+def _beside(trial: Trial, unchanged: Trial) -> str:
+    """The error of the unchanged network, and whether a change has the opposite effect of the paper's."""
+    error, kept = (each.numbers.needed("test", "centre") for each in (trial, unchanged))
+    words = f"the unchanged network, trained alike: {in_percent(kept)}"
+    theirs, papers = paper_error(trial), paper_error(unchanged)
+    if theirs and papers and (error.mean - kept.mean) * (theirs - papers) < 0:
+        words += f", the opposite of the paper's order ({theirs:g} % with the change, {papers:g} % without)"
+    return words
 
 
 def _trained_alike(trial: Trial, other: Trial) -> bool:
@@ -92,36 +99,35 @@ def _network(name: str) -> Measure:
     )
 
 
-def averaged_over_crops(results: Results) -> Finding | None:
+def averaged_over_crops(results: Results) -> Finding:
     """Section 5: test error by activations averaged over crops, not from the middle."""
     trial = trial_of(results, results.evidence.matrix_capsules.crops)
-    return _answer(results, trial, "iterations_3", crops=True)
+    return _answer(results, trial, "iterations_3", "crops", "centre", "from the middle alone")
 
 
-def error_of_cnn(results: Results) -> Finding | None:
+def error_of_cnn(results: Results) -> Finding:
     """Table 1: test error of the convolutional network, which the paper does not say how long it trained."""
     trial = trial_of(results, results.evidence.matrix_capsules.cnn)
     found = _answer(results, trial, "cnn")
-    if trial and found:
-        found.notes.insert(0, f"{trial.run.training.epochs} epochs")
+    found.notes.insert(0, f"{trial.run.training.epochs} epochs")
     return found
 
 
-def _answer(results: Results, trial: Trial | None, document: str, crops: bool = False) -> Finding | None:
-    """The test error of a trial beside a network of `documents.yaml`."""
-    if trial is None:
-        return None
-    error, other = (trial.numbers.measured("test", each) for each in ("centre", "crops"))
-    words = "by several crops"
-    if crops:
-        error, other, words = other, error, "from the middle alone"
-    if error is None:
-        return None
+def _answer(
+    results: Results,
+    trial: Trial,
+    document: str,
+    test: str = "centre",
+    other: str = "crops",
+    words: str = "by several crops",
+) -> Finding:
+    """The error of a trial in a test, and in another in words, beside a network of `documents.yaml`."""
+    beside = trial.numbers.measured("test", other)
     return Finding(
-        error.scaled(100),
+        trial.numbers.needed("test", test).scaled(100),
         with_training(results, trial.numbers, *([trial.name] if trial.stage == "evaluate" else [])),
         remarks=remarks("matrix_capsules", document, trial.run, trial.dataset),
-        notes=[f"{words} {in_percent(other)}"] if other else [],
+        notes=[f"{words} {in_percent(beside)}"] if beside else [],
         learned=_learned(results, trial),
     )
 
@@ -175,9 +181,8 @@ def build(results: Results) -> list[Table]:
         "condition, if it has one; seconds are of training, all seeds together."
     )
     keys = ["condition", "changed", "trained on", "epochs", "the paper's error (%)", "parameters", "seconds"]
-    tables = []
+    rows: dict[str, list[Row]] = {}
     for base, trials in conditions_by_run(results).items():
-        rows: list[Row] = []
         for trial in trials:
             own = trial.stage == "evaluate"
             changed = "the run itself" if own else in_words(trial.changes)
@@ -188,7 +193,5 @@ def build(results: Results) -> list[Table]:
             of_row += ["" if paper is None else paper, size, rounded(trained, "seconds")]
             found = cells(trial.numbers, ERRORS, "test")
             found["validation"] = percent(trained, "validation", "accuracy")
-            rows.append((of_row, found, trial.numbers))
-        title = f"What each component is worth, {base}"
-        tables += measured_table(f"matrix-conditions-{base}", title, caption, keys, heads, rows)
-    return tables
+            rows.setdefault(base, []).append((of_row, found, trial.numbers))
+    return tables_of("matrix-conditions", "What each component is worth", caption, keys, heads, rows)

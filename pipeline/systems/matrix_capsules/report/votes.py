@@ -30,14 +30,11 @@ def votes_concentrate(results: Results) -> Finding | None:
     (binomial, of the images looked at): in a network that learned nothing they drift a little either way.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
-    if trial is None or trial.run.model.iterations < 2:
+    numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
+    if run.model.iterations < 2 or images is None:
         return None
-    numbers, run = trial.numbers, trial.run
     steps = [str(t + 1) for t in range(run.model.iterations)]
     near, whole = ([numbers.needed("votes", each, t) for t in steps] for each in ("near", "all"))
-    images = numbers.number("voted_images")
-    if images is None:
-        return None
     notes = [
         f"to the right class, of what is assigned {words}: "
         f"{', '.join(f'{100 * share.mean:.1f}' for share in found)} % after iterations 1 to {len(steps)}"
@@ -45,12 +42,10 @@ def votes_concentrate(results: Results) -> Finding | None:
     ]
     notes.append(f"evenly assigned it would be {100 / run.model.classes:.0f} %")
 
-    def binomial(*shares: float) -> float:
-        return math.sqrt(sum(share * (1 - share) for share in shares) / images)
-
-    errors = [binomial(near[0].mean, near[-1].mean), binomial(whole[-1].mean)]  # at first, all are assigned evenly
-    gains = [found[-1].mean - found[0].mean for found in (near, whole)]
-    holds = all(gain > SIGNIFICANT_SES * error for gain, error in zip(gains, errors, strict=True))
+    holds = True
+    for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # at first, all are assigned evenly
+        variance = sum(share.mean * (1 - share.mean) for share in noisy) / images
+        holds &= found[-1].mean - found[0].mean > SIGNIFICANT_SES * math.sqrt(variance)
     said = remarks("matrix_capsules", "iterations_3", run, trial.dataset)
     records, gain = with_training(results, numbers, trial.name), near[-1].minus(near[0]).scaled(100)
     return Finding(gain, records, holds=holds, remarks=said, notes=notes)

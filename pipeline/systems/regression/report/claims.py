@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pipeline.results.findings import Finding, Measure
+from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label, unique
 from pipeline.results.reading import Results
@@ -51,7 +51,9 @@ def _measure(
         if holds is not None:
             holds = all(each for _, (_, each) in answers)
             remarks += [
-                f"without {label}" for role, label in SETS.items() if role not in {study.role for study in used}
+                Remark(f"without {label}", "data")
+                for role, label in SETS.items()
+                if role not in {study.role for study in used}
             ]
         told = [note for study in used for note in notes(study)] if notes else []
         return Finding(Measured(value, 0.0, 1), records, holds=holds, remarks=remarks, notes=told)

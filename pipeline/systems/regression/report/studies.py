@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pipeline.results.documents import remarks
+from pipeline.results.findings import Remark
 from pipeline.results.reading import Recorded, Results, natural
 from pipeline.results.studies import Study, studies_of, study_of
 
@@ -42,13 +43,14 @@ class RegressionStudy(Study):
         return str(self.dataset.source)
 
     @property
-    def remarks(self) -> list[str]:
+    def remarks(self) -> list[Remark]:
         """In what its data and its settings fall short of the paper's."""
         said = remarks("regression", self.role, {}, self.dataset, tested=self.dataset.test)
         said += remarks("regression", self.kind, self.settings, self.dataset)
         if self.kind == "distorted":
             strength = self.numbers.at("distorted", "strength")
-            said.append(f"our distortions, strength {strength:g} (paper: infinite MNIST)")
+            words = f"our distortions, strength {strength:g} (paper: infinite MNIST)"
+            said.append(Remark(words, "data", untested=True))
         return said
 
     def mean(self, *keys: str) -> float:
