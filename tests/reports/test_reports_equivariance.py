@@ -44,8 +44,12 @@ CONTROLS = {
 }
 
 
-def numbers(layers: dict[str, dict[str, float]], se: float = 0.02, n: int = 2) -> dict[str, Any]:
-    """Made-up results of one item; a layer without measures is constant."""
+def numbers(
+    layers: dict[str, dict[str, float]], se: float = 0.02, n: int = 2, viewpoints: bool = False
+) -> dict[str, Any]:
+    """Made-up results of one item; a layer without measures is constant. Errors of a step of the viewpoint are tenfold,
+    those within classes twentyfold.
+    """
     found: dict[str, Any] = {
         name: {} for name in ("relative_error", "relative_error_se", "derivative", "derivative_se", "layers")
     }
@@ -63,6 +67,11 @@ def numbers(layers: dict[str, dict[str, float]], se: float = 0.02, n: int = 2) -
                         family: {magnitude: spread(value, 0.0, replicas) for magnitude in magnitudes}
                         for family, magnitudes in families.items()
                     }
+                    if viewpoints and subject == "trained":
+                        for kind, factor in (("relative_error", 10), ("within_classes", 20)):
+                            own = found.setdefault(f"{kind}{name}", {}).setdefault(subject, {}).setdefault(layer, {})
+                            size = 10 * value if name else factor * value
+                            own.setdefault(measure, {})["azimuth"] = {"20": spread(size, 0.0, replicas)}
                     derivatives = found[f"derivative{name}"].setdefault(subject, {}).setdefault(layer, {})
                     derivatives[measure] = {family: spread(value / 100, 0.0, replicas) for family in FAMILIES}
     return found
@@ -99,7 +108,7 @@ def results(
     for name, variant in runs.items():
         label = "toys (stand-in)" if name.endswith("toys") else "digits (scikit-learn)"
         layers = LAYERS[variant] | changes.get(variant, {})
-        writer.numbers("equivariance", name, numbers(layers), dataset=label)
+        writer.numbers("equivariance", name, numbers(layers, viewpoints="toys" in name), dataset=label)
     return recorded(writer.results, parse_params(params))
 
 
@@ -167,7 +176,7 @@ def test_the_picture_has_the_layer_of_each_system_that_follows_best(writer: Writ
 
 def test_the_table_has_every_layer_and_the_controls_once(writer: Writer, values: dict[str, Any]) -> None:
     found = results(writer, values, cnn={"maps": {"own": 0.9, "invariance": 1.1}, "hidden": {}})
-    (table,) = equivariance.build(found)
+    table, _ = equivariance.build(found)
     rows = table.shown[table.shown["moved by"] == "rotation 45°"].set_index(["run", "layer"])
     assert rows["by theory"][("capsules-digits", "parts")] == "0.20 ± 0.02"
     assert rows["untrained, invariance"][("cnn-toys", "maps")] == "1.10 ± 0.02"
@@ -177,3 +186,14 @@ def test_the_table_has_every_layer_and_the_controls_once(writer: Writer, values:
     assert len(rows.loc["pixels"]) == 2, "of each data set"
     moved = table.shown[table.shown["run"] == "quarter turns"]["moved by"]
     assert set(moved) == {"rotation 90°", "rotation 180°"}, "which are exact"
+
+
+def test_steps_of_the_viewpoint_are_a_table_of_their_own(writer: Writer, values: dict[str, Any]) -> None:
+    """Relative to all images and within classes; not among the maps of the plane, whose mean the claim is about."""
+    _, table = equivariance.build(results(writer, values))
+    rows = table.shown.set_index(["run", "layer"])
+    assert set(rows.index.get_level_values(0)) == {"matrix-toys", "cnn-toys"}
+    row = rows.loc[("matrix-toys", "poses")]
+    assert row["step"] == "20° of azimuth"
+    assert (row["one matrix"], row["within classes, one matrix"]) == ("4.00 ± 0.20", "8.00 ± 0.20")
+    assert rows.loc[("cnn-toys", "hidden"), "one matrix"] == ""
