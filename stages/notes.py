@@ -103,14 +103,10 @@ def run_note(
         rows = [(key, f"{value:.5g}") for key, value in [*numbers.items()][:MOST_NUMBERS]]
         parts += ["### Result", _table(("number", "value"), rows)]
     parts += ["### Repeat it", _code([f"git checkout {commit}", f"dvc repro -f -s {label}"])]
-    lines = [f"{key}: {value}" for key, value in flatten(settings).items()]
-    while lines:
-        note = "\n\n".join([*parts, "### Settings", _code(lines)])
-        if len(note) <= MOST_CHARACTERS:
-            return note
-        # A note has room for a few dozen settings; MLflow's own list of parameters has all.
-        lines = [*lines[: len(lines) * 3 // 4 - 1], "..."] if len(lines) > 4 else []
-    return "\n\n".join(parts)
+    note = "\n\n".join([*parts, "### Settings", ""])
+    # A note has room for a few dozen settings; MLflow's own list of parameters has all.
+    listed = "\n".join(f"{key}: {value}" for key, value in flatten(settings).items())
+    return note + _code(listed[: MOST_CHARACTERS - len(note)].splitlines())
 
 
 def reproduction_note(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pipeline.commits import git_state
-from pipeline.dependencies import Graph, GraphError
+from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
 from pipeline.layout import Layout, find_root, model_folder
 from pipeline.locks import lock_path, single_instance
@@ -30,8 +30,8 @@ from pipeline.params import Params, parse_params, read_params
 from pipeline.studies.context import Context
 from pipeline.tracking import TrackedRun
 from stages import notes, tracked
-from stages.guards import dvc_ancestors, exit_with, make_ancestors
-from stages.tracked import item_label, params_hash
+from stages.guards import exit_with, starters
+from stages.tracked import params_hash
 
 if TYPE_CHECKING:
     from pipeline.results.outcome import Outcome, Places
@@ -69,7 +69,7 @@ class Workspace(Layout):
     @property
     def label(self) -> str:
         """The stage as DVC writes it: `train@capsules-digits`."""
-        return item_label(self.name, self.item)
+        return self.context.label
 
     @property
     def places(self) -> Places:
@@ -163,19 +163,16 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         values = read_params(root / "params.yaml")
         params = parse_params(values)
         graph = Graph.load(root, values)
-        _check_item(graph, name, item)
-        chain = dvc_ancestors()
-        label = item_label(name, item)
-        starters = [*chain, *(make_ancestors(chain[-1]) if chain else [])]
-        with single_instance(lock_path(root, label), label), exit_with(starters):
+        entry = _item(graph, name, item)
+        chain, dvc = starters()
+        with single_instance(lock_path(root, entry.label), entry.label), exit_with(chain):
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
-            dvc = chain[-1] if chain else None
-            run = tracked.open_run(params.profile, settings, name, item, home, commit, dirty, dvc)
+            run = tracked.open_run(params.profile, settings, entry, home, commit, dirty, dvc)
             section = getattr(params, name, None)  # a mapping where every item has an entry
             context = Context(
                 item=item or "",
-                label=label,
+                label=entry.label,
                 settings=section[item] if isinstance(section, dict) else section,
                 axes=settings.get("item", {}),
                 params=params,
@@ -183,7 +180,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 home=home,
                 run=run,
                 graph=graph,
-                code=graph.item(name, item).code,
+                code=entry.code,
             )
             workspace = Workspace(
                 root=root,
@@ -241,14 +238,12 @@ def _earlier_results() -> str:
     return "Earlier results are untouched."
 
 
-def _check_item(graph: Graph, name: str, item: str | None) -> None:
-    if name not in graph.items:
-        raise GraphError(f"dvc.yaml has no stage {name}")
-    known = [key for key in graph.items[name] if key is not None]
-    if item in graph.items[name]:
-        return
-    what = "needs an item" if item is None else f"has no '{item}'"
-    raise ParamsError(f"{name} {what}; params.yaml has: {', '.join(sorted(known)) or 'none'}")
+def _item(graph: Graph, name: str, item: str | None) -> Item:
+    """The item of a stage. ParamsError if it is not in params.yaml, GraphError if dvc.yaml has no such stage."""
+    known = graph.items.get(name, {})
+    if known and item not in known:
+        raise ParamsError(f"{name} has no '{item}'; params.yaml has: {', '.join(sorted(map(str, known)))}")
+    return graph.item(name, item)
 
 
 class BesideBars(logging.Handler):
