@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -185,20 +183,14 @@ def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_o
         assert pipeline(monkeypatch, "status", *profile) == 0
         return dict(line.split()[:2] for line in capsys.readouterr().out.splitlines()[:-1])
 
-    with single_instance(lock_path(tmp_path, f"train@{run}"), run):
-        found, of_paper = states(), states("paper")
+    for _ in range(2):  # asking leaves nothing locked
+        with single_instance(lock_path(tmp_path, f"train@{run}"), run):
+            found, of_paper = states(), states("paper")
     assert found.pop(f"train/{run}") == "running"
     assert set(found.values()) == {"missing"}
     assert set(of_paper.values()) == {"missing"}
     assert of_paper.keys() == found.keys() | {f"train/{run}"}
     assert pipeline(monkeypatch, "status", "big") == 1
-
-
-def test_nothing_heavy_is_imported_for_help() -> None:
-    code = "import sys, pipeline.cli; print([m for m in ('torch', 'mlflow', 'pandas', 'requests') if m in sys.modules])"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    output = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert output.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(

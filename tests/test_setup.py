@@ -91,7 +91,7 @@ def test_a_named_python_that_will_not_do_is_not_replaced_by_another(clone: Path)
     assert not (clone / ".venv").exists()
 
 
-@pytest.mark.parametrize("entry", ["pipeline", "stages.train", "stages.study", "benchmarks"])
+@pytest.mark.parametrize("entry", ["pipeline", "stages.train", "benchmarks"])
 def test_a_python_without_the_packages_is_named_with_the_one_that_has_them(entry: str) -> None:
     command = [sys.executable, "-S", "-m", entry, "x"]  # -S: without the folder of installed packages
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

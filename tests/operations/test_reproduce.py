@@ -6,7 +6,6 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
 import yaml
 from clones import executed, restored
 from short_stages import ROOT, Short, make
@@ -49,19 +48,6 @@ def test_a_failure_stops_only_what_needs_it(tmp_path: Path) -> None:
     made.fail("bad", fails=False)
     made.run("pipeline", "repro", "after", **PATH)
     assert made.runs() == {"train": 1, "after": 1, "bad": 2, "good": 1}
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process to a core")
-def test_a_process_bound_to_one_core_runs_one_item_at_a_time(tmp_path: Path) -> None:
-    made = make(tmp_path, {"slow": [], "other": []}, seconds=2.0)
-    allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(allowed)})
-    try:
-        made.run("pipeline", "repro", **PATH)
-    finally:
-        os.sched_setaffinity(0, allowed)
-    time = {path.name: path.stat().st_mtime_ns for path in made.notes.iterdir()}
-    assert time["slow.ended"] < time["other.begun"] or time["other.ended"] < time["slow.begun"]
 
 
 def test_a_run_and_its_studies_are_one_group_and_studies_of_two_runs_wait_for_both() -> None:

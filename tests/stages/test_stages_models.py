@@ -21,16 +21,6 @@ from pipeline.results.outcome import RECORD
 from stages import study, train
 
 ROOT = Path(__file__).parents[2]
-FILES = {
-    "download": ["digits"],
-    "own_images": ["squares"],
-    "preprocess": ["squares"],
-    "train": ["capsules"],
-    "study": ["evaluate", "capsules"],
-    "figures": [],
-    "tables": [],
-}
-"""The modules of `stages`, each with the arguments of an item."""
 
 
 def result(root: Path, item: str) -> dict[str, Any]:
@@ -297,20 +287,13 @@ def test_a_posterior_study_cut_in_its_second_training_goes_on_in_the_same_run(
 # ---- what is refused
 
 
-@pytest.mark.parametrize("stage", ["preprocess", "study", "tables"])
-def test_bad_parameters_are_exit_code_2_before_any_work(tmp_path: Path, stage: str) -> None:
+def test_bad_parameters_are_exit_code_2_before_any_work(tmp_path: Path) -> None:
     values = small_params()
     values["runs"]["vae"]["training"]["epochs"] = 0
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
-    told = subprocess.run(
-        [sys.executable, "-m", f"stages.{stage}", *FILES[stage]],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-m", "stages.preprocess", "squares"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    told = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert told.returncode == 2
     assert "runs.vae.training.epochs: " in told.stderr
     assert "Traceback" not in told.stderr
@@ -338,17 +321,3 @@ def test_missing_and_foreign_weights_are_named(root: Path, done: Path, capsys: p
     values["runs"]["capsules"]["model"]["objects"] = 5
     (root / "params.yaml").write_text(yaml.safe_dump(values))
     assert f"{weights} belongs to something else: model " in refused(capsys, "optimise", "capsules")
-
-
-def test_nothing_heavy_is_imported_before_a_stage_has_work() -> None:
-    heavy = ("torch", "mlflow", "pandas", "sklearn", "pyro", "matplotlib", "scipy")
-    imports = "; ".join(f"import stages.{stage}" for stage in FILES)
-    code = f"import sys; {imports}; print([name for name in {heavy} if name in sys.modules])"
-    output = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert output == "[]\n"
