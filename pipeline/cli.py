@@ -88,7 +88,7 @@ def status(
 ) -> None:
     """List what of a profile is recorded, unlocked, draft, stale, running, missing or gone, and hours (~: estimate)."""
     from pipeline.locks import is_running
-    from pipeline.results.status import table
+    from pipeline.results.freshness import table
     from pipeline.state import profile_items
 
     root, profiles = find_root(), _profiles()

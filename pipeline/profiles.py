@@ -8,7 +8,6 @@ unchanged, including edits and comments.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml
-from pipeline.settings import flatten
+from pipeline.settings import differences
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 FILES = (LOCK, PARAMS)
@@ -123,13 +122,6 @@ class Profiles:
         """The folder of each profile's files, by name."""
         others = {path.parent.name: path.parent for path in self.root.glob(f"profiles/*/{PARAMS}")}
         return dict(sorted({**others, self.current: self.root}.items()))
-
-
-def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Parameters that differ between two sets: (dotted name, here, there), in the order of `here`; None if missing."""
-    here, there = flatten(here), flatten(there)
-    keys = [*here, *(key for key in there if key not in here)]
-    return [(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -27,8 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     clone.folder.mkdir()
     stages = {name: {"cmd": MAKE.format(name), "outs": [f"models/{name}"]} for name in ("a", "b")}
     (clone.folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-    clone.run("git", "init", "-q")
-    clone.run("dvc", "init", "-q")
+    clone.init()
     (clone.folder / ".dvc/config").write_text("['remote \"published\"']\nurl = ../published\n")
     clone.run("dvc", "repro", "-q")
     clone.run("git", "add", "-A")

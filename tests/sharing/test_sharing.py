@@ -59,8 +59,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     for name, content in (("train.py", TRAIN), ("measure.py", MEASURE), ("draw.py", DRAW)):
         (clone.folder / name).write_text(content)
     (clone.folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": STAGES}))
-    clone.run("git", "init", "-q")
-    clone.run("dvc", "init", "-q")
+    clone.init()
     for rate in ("2", "1"):
         (clone.folder / "rate.txt").write_text(f"{rate}\n")
         assert executed(clone.run("dvc", "repro")) == list(STAGES)
