@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from commands import pipeline
 
 from pipeline import memory
-from pipeline.cli import main
 from pipeline.locks import lock_path, single_instance
 from pipeline.profiles import ProfileError, Profiles
 
@@ -30,13 +29,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "dvc.lock").write_text("quick's lock")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def pipeline(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["pipeline", *arguments])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    return int(caught.value.code or 0)
 
 
 def files(root: Path) -> dict[str, str]:

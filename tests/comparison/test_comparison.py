@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
@@ -11,6 +10,7 @@ from statistics import stdev
 import numpy as np
 import pytest
 from clones import Clone
+from commands import pipeline
 from repository import CLAIMS, NOT_RUN, SEVERAL_SEEDS, STATEMENT, Repository
 
 from pipeline.comparison import noise
@@ -191,15 +191,6 @@ def test_machines_that_round_alike_count_once(repository: Repository) -> None:
 
 
 # ---- the command
-
-
-def pipeline(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    from pipeline.cli import main
-
-    monkeypatch.setattr(sys, "argv", ["pipeline", *arguments])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    return int(caught.value.code or 0)
 
 
 def test_the_command_compares_and_measures_noise(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +13,7 @@ import psutil
 import pytest
 import yaml
 from clones import Clone, executed, restored
+from commands import wait_for
 from servers import free_port, serving
 from short_stages import Short, make
 
@@ -56,13 +56,6 @@ def reproduced_alone(made: Short, folder: Path) -> Short:
     shutil.copytree(made.notes, alone.notes)
     alone.run("dvc", "repro")
     return alone
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.05)
 
 
 @pytest.mark.slow
