@@ -102,10 +102,7 @@ def build() -> list[Path]:
     if program is None:
         raise CompilerError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")
     wanted = [(source, _path(source, form), flags) for source in sources() for form, flags in forms().items()]
-    try:
-        folder().mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CompilerError(f"no permission to write in {folder()}") from error
+    folder().mkdir(parents=True, exist_ok=True)
     missing = [each for each in wanted if not each[1].exists()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda each: _compile(program, *each), missing))
