@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tqdm.contrib.logging import logging_redirect_tqdm
+
 from pipeline.commits import git_state
 from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
@@ -156,7 +158,8 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         SystemExit: with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
             143 if terminated; the message is on stderr.
     """
-    _configure_logging()
+    logger = logging.getLogger("pipeline")
+    logger.setLevel(logging.INFO)
     try:
         root = find_root() if root is None else root.resolve()
         home = Path(os.environ.get("DVC_ROOT") or root).resolve() if "DVC_STAGE" in os.environ else root
@@ -165,7 +168,11 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         graph = Graph.load(root, values)
         entry = _item(graph, name, item)
         chain, dvc = starters()
-        with single_instance(lock_path(root, entry.label), entry.label), exit_with(chain):
+        with (
+            logging_redirect_tqdm([logger]),
+            single_instance(lock_path(root, entry.label), entry.label),
+            exit_with(chain),
+        ):
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
             run = tracked.open_run(params.profile, settings, entry, home, commit, dirty, dvc)
@@ -244,26 +251,6 @@ def _item(graph: Graph, name: str, item: str | None) -> Item:
     if known and item not in known:
         raise ParamsError(f"{name} has no '{item}'; params.yaml has: {', '.join(sorted(map(str, known)))}")
     return graph.item(name, item)
-
-
-class BesideBars(logging.Handler):
-    """Writes messages to the terminal on lines of their own, also while progress bars are shown."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from tqdm import tqdm
-
-        try:
-            tqdm.write(self.format(record), file=sys.stderr)
-        except Exception:  # all exceptions, as in every handler: a message that cannot be shown stops no stage
-            self.handleError(record)
-
-
-def _configure_logging() -> None:
-    """Show the library's log messages in the terminal, unless the caller has configured logging."""
-    logger = logging.getLogger("pipeline")
-    if not logger.handlers and not logging.getLogger().handlers:
-        logger.addHandler(BesideBars())
-        logger.setLevel(logging.INFO)
 
 
 def _exit(message: str, code: int) -> NoReturn:
