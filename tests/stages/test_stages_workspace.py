@@ -65,24 +65,16 @@ def test_a_stage_records_itself_and_knows_its_places(root: Path) -> None:
         workspace.run.log_metrics({"bound": 1.0}, 0)
         context = workspace.context
         context.opened["digits"] = Opened("digits", "ab", (1, 8, 8))
-        context.seeds, context.epochs = [0, 1], [2.0]
         record = workspace.provenance()
         assert workspace.places.record == root / f"reports/quick/results/train/{RUN}.json"
         assert workspace.places.arrays is None, "training has no arrays"
         assert context.checkpoints == root / ".cache/resume"
-    of_stage = {"stage": "train", "item": RUN, "profile": "quick", "dataset": "digits"}
-    assert record.items() >= {**of_stage, "epochs": 2, "commit": "unknown"}.items()
-    assert record["seeds"] == [0, 1]
-    json.dumps(record, allow_nan=False)
+    of_stage = {"stage": "train", "item": RUN, "profile": "quick", "dataset": "digits", "commit": "unknown"}
+    assert record.items() >= of_stage.items()
     events = journal(root)
-    values = workspace.params.model_dump(mode="json")
-    assert record["settings"] == {
-        "datasets": {"digits": values["datasets"]["digits"]},
-        "runs": {RUN: values["runs"][RUN]},
-    }
     assert record["tracking_run"] == events[0]["id"]
     assert events[0]["experiment"] == "capsules/quick"
-    assert events[0]["params"][f"runs.{RUN}.model.objects"] == values["runs"][RUN]["model"]["objects"]
+    assert events[0]["params"][f"runs.{RUN}.model.objects"] == workspace.params.runs[RUN].model.objects
     assert events[0]["tags"]["params_hash"] == record["params_hash"]
     assert (events[-1]["event"], events[-1]["status"]) == ("end", "FINISHED")
 
