@@ -46,22 +46,15 @@ class Workspace(Layout):
     """One stage running on one item.
 
     Args:
-        home: the repository with the files that outlive a stage (tracked runs, checkpoints). It is `root`, except in an
-            experiment that DVC runs in a temporary copy: then it is the original repository.
-        graph: the dependencies of every item.
+        entry: the item in `dvc.yaml`.
         settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
         commit: Git's commit, or "unknown".
         dirty: whether there are uncommitted changes, except in files that stages write.
         context: what a study or a training is given.
     """
 
-    name: str
-    item: str | None
-    home: Path
-    params: Params
-    graph: Graph
+    entry: Item
     settings: dict[str, Any]
-    run: TrackedRun
     commit: str
     dirty: bool
     context: Context
@@ -69,29 +62,33 @@ class Workspace(Layout):
     _headline: dict[str, float] = field(default_factory=dict)
 
     @property
-    def label(self) -> str:
-        """The stage as DVC writes it: `train@capsules-digits`."""
-        return self.context.label
+    def params(self) -> Params:
+        """All parameters."""
+        return self.context.params
+
+    @property
+    def run(self) -> TrackedRun:
+        """The tracked run of this stage."""
+        return self.context.run
 
     @property
     def places(self) -> Places:
         """The paths of the parts of this item's result."""
         from pipeline.results.outcome import Places
 
-        assert self.item is not None
-        name = Path(self.name) / self.item
+        name = f"{self.entry.stage}/{self.entry.name}"
         arrays = self.arrays_folder / name
         return Places(
             record=self.records_folder / f"{name}.json",
             table=self.records_folder / f"{name}.csv",
-            arrays=arrays if str(arrays.relative_to(self.root)) in self.graph.item(self.name, self.item).outs else None,
+            arrays=arrays if str(arrays.relative_to(self.root)) in self.entry.outs else None,
         )
 
     def provenance(self) -> dict[str, Any]:
         """The provenance of a result, stored with it (in a list under `provenance`)."""
         return {
-            "stage": self.name,
-            "item": self.item,
+            "stage": self.entry.stage,
+            "item": self.entry.name,
             "profile": self.profile,
             "commit": self.commit,
             "dirty": self.dirty,
@@ -115,13 +112,15 @@ class Workspace(Layout):
 
         write_outcome(self.places, outcome, self.provenance())
         if self.params.publish and self.dirty:
-            print(f"{self.label} is a draft: it was made from uncommitted changes. Commit them, and run it again.")
+            print(
+                f"{self.entry.label} is a draft: it was made from uncommitted changes. Commit them, and run it again."
+            )
         self.run.log_metrics(flat(outcome.numbers), step=self.context.last_epoch)
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
         """Track what is known only now: the device, the description with the results, and a trained model."""
-        if not tags and self.name == "train":
+        if not tags and self.entry.stage == "train":
             self._track_model()
         self.run.log_tags({"device": self.device, notes.NOTE: self._note(), **tags})
         if "torch" in sys.modules:  # otherwise it says nothing of where the others ran
@@ -129,15 +128,16 @@ class Workspace(Layout):
 
     def _note(self) -> str:
         facts = {"data": self.context.data or "", "device": self.device}
-        return notes.run_note(self.name, self.label, facts, self.settings, self._headline, self.commit, self.dirty)
+        commit = (self.commit, self.dirty)
+        return notes.run_note(self.entry.stage, self.entry.label, facts, self.settings, self._headline, *commit)
 
     def _track_model(self) -> None:
-        assert self.item is not None
-        settings, folder = self.params.runs[self.item], model_folder(self.root, self.item)
+        assert self.entry.name is not None
+        settings, folder = self.params.runs[self.entry.name], model_folder(self.root, self.entry.name)
         files = [path for path in sorted(folder.glob("*")) if path.is_file()]
         if files:
             dataset = self.context.opened[settings.dataset]
-            tracked.log_model(self.run, self.item, settings, files, dataset, self.commit, self._headline)
+            tracked.log_model(self.run, self.entry.name, settings, files, dataset, self.commit, self._headline)
 
     @property
     def device(self) -> str:
@@ -192,13 +192,8 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             workspace = Workspace(
                 root=root,
                 profile=params.profile,
-                name=name,
-                item=item,
-                home=home,
-                params=params,
-                graph=graph,
+                entry=entry,
                 settings=settings,
-                run=run,
                 commit=commit,
                 dirty=dirty,
                 context=context,
