@@ -46,8 +46,6 @@ class Shared(Section):
     @model_validator(mode="after")
     def _references(self) -> Self:
         self._check_sources()
-        if self.evaluate.official_affnist and "affnist" not in self.sources:
-            raise ValueError(f"evaluate.official_affnist: 'affnist' is not one of sources {self.sources}")
         for name, run in self.runs.items():
             if run.dataset not in self.datasets:
                 raise ValueError(f"runs.{name}.dataset: '{run.dataset}' is not one of {sorted(self.datasets)}")
@@ -132,13 +130,15 @@ class Shared(Section):
     def images_of(self, dataset: str) -> Published:
         """What is known of the images of a data set: its side is the canvas."""
         settings = self.datasets[dataset]
-        own = self.own_images.get(settings.source)
-        return replace(own.known if own else PUBLISHED[settings.source], side=settings.canvas)
+        return replace(self._known(settings.source), side=settings.canvas)
+
+    def _known(self, source: str) -> Published:
+        """What is known of the images of a source."""
+        return self.own_images[source].known if source in self.own_images else PUBLISHED[source]
 
     def _check_amounts(self, name: str, dataset: DatasetParams) -> None:
         """Check that images fit onto the canvas, that there are enough of them, and enough of each part for probes."""
-        own = self.own_images.get(dataset.source)
-        known = own.known if own else PUBLISHED[dataset.source]
+        known = self._known(dataset.source)
         if dataset.canvas < known.side:
             raise ValueError(
                 f"datasets.{name}.canvas: must be at least {known.side}, the side of the images of {dataset.source} "
@@ -170,9 +170,11 @@ class Shared(Section):
             )
 
     def _check_affnist(self) -> None:
-        """ValueError if affNIST's digits would test a model of other images."""
+        """ValueError if affNIST's digits are not downloaded, or would test a model of other images."""
         from pipeline.data.affnist import AFFNIST_SIZE
 
+        if "affnist" not in self.sources:
+            raise ValueError(f"evaluate.official_affnist: 'affnist' is not one of sources {self.sources}")
         for name, run in self.runs.items():
             dataset = self.datasets[run.dataset]
             if dataset.source != "mnist" and dataset.canvas == AFFNIST_SIZE:

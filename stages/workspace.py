@@ -112,9 +112,7 @@ class Workspace(Layout):
 
         write_outcome(self.places, outcome, self.provenance())
         if self.params.publish and self.dirty:
-            print(
-                f"{self.entry.label} is a draft: it was made from uncommitted changes. Commit them, and run it again."
-            )
+            print(f"{self.entry.label} is a draft, made from uncommitted changes. Commit them, and run it again.")
         self.run.log_metrics(flat(outcome.numbers), step=self.context.last_epoch)
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
