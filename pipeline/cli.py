@@ -240,22 +240,19 @@ def check() -> None:
             f"params.yaml says `profile: {params.profile}`, but dvc.lock is of {', '.join(made)}: correct the name, or "
             "make a profile of your own as docs/profiles.md says"
         )
-    if params.device == "cuda":  # only then, because it takes seconds to load torch
-        from pipeline.compute import DeviceError, choose_device
+    try:
+        if params.device == "cuda":  # only then, because it takes seconds to load torch
+            from pipeline.compute import choose_device
 
-        try:
             choose_device(params.device)
-        except DeviceError as error:
-            raise ParamsError(str(error)) from None
-    if params.own_images:
-        from pipeline.data.own_images import OwnImagesError, check_places
-        from pipeline.dependencies import Graph
+        if params.own_images:
+            from pipeline.data.own_images import check_places
+            from pipeline.dependencies import Graph
 
-        outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
-        try:
+            outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
             check_places(params.own_images, root, outs)
-        except OwnImagesError as error:
-            raise ParamsError(str(error)) from None
+    except UserError as error:
+        raise ParamsError(str(error)) from None
     _check_models(params)
 
 
