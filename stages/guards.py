@@ -76,16 +76,14 @@ def exit_with(chain: list[Process]) -> Iterator[None]:
     def exit_in_order(number: int, frame: FrameType | None) -> None:
         raise SystemExit(TERMINATED)
 
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, exit_in_order) if in_main_thread else None
+    before = signal.signal(signal.SIGTERM, exit_in_order)
     if chain:
         threading.Thread(target=watch, name="ancestor-watch", daemon=True).start()
     try:
         yield
     finally:
         done.set()
-        if in_main_thread:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _is_alive(process: Process) -> bool:
