@@ -22,9 +22,10 @@ WORDS = re.compile(
 
 
 def prose(path: Path) -> str:
-    """The strings and comments of a Python file; of any other its whole text."""
-    if path.suffix != ".py":
-        return path.read_text(encoding="utf-8")
+    """The strings and comments of a Python file that has one of the words; of any other its whole text."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py" or not WORDS.search(text):
+        return text
     with path.open("rb") as file:
         kinds = (tokenize.STRING, tokenize.COMMENT)
         return "\n".join(token.string for token in tokenize.tokenize(file.readline) if token.type in kinds)
