@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.files import FileReadError, read_yaml
+from pipeline.files import FileReadError, read_yaml, write_bytes
 from pipeline.settings import differences
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
@@ -76,11 +76,11 @@ class Profiles:
     def switch(self, name: str) -> bool:
         """Make `name` the current profile; returns False if it already is.
 
-        Files are moved, the current ones first, so that none is ever incomplete. If a step fails, all are undone.
+        The current files are stored first, and then replaced by the others in one step each: none is ever incomplete.
 
         Raises:
             ProfileError: there is no such profile, or the current one has a stored copy that differs.
-            OSError: a file cannot be moved.
+            FileWriteError: the current files cannot be stored; they are as before.
         """
         source, current = self.params_path(name).parent, self.current
         if name == current:
@@ -94,18 +94,14 @@ class Profiles:
                     f"profiles/{current}/{file} differs from {file}, although {current} is the current profile. Keep "
                     f"one: remove profiles/{current}/{file}, or copy it over {file}."
                 )
-        stored.mkdir(parents=True, exist_ok=True)
-        moves = [(old / file, new / file) for file in FILES for old, new in ((self.root, stored), (source, self.root))]
-        moved: list[tuple[Path, Path]] = []
-        try:
-            for before, after in moves:
-                if before.exists():
-                    before.replace(after)
-                    moved.append((before, after))
-        except OSError:
-            for before, after in reversed(moved):
-                after.replace(before)
-            raise
+        for file in FILES:
+            if (content := _read(self.root / file)) is not None:
+                write_bytes(stored / file, content)
+        for file in FILES:
+            if (source / file).exists():
+                (source / file).replace(self.root / file)
+            else:
+                (self.root / file).unlink(missing_ok=True)
         with suppress(OSError):  # something else is kept there
             source.rmdir()
         return True
