@@ -34,7 +34,7 @@ SMALL_MODEL = {
 
 
 def cut(values: dict[str, Any]) -> None:
-    """Of the short reproduction every stage stays, with one run of each variant and few items."""
+    """Every stage stays, with one run of each variant and on as little as there can be."""
     values["publish"] = True
     for dataset in values["datasets"].values():
         dataset |= {"train": 64, "validation": 32, "test": 32}
@@ -42,17 +42,34 @@ def cut(values: dict[str, Any]) -> None:
         run["replicas"] = 2 if name == CNN else 1
         run["training"] |= {"epochs": 1, "batch_size": 32, "learning_rate": 0.001}
     values["runs"][CAPSULES]["model"] |= SMALL_MODEL
-    values["sweep"] |= {"angles": [45]}
-    for section, kept in (("equivariance", (CAPSULES, CNN)), ("data_efficiency", (CNN,)), ("viewpoint", ("azimuth",))):
-        values[section] = {name: values[section][name] for name in kept}
-    values["sensitivity"]["hyperparameters"] = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
+    values["evaluate"] |= {"angles": [0], "probe_images": 64, "probe_strengths": [0.1]}
+    values["optimise"][CAPSULES] |= {"angles": [0], "images": 2, "refit_images": 10}
+    for engine in values["optimise"][CAPSULES]["engines"].values():
+        engine["steps"] = 2
+    values["posterior"][CAPSULES] |= {"epochs": 1, "images": 2, "samples": 2, "sd_grid": [0.05]}
+    values["infer"] = {CAPSNET: values["infer"][CAPSNET] | {"images": 2, "steps": 2}}
+    values["routing"] = {MATRIX: values["routing"][MATRIX] | {"images": 4, "iterations": 3}}
+    values["sweep"] |= {"angles": [45], "runs": [CAPSULES, SCAE, VAE], "replicas": 1}
+    measures = {"images": 8, "fit_images": 8, "derivative_images": 8, "rotations": [90]}
+    values["equivariance"] = {run: values["equivariance"][run] | measures for run in (CAPSULES, CNN)}
+    values["data_efficiency"] = {CNN: values["data_efficiency"][CNN] | {"epochs": 1, "shares": [0.5, 1.0]}}
+    values["failures"] |= {"turns": [90], "images": 8, "starts": 2, "steps": 1}
+    hyperparameters = {"pose_sd_floor": [], "pixel_sd": [0.1], "temperature": []}
+    values["sensitivity"] |= {"replicas": 1, "epochs": 1, "hyperparameters": hyperparameters}
+    values["presence_ablation"]["digits"] |= {"epochs": 1, "conditions": {"unchanged": {}}}
     studies = values["regression_sets"]["digits"]["studies"]
+    convergence = studies["convergence-digits"] | {"size": 1, "iterations": 3}
     grid = studies["grid-digits"] | {"sizes": [1], "decisions": ["multiclass"], "baselines": ["nearest-neighbours"]}
-    values["regression"] = {"grid-alone": grid}
-    values["regression_sets"]["digits"]["studies"] = {"convergence-digits": studies["convergence-digits"]}
+    starts = studies["starts-digits"] | {"size": 1, "iterations": 3}
+    together = {"convergence-digits": convergence, "grid-digits": grid}
+    values["regression"] = {"grid-alone": grid, "starts-digits": starts}
+    values["regression_sets"]["digits"]["studies"] = together
     toy = values["attention_sets"]["small"]["studies"]["toy"]
-    values["attention_sets"] = {"small": {"studies": {"toy": toy}}}
-    values["ablation"]["toys"]["conditions"] = {"vector": {"pose": "vector"}}
+    values["attention"], values["attention_sets"] = {}, {"small": {"studies": {"toy": toy}}}
+    values["ablation"]["toys"] |= {"epochs": 1, "conditions": {"vector": {"pose": "vector"}}}
+    values["recipe"]["toys"] |= {"epochs": 1, "conditions": {"unchanged": {}}}
+    values["viewpoint"] = {"azimuth": values["viewpoint"]["azimuth"] | {"epochs": 1}}
+    values["attack"] = {"toys": values["attack"]["toys"] | {"images": 4, "epsilons": [0.0, 0.1], "steps": 2}}
     values["evidence"] = {"generative": {"table_1": {"capsules": CAPSULES, "vae": VAE}}}
 
 
