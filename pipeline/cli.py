@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.errors import ParamsError, UserError, show_error
+from pipeline.layout import find_root
 
 if TYPE_CHECKING:
     from pipeline.params import Params
@@ -68,7 +69,6 @@ def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make
 @app.command()
 def sync_mlflow() -> None:
     """Send runs to MLflow that are recorded under .tracking only, because MLflow was not available."""
-    from pipeline.layout import find_root
     from pipeline.operations.show_runs import delivery_of, send
 
     send(delivery_of(find_root()))
@@ -77,7 +77,6 @@ def sync_mlflow() -> None:
 @app.command()
 def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="of this machine")] = 5000) -> None:
     """Show the runs of this repository in MLflow's UI, at http://127.0.0.1:<port>, and print links to its views."""
-    from pipeline.layout import find_root
     from pipeline.operations.show_runs import show
 
     show(find_root(), port)
@@ -88,9 +87,8 @@ def status(
     profile: Annotated[str | None, typer.Argument(help="the profile; by default the current one")] = None,
 ) -> None:
     """List what of a profile is recorded, unlocked, draft, stale, running, missing or gone, and hours (~: estimate)."""
-    from pipeline.layout import find_root
     from pipeline.locks import is_running
-    from pipeline.results.status import table
+    from pipeline.results.freshness import table
     from pipeline.state import profile_items
 
     root, profiles = find_root(), _profiles()
@@ -117,17 +115,14 @@ def compare(
     from pipeline.comparison import noise as spread
     from pipeline.comparison.changes import changes, describe
     from pipeline.comparison.sides import WORKING_TREE, load_sides
-    from pipeline.layout import find_root
     from pipeline.results.claims import load_claims
 
     root = find_root()
     words = [*(sides or ["HEAD"])]
-    if len(words) == 1:
+    if len(words) == 1 and not noise:
         words.append(WORKING_TREE)
     if len(words) > 2 and not noise:
         raise UserError("compare takes two sides; more of them only with --noise")
-    if noise and len(sides or ()) < 2:
-        raise UserError("--noise needs two revisions or more that were run on different machines (docs/compare.md)")
     loaded = load_sides(root, words, profile)
     if noise:
         measured = spread.measure(loaded)
@@ -150,7 +145,6 @@ def compare(
 @app.command()
 def publish() -> None:
     """Copy recorded weights and arrays of the current profile to published/, a DVC remote, and write model cards."""
-    from pipeline.layout import find_root
     from pipeline.operations.publish import publish as publish_profile
 
     sizes, left_out = publish_profile(find_root())
@@ -165,7 +159,6 @@ def share(
     without: Annotated[list[str] | None, typer.Option(help="outputs not to push: a folder, such as data")] = None,
 ) -> None:
     """Push all that DVC's run cache remembers to a DVC remote: another clone can then restore every stage."""
-    from pipeline.layout import find_root
     from pipeline.operations.share import share as share_runs
 
     runs, files = share_runs(find_root(), remote, without or ())
@@ -184,14 +177,11 @@ def load(
 ) -> None:
     """Load trained weights; given images, print their classes (the mean over seeds), or which features they have."""
     from pipeline.data.datasets import class_names
-    from pipeline.layout import dataset_path, find_root, model_folder
+    from pipeline.layout import dataset_path, model_folder
     from pipeline.models import load_trained, read_images
 
     name = run.removeprefix("models/").rstrip("/")
-    folder = model_folder(find_root(), name)
-    if not folder.exists():
-        _check_run(name)
-    trained = load_trained(folder)
+    trained = load_trained(model_folder(find_root(), name))
     size, channels, seeds = trained.image_size, trained.channels, len(trained.models)
     parameters = sum(parameter.numel() for parameter in trained.models[0].parameters())
     print(f"{name}: {trained.settings.variant}, {parameters:,} parameters, {seeds} seed{'s' * (seeds > 1)}")
@@ -210,43 +200,19 @@ def load(
         print(f"{name}: {values.shape[1]} features per image")
 
 
-def _check_run(name: str) -> None:
-    """Raise an error that names the runs there are, or the profile to switch to, if the current one has no such run."""
-    from pipeline.params import read_params
-
-    profiles = _profiles()
-    runs = {each.name: list(read_params(profiles.params_path(each.name))["runs"]) for each in profiles.all()}
-    if name in runs[profiles.current]:
-        return
-    having = [profile for profile, names in runs.items() if name in names]
-    if having:
-        raise UserError(
-            f"run '{name}' is in profile {' and '.join(having)}: `python -m pipeline profile switch {having[0]}` first"
-        )
-    known = "; ".join(f"profile {profile}: {', '.join(names)}" for profile, names in runs.items())
-    raise UserError(f"there is no run '{name}'. {known}")
-
-
 @app.command()
 def check() -> None:
     """Check params.yaml, dvc.lock and the folders of own images before DVC removes outputs of stages.
 
     Exit code 2 if a value in params.yaml is not allowed here.
     """
-    from pipeline.layout import find_root
     from pipeline.params import load_params
-    from pipeline.profiles import merges_written_out
     from pipeline.state import outputs
 
     root = find_root()
     if not os.access(root, os.W_OK):
         raise UserError(f"{root} is not writable for you: work in a clone of your own")
     params = load_params(root / "params.yaml")
-    if merges_written_out(root / "params.yaml"):
-        print(
-            "Every section of params.yaml that merges another (<<: *name) also gives all of its values, so an edit of"
-        )
-        print("one section changes no other. `dvc exp run -S` writes it so, `dvc exp run --temp -S` leaves it alone.")
     paths = [Path(each.path).parts for each in outputs(root / "dvc.lock")]
     made = {path[1] for path in paths if path[0] == "reports"}
     if made - {params.profile}:
@@ -254,22 +220,19 @@ def check() -> None:
             f"params.yaml says `profile: {params.profile}`, but dvc.lock is of {', '.join(made)}: correct the name, or "
             "make a profile of your own as docs/profiles.md says"
         )
-    if params.device == "cuda":  # only then, because it takes seconds to load torch
-        from pipeline.compute import DeviceError, choose_device
+    try:
+        if params.device == "cuda":  # only then, because it takes seconds to load torch
+            from pipeline.compute import choose_device
 
-        try:
             choose_device(params.device)
-        except DeviceError as error:
-            raise ParamsError(str(error)) from None
-    if params.own_images:
-        from pipeline.data.own_images import OwnImagesError, check_places
-        from pipeline.dependencies import Graph
+        if params.own_images:
+            from pipeline.data.own_images import check_places
+            from pipeline.dependencies import Graph
 
-        outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
-        try:
+            outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
             check_places(params.own_images, root, outs)
-        except OwnImagesError as error:
-            raise ParamsError(str(error)) from None
+    except UserError as error:
+        raise ParamsError(str(error)) from None
     _check_models(params)
 
 
@@ -302,7 +265,6 @@ def repro(
     ] = None,
 ) -> None:
     """Run what is out of date in this repository, one item on each core; the results are those of `dvc repro`."""
-    from pipeline.layout import find_root
     from pipeline.operations.reproduce import reproduce
 
     raise typer.Exit(reproduce(find_root(), targets or (), jobs))
@@ -328,7 +290,6 @@ def fan_out(
     ] = None,
 ) -> None:
     """Run what is out of date on several workers at once, by Dask; `dvc repro` then has nothing to do."""
-    from pipeline.layout import find_root
     from pipeline.operations.fan_out import fan_out as run
 
     if workers and scheduler:
@@ -350,7 +311,6 @@ def fan_out(
 @app.command()
 def demo(folder: Annotated[Path, typer.Argument(help="for the pictures")] = Path("demo")) -> None:
     """Draw what two trained models see in ten digits, in seconds: parts, routing and predictions."""
-    from pipeline.layout import find_root
     from pipeline.operations.demo import demo as draw
 
     for path, words in draw(find_root(), folder).items():
@@ -360,7 +320,6 @@ def demo(folder: Annotated[Path, typer.Argument(help="for the pictures")] = Path
 @app.command()
 def export(folder: Annotated[Path, typer.Argument(help="a new folder")]) -> None:
     """Write figures (PDF), tables (CSV, LaTeX) and claims into a folder, with metadata to archive and cite it."""
-    from pipeline.layout import find_root
     from pipeline.operations.export import export as write
 
     print(f"{write(find_root(), folder)} files in {folder}")
@@ -378,14 +337,14 @@ def kernels() -> None:
 def doctor() -> None:
     """Check this machine: one line per check, with advice if something is wrong."""
     from pipeline.doctor import examine
-    from pipeline.layout import find_root, tracking_store
+    from pipeline.layout import tracking_store
 
     root = find_root()
     fine = True
-    for finding in examine(root, tracking_store(root)):
-        fine = fine and finding.ok
-        advice = f"\n{'':20}{finding.advice}" if finding.advice and not finding.ok else ""
-        print(f"{'ok' if finding.ok else 'problem':<8}{finding.what:<12}{finding.found}{advice}", flush=True)
+    for check in examine(root, tracking_store(root)):
+        fine = fine and check.ok
+        advice = f"\n{'':20}{check.advice}" if check.advice else ""
+        print(f"{'ok' if check.ok else 'problem':<8}{check.what:<12}{check.found}{advice}", flush=True)
     raise typer.Exit(0 if fine else 1)
 
 
@@ -397,7 +356,6 @@ def _stale(root: Path, profile: str) -> int:
 
 
 def _profiles() -> Profiles:
-    from pipeline.layout import find_root
     from pipeline.profiles import Profiles
 
     return Profiles(find_root())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
@@ -60,10 +61,7 @@ def describe(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = platform.processor() or platform.machine()
-    if os.path.exists("/proc/cpuinfo"):  # noqa: PTH110 (not a file of ours)
-        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123
-            for line in lines:
-                if line.startswith("model name"):
-                    name = line.split(":", 1)[1].strip()
-                    break
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
     return f"CPU ({name}, {torch.get_num_threads()} threads)"

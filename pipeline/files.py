@@ -5,17 +5,14 @@ A YAML file that cannot be read gives an error that names it.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import re
-import stat
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,21 +30,6 @@ class FileWriteError(UserError):
 
 class FileReadError(UserError):
     """A file could not be read. The message names it."""
-
-
-DEEPEST = 50
-"""Most levels of nesting in a YAML file. With very many, libyaml's loader crashes the process."""
-
-_CAUSES = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "the file exceeds the allowed file size",
-    errno.EACCES: "no permission to write there",
-    errno.EPERM: "no permission to write there",
-    errno.EROFS: "the file system is read-only",
-    errno.ENOTDIR: "one of the folders above it is a file",
-    errno.EEXIST: "one of the folders above it is a file",
-}
 
 
 @contextmanager
@@ -69,9 +51,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        cause = _CAUSES.get(error.errno or 0, error.strerror or str(error))
         kept = " The file is as it was before." if os.path.lexists(path) else ""
-        raise FileWriteError(f"cannot write {path}: {cause}.{kept}") from error
+        raise FileWriteError(f"cannot write {path}: {error.strerror or error}.{kept}") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -134,70 +115,46 @@ def read_yaml(path: Path) -> Any:
     Sections may be merged (`<<: *name`) and then share objects: copy them before changing them.
 
     Raises:
-        FileReadError: the file is missing, a folder or a pipe, unreadable or not UTF-8, or as `parse_yaml`.
+        FileReadError: the file is missing, unreadable or not UTF-8, or as `parse_yaml`.
     """
     try:
-        if stat.S_ISFIFO(path.stat().st_mode):  # reading would wait for ever
-            raise FileReadError(f"{path} is a pipe, not a file")
-        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
-    except FileNotFoundError:
-        raise FileReadError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise FileReadError(f"{path} is a folder, not a file") from None
-    except OSError as error:
-        raise FileReadError(f"{path} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise FileReadError(f"{path} is not UTF-8 text (byte {error.start})") from None
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileReadError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    return parse_yaml(text, str(path))
 
 
 def parse_yaml(text: str, name: str) -> Any:
     """The content of the text of a YAML file, which errors call `name`.
 
     Raises:
-        FileReadError: it is not YAML, nested more than `DEEPEST` levels deep, or has a key twice in one section (PyYAML
-            would silently take the last one).
+        FileReadError: it is not YAML, or has a key twice in one section (PyYAML would silently take the last one).
     """
+    loader = _Loader(text)
     try:
-        _check_structure(text, name)
-        return yaml.load(text, Loader=_Loader)
+        node = loader.get_single_node()
+        _check_keys(node, name)
+        return loader.construct_document(node) if node else None
     except (yaml.YAMLError, ValueError) as error:  # PyYAML raises ValueError for dates such as 2024-99-99
         raise FileReadError(f"{name} is not valid YAML: {error}") from None
+    finally:
+        loader.dispose()
 
 
-@dataclass
-class _Level:
-    """A section or list of a YAML file while it is read; `lines` maps the keys of a section to their line numbers."""
-
-    lines: dict[str, int] | None
-    key: str | None = None
-    at_key: bool = True
-
-
-def _check_structure(text: str, name: str) -> None:
-    """Raise an error for duplicate keys and too many levels, before anything is built from `text`."""
-    levels: list[_Level] = []
-    for event in yaml.parse(text, Loader=_Loader):
-        section = levels[-1] if levels and levels[-1].lines is not None else None
-        if section is not None and isinstance(event, yaml.NodeEvent):
-            if section.at_key and isinstance(event, yaml.ScalarEvent):
-                _check_key(section, event, levels, name)
-            section.at_key = not section.at_key
-        if isinstance(event, yaml.CollectionStartEvent):
-            levels.append(_Level({} if isinstance(event, yaml.MappingStartEvent) else None))
-            if len(levels) > DEEPEST:
-                raise FileReadError(f"{name} is nested more than {DEEPEST} levels deep")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            levels.pop()
-
-
-def _check_key(section: _Level, event: yaml.ScalarEvent, levels: list[_Level], name: str) -> None:
-    assert section.lines is not None
-    assert event.start_mark is not None  # libyaml and PyYAML set it; the type allows for other parsers
-    section.key, line = event.value, event.start_mark.line + 1
-    if event.value in section.lines:
-        where = ".".join(level.key for level in levels if level.key is not None)
-        raise FileReadError(f"{name}: {where} occurs twice, in lines {section.lines[event.value]} and {line}")
-    section.lines[event.value] = line
+def _check_keys(node: yaml.Node | None, name: str, above: tuple[str, ...] = ()) -> None:
+    """Raise an error for a key that occurs twice in a section, which is at the keys `above`."""
+    if isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _check_keys(value, name, above)
+    elif isinstance(node, yaml.MappingNode):
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            place, line = (*above, str(key.value)), key.start_mark.line + 1
+            if place[-1] in lines:
+                where = ".".join(place)
+                raise FileReadError(f"{name}: {where} occurs twice, in lines {lines[place[-1]]} and {line}")
+            lines[place[-1]] = line
+            _check_keys(value, name, place)
 
 
 def sha256(path: Path) -> str:

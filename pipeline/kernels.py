@@ -68,11 +68,6 @@ def sources() -> list[Path]:
     return sorted(_PACKAGE.rglob("*.cpp"))
 
 
-def headers() -> list[Path]:
-    """What sources may include, by name."""
-    return sorted(_PACKAGE.glob("*.h"))
-
-
 def forms() -> dict[str, tuple[str, ...]]:
     """Flags of the forms that this kind of processor needs, by name."""
     return _FORMS if platform.machine().lower() in ("x86_64", "amd64") else {"DEFAULT": ()}
@@ -102,10 +97,7 @@ def build() -> list[Path]:
     if program is None:
         raise CompilerError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")
     wanted = [(source, _path(source, form), flags) for source in sources() for form, flags in forms().items()]
-    try:
-        folder().mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CompilerError(f"no permission to write in {folder()}") from error
+    folder().mkdir(parents=True, exist_ok=True)
     missing = [each for each in wanted if not each[1].exists()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda each: _compile(program, *each), missing))
@@ -124,7 +116,8 @@ def _compile(program: str, source: Path, path: Path, flags: tuple[str, ...]) -> 
 
 def _path(source: Path, form: str) -> Path:
     flags = " ".join((*_FLAGS, *forms()[form])).encode()
-    parts = (*(each.read_bytes() for each in (source, *headers())), flags)
+    headers = sorted(_PACKAGE.glob("*.h"))  # what sources may include
+    parts = (*(each.read_bytes() for each in (source, *headers)), flags)
     content = b"".join(hashlib.sha256(each).digest() for each in parts)
     return folder() / f"{source.stem}-{form}-{hashlib.sha256(content).hexdigest()[:16]}.so"
 

@@ -47,9 +47,9 @@ def tracking_store(home: Path) -> Store | None:
     from pipeline.tracking import Store
 
     switch = os.environ.get("CAPSULES_MLFLOW", "on")
-    if switch.lower() in ("off", "0", "false", "no"):
+    if switch == "off":
         return None
-    if switch.lower() not in ("on", "1", "true", "yes", ""):
+    if switch != "on":
         raise UserError(f"CAPSULES_MLFLOW is '{switch}': set it to on or off")
     if uri := os.environ.get("MLFLOW_TRACKING_URI"):
         return Store(uri)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
@@ -21,7 +20,7 @@ from pipeline.files import FileReadError, read_yaml
 from pipeline.learning.settings import CropParams
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.settings import EvidenceParams
-from pipeline.settings import NAME_PATTERN, Name, Section, check_once
+from pipeline.settings import Name, Section, check_once
 from pipeline.studies import studies
 from pipeline.systems import Run
 from pipeline.systems.generative.settings import FailureParams
@@ -47,8 +46,6 @@ class Shared(Section):
     @model_validator(mode="after")
     def _references(self) -> Self:
         self._check_sources()
-        if self.evaluate.official_affnist and "affnist" not in self.sources:
-            raise ValueError(f"evaluate.official_affnist: 'affnist' is not one of sources {self.sources}")
         for name, run in self.runs.items():
             if run.dataset not in self.datasets:
                 raise ValueError(f"runs.{name}.dataset: '{run.dataset}' is not one of {sorted(self.datasets)}")
@@ -133,13 +130,15 @@ class Shared(Section):
     def images_of(self, dataset: str) -> Published:
         """What is known of the images of a data set: its side is the canvas."""
         settings = self.datasets[dataset]
-        own = self.own_images.get(settings.source)
-        return replace(own.known if own else PUBLISHED[settings.source], side=settings.canvas)
+        return replace(self._known(settings.source), side=settings.canvas)
+
+    def _known(self, source: str) -> Published:
+        """What is known of the images of a source."""
+        return self.own_images[source].known if source in self.own_images else PUBLISHED[source]
 
     def _check_amounts(self, name: str, dataset: DatasetParams) -> None:
         """Check that images fit onto the canvas, that there are enough of them, and enough of each part for probes."""
-        own = self.own_images.get(dataset.source)
-        known = own.known if own else PUBLISHED[dataset.source]
+        known = self._known(dataset.source)
         if dataset.canvas < known.side:
             raise ValueError(
                 f"datasets.{name}.canvas: must be at least {known.side}, the side of the images of {dataset.source} "
@@ -171,9 +170,11 @@ class Shared(Section):
             )
 
     def _check_affnist(self) -> None:
-        """ValueError if affNIST's digits would test a model of other images."""
+        """ValueError if affNIST's digits are not downloaded, or would test a model of other images."""
         from pipeline.data.affnist import AFFNIST_SIZE
 
+        if "affnist" not in self.sources:
+            raise ValueError(f"evaluate.official_affnist: 'affnist' is not one of sources {self.sources}")
         for name, run in self.runs.items():
             dataset = self.datasets[run.dataset]
             if dataset.source != "mnist" and dataset.canvas == AFFNIST_SIZE:
@@ -214,7 +215,7 @@ class Shared(Section):
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
             place = f"{where}.conditions.{condition}"
-            with self.named(place, ("runs", name, variant, "model")):
+            with self.named(place):
                 model = run.model.with_changes(changes)
             changed = run.model_copy(update={"model": model})
             self.check_effect(place, changed, changes)
@@ -229,18 +230,13 @@ class Shared(Section):
 
     @staticmethod
     @contextmanager
-    def named(where: str, place: tuple[str, ...]) -> Iterator[None]:
-        """Inside, a ValidationError becomes a ValueError with the place `where` in `params.yaml`.
-
-        Args:
-            place: where the model of the settings stands that are checked, as pydantic names it.
-        """
+    def named(where: str) -> Iterator[None]:
+        """Inside, a ValidationError becomes a ValueError with the place `where` in `params.yaml`."""
         try:
             yield
         except ValidationError as error:
             wrong = error.errors()[0]
-            words = _message(wrong, (*place, *wrong["loc"]))
-            raise ValueError(f"{'.'.join(map(str, (where, *wrong['loc'])))}: {words}") from None
+            raise ValueError(f"{'.'.join(map(str, (where, *wrong['loc'])))}: {_message(wrong)}") from None
 
 
 def _sections() -> dict[str, Any]:
@@ -261,45 +257,16 @@ else:
     Params = create_model("Params", __base__=Shared, __doc__="Everything in `params.yaml`.", **_sections())
 
 
-@cache
-def _schema() -> dict[str, Any]:
-    """The JSON schema of all parameters, which takes a tenth of a second to make."""
-    return Params.model_json_schema()
-
-
-_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
-
-
-def _range(place: tuple[str | int, ...]) -> str:
-    """The allowed range of the number at `place` (pydantic's `loc`), such as "at least 1 and at most 256"."""
-    schema = _schema()
-    node = schema
-    for part in place:
-        node = _without_null(node)
-        if "$ref" in node:
-            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
-        if "discriminator" in node:
-            node = {"$ref": node["discriminator"]["mapping"][part]}
-        elif "patternProperties" in node:
-            (node,) = node["patternProperties"].values()
-        else:
-            node = node["items"] if "items" in node else node["properties"][part]
-    node = _without_null(node)
-    return " and ".join(f"{words} {_plain(node[bound])}" for bound, words in _BOUNDS.items() if bound in node)
-
-
-def _plain(bound: float) -> str:
-    """A bound as one would write it: large whole numbers in full."""
-    return str(bound) if isinstance(bound, int) else f"{bound:g}"
-
-
-def _without_null(node: dict[str, Any]) -> dict[str, Any]:
-    """The schema of what a value is that may also be null."""
-    return next(form for form in node["anyOf"] if form.get("type") != "null") if "anyOf" in node else node
-
-
 _TAGS = {"runs": 2, "optimise": 4, "regression": 2, "regression_sets": 4, "attention": 2, "attention_sets": 4}
 """By section: the index of the discriminator's value in pydantic's location of an error."""
+
+
+_WORDS = {
+    "extra_forbidden": "unknown parameter",
+    "missing": "missing",
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a section"),
+}
+"""What is wrong, by pydantic's kinds of errors, where its own words are about Python."""
 
 
 def _describe(error: Any) -> str:
@@ -307,33 +274,16 @@ def _describe(error: Any) -> str:
     place = error["loc"]
     # pydantic's location contains the discriminator's value: runs, <name>, generative, training, ...
     tag = _TAGS.get(str(place[0]) if place else "", len(place))
-    written = (*place[:tag], *place[tag + 1 :])
-    where = ".".join(str(part) for part in written) or "params.yaml"
-    if error["type"] == "extra_forbidden":
-        return f"{where}: unknown parameter"
-    if error["type"] == "missing":
-        return f"{where}: missing"
-    return f"{where}: {_message(error, place)}" if where != "params.yaml" else _message(error, place)
+    where = ".".join(map(str, (*place[:tag], *place[tag + 1 :])))
+    return f"{where}: {_message(error)}" if where else _message(error)
 
 
-def _message(error: Any, place: tuple[int | str, ...]) -> str:
-    """What is wrong with a value, what is allowed at its `place` in the schema, and the value found."""
-    kind, context, found = error["type"], error.get("ctx", {}), error.get("input")
-    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
-    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal"):
-        message = f"must be {_range(place)}"
-    elif kind == "too_short":
-        entries = "entry" if context["min_length"] == 1 else "entries"
-        message = f"must have at least {context['min_length']} {entries} (found {context['actual_length']})"
-    elif kind == "string_pattern_mismatch":
-        of_name = context["pattern"] == NAME_PATTERN
-        message = "must be lower-case letters, digits and hyphens" if of_name else f"must match {context['pattern']}"
-    elif kind == "union_tag_invalid":
-        return f"{context['discriminator']} must be one of {context['expected_tags']} (found '{context['tag']}')"
-    elif kind in ("model_type", "model_attributes_type", "dict_type"):
-        message = "must be a section, with a line `name: value` for each entry"
-    shown = f" (found {found!r})" if isinstance(found, int | float | str | bool) else ""
-    return f"{message}{shown}"
+def _message(error: Any) -> str:
+    """What is wrong with a value, and the value found."""
+    kind, found = error["type"], error["input"]
+    words = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    shown = isinstance(found, int | float | str | bool) and kind not in _WORDS
+    return _WORDS.get(kind, words) + (f" (found {found!r})" if shown else "")
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:

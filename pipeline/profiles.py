@@ -8,21 +8,18 @@ unchanged, including edits and comments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml, write_bytes
-from pipeline.settings import flatten
+from pipeline.settings import differences
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 FILES = (LOCK, PARAMS)
 """`params.yaml` comes last because it determines the current profile."""
-_MERGE = "tag:yaml.org,2002:merge"
 
 
 class ProfileError(UserError):
@@ -79,12 +76,11 @@ class Profiles:
     def switch(self, name: str) -> bool:
         """Make `name` the current profile; returns False if it already is.
 
-        The current files are stored first, and nothing is removed before everything is written. If a step fails, all
-        steps are undone.
+        The current files are stored first, and then replaced by the others in one step each: none is ever incomplete.
 
         Raises:
             ProfileError: there is no such profile, or the current one has a stored copy that differs.
-            FileWriteError: a file cannot be written.
+            FileWriteError: the current files cannot be stored; they are as before.
         """
         source, current = self.params_path(name).parent, self.current
         if name == current:
@@ -98,13 +94,16 @@ class Profiles:
                     f"profiles/{current}/{file} differs from {file}, although {current} is the current profile. Keep "
                     f"one: remove profiles/{current}/{file}, or copy it over {file}."
                 )
-        _write_all(
-            {
-                **{stored / file: _read(self.root / file) for file in FILES},
-                **{self.root / file: _read(source / file) for file in FILES},
-                **{source / file: None for file in FILES},
-            }
-        )
+        for file in FILES:
+            if (content := _read(self.root / file)) is not None:
+                write_bytes(stored / file, content)
+        for file in FILES:
+            if (source / file).exists():
+                (source / file).replace(self.root / file)
+            else:
+                (self.root / file).unlink(missing_ok=True)
+        with suppress(OSError):  # something else is kept there
+            source.rmdir()
         return True
 
     def differences(self, name: str) -> list[tuple[str, Any, Any]]:
@@ -121,13 +120,6 @@ class Profiles:
         return dict(sorted({**others, self.current: self.root}.items()))
 
 
-def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Parameters that differ between two sets: (dotted name, here, there), in the order of `here`; None if missing."""
-    here, there = flatten(here), flatten(there)
-    keys = [*here, *(key for key in there if key not in here)]
-    return [(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]
-
-
 def _load(path: Path) -> dict[str, Any]:
     try:
         values = read_yaml(path)
@@ -138,59 +130,3 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
-
-
-def _write_all(contents: Mapping[Path, bytes | None]) -> None:
-    """Write files in the given order (None removes a file); if a step fails, undo the steps in reverse order.
-
-    Undoing restores a file before it removes the copy made of it: if undoing fails too, both still exist.
-    """
-    before = {path: _read(path) for path in contents}
-    try:
-        for path, content in contents.items():
-            _put(path, content)
-    except BaseException:
-        for path, content in reversed(before.items()):
-            _put(path, content)
-        raise
-
-
-def _put(path: Path, content: bytes | None) -> None:
-    """Write a file if its content changes; or remove it, and its folder too if that is then empty."""
-    if content is None:
-        path.unlink(missing_ok=True)
-        if path.parent.is_dir() and not any(path.parent.iterdir()):
-            path.parent.rmdir()
-    elif _read(path) != content:
-        write_bytes(path, content)
-
-
-def merges_written_out(path: Path) -> bool:
-    """Whether every section of a params file that merges another (`<<: *name`) also gives all of its values itself.
-
-    `dvc exp run -S` writes it so. An edit of the section that is merged then changes no other.
-    """
-    merging = [node for node in _mappings(yaml.compose(path.read_text(encoding="utf-8"))) if _merged(node)]
-    return bool(merging) and all(_keys(merged) <= _own(node) for node in merging for merged in _merged(node))
-
-
-def _mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
-    if isinstance(node, yaml.MappingNode):
-        yield node
-        for _, value in node.value:
-            yield from _mappings(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            yield from _mappings(value)
-
-
-def _merged(node: yaml.MappingNode) -> list[yaml.MappingNode]:
-    return [value for key, value in node.value if key.tag == _MERGE and isinstance(value, yaml.MappingNode)]
-
-
-def _own(node: yaml.MappingNode) -> set[str]:
-    return {key.value for key, _ in node.value if key.tag != _MERGE}
-
-
-def _keys(node: yaml.MappingNode) -> set[str]:
-    return _own(node).union(*(_keys(merged) for merged in _merged(node)))

@@ -37,6 +37,13 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Settings that differ between two sets: (dotted name, here, there), in the order of `here`; None if missing."""
+    here, there = flatten(here), flatten(there)
+    keys = [*here, *(key for key in there if key not in here)]
+    return [(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]
+
+
 def check_once(names: list[str]) -> list[str]:
     """Names as they are. ValueError if one stands twice."""
     for name in names:

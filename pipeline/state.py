@@ -12,9 +12,8 @@ from pipeline.files import FileReadError, read_yaml
 from pipeline.layout import Layout
 from pipeline.params import parse_params, read_params
 from pipeline.profiles import LOCK
-from pipeline.results.freshness import current_settings
+from pipeline.results.freshness import ItemStatus, current_settings, statuses
 from pipeline.results.reading import Results
-from pipeline.results.status import ItemStatus, statuses
 
 
 class Output(NamedTuple):
@@ -59,7 +58,7 @@ def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambd
     params = parse_params(values, path.name)
     layout = Layout(root, params.profile)
     results = Results(layout.records_folder, layout.arrays_folder)
-    expected = current_settings(Graph.load(root, values), params)
+    expected = current_settings(Graph.load(root, values), params.model_dump(mode="json"))
     records = [each for each in outputs(path.parent / LOCK) if each.path.startswith("reports/")]
     locked = {each.label for each in records if each.path.endswith(".json") and md5(root / each.path) == each.md5}
     return statuses(results, expected, publish=params.publish, locked=locked, running=running)

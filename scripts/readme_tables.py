@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipeline.results.freshness import ItemStatus
     from pipeline.results.reading import Results
-    from pipeline.results.status import ItemStatus
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -82,7 +82,7 @@ def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
 
 def hours(items: Sequence[ItemStatus], results: Results) -> list[str]:
     """A row for each stage, commit and state of what was run, with the hours that it took, and one for all."""
-    from pipeline.results.status import recorded_hours
+    from pipeline.results.freshness import recorded_hours
 
     groups: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
     for each in items:

@@ -17,7 +17,7 @@ def main() -> None:
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
-        expected = current_settings(workspace.graph, workspace.params)
+        expected = current_settings(workspace.context.graph, workspace.params.model_dump(mode="json"))
         missing, others = compare(results, expected, publish=workspace.params.publish)
         written = write_figures(workspace.figures_folder, results)
         write_plots(workspace.reports_folder / "plots", results)

@@ -20,53 +20,38 @@ POLL_SECONDS = 0.5
 GRACE_SECONDS = 5.0
 TERMINATED = 128 + signal.SIGTERM
 
-_MAKES = {"make", "gmake"}
 _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 
 
-def dvc_ancestors() -> list[Process]:
-    """The processes between this one and the reproduction that started it, nearest first, the reproduction last.
+def starters() -> tuple[list[Process], Process | None]:
+    """The processes that started this stage, nearest first, and the one of them that stands for the reproduction.
 
-    It is the nearest process called `dvc`, or the `python -m pipeline repro` that started it. DVC runs a command
-    through a shell, which may or may not replace itself by it. If no ancestor is called `dvc`, the chain ends at the
-    nearest one that is not a shell. Empty if DVC did not start this process.
+    They are `dvc`, the `python -m pipeline repro` above it, the `make` above these, and shells between them: DVC runs a
+    command through a shell, which may or may not replace itself by it. If one is killed, its child lives on. None if
+    DVC did not start this process.
     """
+    chain: list[Process] = []
+    shells: list[Process] = []
+    reproduction = None
     if "DVC_STAGE" not in os.environ:
-        return []
+        return chain, reproduction
     import psutil
 
-    chain: list[Process] = []
-    nearest = 0  # number of processes up to the first that is not a shell
-    through_dvc = False
     with suppress(psutil.Error):
         for process in psutil.Process().parents():
             words = [Path(word).name.lstrip("-") for word in process.cmdline()[:4]]
-            if through_dvc:
-                return [*chain, process] if words[2:] == ["pipeline", "repro"] else chain
-            chain.append(process)
-            through_dvc = "dvc" in words
-            if not nearest and not _SHELLS.intersection(words[:1]):
-                nearest = len(chain)
-    return chain if through_dvc else chain[:nearest]
-
-
-def make_ancestors(dvc: Process) -> list[Process]:
-    """The `make` processes that started `dvc`, with the shells between them. If one is killed, its child lives on."""
-    import psutil
-
-    found: list[Process] = []
-    shells: list[Process] = []
-    with suppress(psutil.Error):
-        for process in dvc.parents():
-            name = Path((process.cmdline() or [""])[0]).name.lstrip("-")
-            if name in _MAKES:
-                found += [*shells, process]
-                shells = []
-            elif name in _SHELLS:
+            if words and words[0] in _SHELLS:
                 shells.append(process)
-            else:
+                continue
+            if "dvc" in words:
+                reproduction = reproduction or process
+            elif words[2:] == ["pipeline", "repro"]:
+                reproduction = process
+            elif words[:1] not in (["make"], ["gmake"]):
                 break
-    return found
+            chain += [*shells, process]
+            shells = []
+    return chain, reproduction
 
 
 @contextmanager
@@ -91,16 +76,14 @@ def exit_with(chain: list[Process]) -> Iterator[None]:
     def exit_in_order(number: int, frame: FrameType | None) -> None:
         raise SystemExit(TERMINATED)
 
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, exit_in_order) if in_main_thread else None
+    before = signal.signal(signal.SIGTERM, exit_in_order)
     if chain:
         threading.Thread(target=watch, name="ancestor-watch", daemon=True).start()
     try:
         yield
     finally:
         done.set()
-        if in_main_thread:
-            signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, before)
 
 
 def _is_alive(process: Process) -> bool:

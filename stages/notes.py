@@ -18,9 +18,9 @@ from pipeline.studies import file_of
 NOTE = "mlflow.note.content"
 """The tag of a run or an experiment that MLflow shows as its description."""
 
-MOST_CHARACTERS = 4800  # of a note: MLflow's limit on a tag's length, less some for safety
-MOST_NUMBERS = 24
-MOST_IN_SUMMARY = 5
+MAX_CHARACTERS = 4800  # of a note: MLflow's limit on a tag's length, less some for safety
+MAX_NUMBERS = 24
+MAX_IN_SUMMARY = 5
 COUNTS, COUNTS_OF_PAPERS, VALUES = "claims", "claims_at_papers_settings", "claim_values"
 """Prefixes of a reproduction's metrics: counts of verdicts, those at the papers' settings, our number of each claim."""
 
@@ -95,22 +95,18 @@ def run_note(
         numbers: the headline numbers by dotted name; empty while the run goes on.
     """
     facts = {**facts, "commit": _committed(commit, dirty)}
-    first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:MOST_IN_SUMMARY])
+    first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:MAX_IN_SUMMARY])
     # MLflow folds a description after about three lines.
     parts = [*([f"{first}."] if first else []), purpose(name)]
     parts.append(_table(("", ""), [(key, value) for key, value in facts.items() if value]))
     if numbers:
-        rows = [(key, f"{value:.5g}") for key, value in [*numbers.items()][:MOST_NUMBERS]]
+        rows = [(key, f"{value:.5g}") for key, value in [*numbers.items()][:MAX_NUMBERS]]
         parts += ["### Result", _table(("number", "value"), rows)]
     parts += ["### Repeat it", _code([f"git checkout {commit}", f"dvc repro -f -s {label}"])]
-    lines = [f"{key}: {value}" for key, value in flatten(settings).items()]
-    while lines:
-        note = "\n\n".join([*parts, "### Settings", _code(lines)])
-        if len(note) <= MOST_CHARACTERS:
-            return note
-        # A note has room for a few dozen settings; MLflow's own list of parameters has all.
-        lines = [*lines[: len(lines) * 3 // 4 - 1], "..."] if len(lines) > 4 else []
-    return "\n\n".join(parts)
+    note = "\n\n".join([*parts, "### Settings", ""])
+    # A note has room for a few dozen settings; MLflow's own list of parameters has all.
+    listed = "\n".join(f"{key}: {value}" for key, value in flatten(settings).items())
+    return note + _code(listed[: MAX_CHARACTERS - len(note)].splitlines())
 
 
 def reproduction_note(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import typer
 
 from stages.workspace import stage
@@ -11,15 +13,10 @@ def main(name: str) -> None:
     """Read the images of NAME, an entry of `own_images` in params.yaml, and resize them."""
     with stage("own_images", name) as workspace:
         from pipeline.data.datasets import OWN_IMAGES, save_dataset
-        from pipeline.data.own_images import plan, read, repeated
+        from pipeline.data.own_images import read
         from pipeline.layout import raw_folder
 
-        planned = plan(name, workspace.params.own_images[name], workspace.root)
-        print(planned.summary, *planned.notes, sep="\n  ", flush=True)
-        images = read(planned)
-        again = repeated(images.images)
-        if again:
-            print(f"  {again:,} images are equal to another one: there may be equal ones in training and in test")
+        images = read(name, workspace.params.own_images[name], workspace.root, tell=partial(print, flush=True))
         save_dataset(raw_folder(workspace.root, name) / OWN_IMAGES, images)
 
 

@@ -19,6 +19,7 @@ from stages import notes
 if TYPE_CHECKING:
     from psutil import Process
 
+    from pipeline.dependencies import Item
     from pipeline.page.scorecard import Row
     from pipeline.studies.context import Opened
     from pipeline.systems import Run
@@ -30,11 +31,6 @@ _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance
 """Stages that train nothing: they use data sets for evaluation."""
 
 
-def item_label(name: str, item: str | None) -> str:
-    """A stage and item as DVC writes them: `train@capsules-digits`."""
-    return name if item is None else f"{name}@{item}"
-
-
 def params_hash(parameters: Any) -> str:
     """A short hash of the parameters."""
     return json_sha256(parameters)[:HASH_LENGTH]
@@ -43,8 +39,7 @@ def params_hash(parameters: Any) -> str:
 def open_run(
     profile: str,
     settings: dict[str, Any],
-    name: str,
-    item: str | None,
+    item: Item,
     home: Path,
     commit: str,
     dirty: bool,
@@ -56,16 +51,15 @@ def open_run(
         home: the repository with the files that outlive a stage.
         dvc: the process of the reproduction, whose runs form a group.
     """
-    label = item_label(name, item)
     tags: dict[str, Any] = {
-        "stage": name,
-        "item": item or "",
+        "stage": item.stage,
+        "item": item.name or "",
         "profile": profile,
         "commit": commit,
         "mlflow.source.git.commit": commit,
-        "mlflow.source.name": f"stages.study {name}" if file_of(name) else f"stages.{name}",
+        "mlflow.source.name": f"stages.study {item.stage}" if file_of(item.stage) else f"stages.{item.stage}",
         "mlflow.source.type": "LOCAL",
-        notes.NOTE: notes.run_note(name, label, {}, settings, {}, commit, dirty),
+        notes.NOTE: notes.run_note(item.stage, item.label, {}, settings, {}, commit, dirty),
         "dirty": dirty,
         "params_hash": params_hash(settings),
     }
@@ -84,11 +78,11 @@ def open_run(
         home / JOURNALS,
         experiment=f"capsules/{profile}",
         experiment_tags=notes.experiment_tags(profile),
-        name=label,
+        name=item.label,
         params=settings,
         tags=tags,
         group=group,
-        context="evaluation" if name in _EVALUATING else "training",
+        context="evaluation" if item.stage in _EVALUATING else "training",
         store=tracking_store(home),
     )
 

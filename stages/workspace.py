@@ -21,8 +21,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tqdm.contrib.logging import logging_redirect_tqdm
+
 from pipeline.commits import git_state
-from pipeline.dependencies import Graph, GraphError
+from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
 from pipeline.layout import Layout, find_root, model_folder
 from pipeline.locks import lock_path, single_instance
@@ -30,8 +32,8 @@ from pipeline.params import Params, parse_params, read_params
 from pipeline.studies.context import Context
 from pipeline.tracking import TrackedRun
 from stages import notes, tracked
-from stages.guards import dvc_ancestors, exit_with, make_ancestors
-from stages.tracked import item_label, params_hash
+from stages.guards import exit_with, starters
+from stages.tracked import params_hash
 
 if TYPE_CHECKING:
     from pipeline.results.outcome import Outcome, Places
@@ -44,22 +46,15 @@ class Workspace(Layout):
     """One stage running on one item.
 
     Args:
-        home: the repository with the files that outlive a stage (tracked runs, checkpoints). It is `root`, except in an
-            experiment that DVC runs in a temporary copy: then it is the original repository.
-        graph: the dependencies of every item.
+        entry: the item in `dvc.yaml`.
         settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
         commit: Git's commit, or "unknown".
         dirty: whether there are uncommitted changes, except in files that stages write.
         context: what a study or a training is given.
     """
 
-    name: str
-    item: str | None
-    home: Path
-    params: Params
-    graph: Graph
+    entry: Item
     settings: dict[str, Any]
-    run: TrackedRun
     commit: str
     dirty: bool
     context: Context
@@ -67,29 +62,33 @@ class Workspace(Layout):
     _headline: dict[str, float] = field(default_factory=dict)
 
     @property
-    def label(self) -> str:
-        """The stage as DVC writes it: `train@capsules-digits`."""
-        return item_label(self.name, self.item)
+    def params(self) -> Params:
+        """All parameters."""
+        return self.context.params
+
+    @property
+    def run(self) -> TrackedRun:
+        """The tracked run of this stage."""
+        return self.context.run
 
     @property
     def places(self) -> Places:
         """The paths of the parts of this item's result."""
         from pipeline.results.outcome import Places
 
-        assert self.item is not None
-        name = Path(self.name) / self.item
+        name = f"{self.entry.stage}/{self.entry.name}"
         arrays = self.arrays_folder / name
         return Places(
             record=self.records_folder / f"{name}.json",
             table=self.records_folder / f"{name}.csv",
-            arrays=arrays if str(arrays.relative_to(self.root)) in self.graph.item(self.name, self.item).outs else None,
+            arrays=arrays if str(arrays.relative_to(self.root)) in self.entry.outs else None,
         )
 
     def provenance(self) -> dict[str, Any]:
         """The provenance of a result, stored with it (in a list under `provenance`)."""
         return {
-            "stage": self.name,
-            "item": self.item,
+            "stage": self.entry.stage,
+            "item": self.entry.name,
             "profile": self.profile,
             "commit": self.commit,
             "dirty": self.dirty,
@@ -113,13 +112,13 @@ class Workspace(Layout):
 
         write_outcome(self.places, outcome, self.provenance())
         if self.params.publish and self.dirty:
-            print(f"{self.label} is a draft: it was made from uncommitted changes. Commit them, and run it again.")
+            print(f"{self.entry.label} is a draft, made from uncommitted changes. Commit them, and run it again.")
         self.run.log_metrics(flat(outcome.numbers), step=self.context.last_epoch)
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
         """Track what is known only now: the device, the description with the results, and a trained model."""
-        if not tags and self.name == "train":
+        if not tags and self.entry.stage == "train":
             self._track_model()
         self.run.log_tags({"device": self.device, notes.NOTE: self._note(), **tags})
         if "torch" in sys.modules:  # otherwise it says nothing of where the others ran
@@ -127,15 +126,16 @@ class Workspace(Layout):
 
     def _note(self) -> str:
         facts = {"data": self.context.data or "", "device": self.device}
-        return notes.run_note(self.name, self.label, facts, self.settings, self._headline, self.commit, self.dirty)
+        commit = (self.commit, self.dirty)
+        return notes.run_note(self.entry.stage, self.entry.label, facts, self.settings, self._headline, *commit)
 
     def _track_model(self) -> None:
-        assert self.item is not None
-        settings, folder = self.params.runs[self.item], model_folder(self.root, self.item)
+        assert self.entry.name is not None
+        settings, folder = self.params.runs[self.entry.name], model_folder(self.root, self.entry.name)
         files = [path for path in sorted(folder.glob("*")) if path.is_file()]
         if files:
             dataset = self.context.opened[settings.dataset]
-            tracked.log_model(self.run, self.item, settings, files, dataset, self.commit, self._headline)
+            tracked.log_model(self.run, self.entry.name, settings, files, dataset, self.commit, self._headline)
 
     @property
     def device(self) -> str:
@@ -156,26 +156,28 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         SystemExit: with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
             143 if terminated; the message is on stderr.
     """
-    _configure_logging()
+    logger = logging.getLogger("pipeline")
+    logger.setLevel(logging.INFO)
     try:
         root = find_root() if root is None else root.resolve()
         home = Path(os.environ.get("DVC_ROOT") or root).resolve() if "DVC_STAGE" in os.environ else root
         values = read_params(root / "params.yaml")
         params = parse_params(values)
         graph = Graph.load(root, values)
-        _check_item(graph, name, item)
-        chain = dvc_ancestors()
-        label = item_label(name, item)
-        starters = [*chain, *(make_ancestors(chain[-1]) if chain else [])]
-        with single_instance(lock_path(root, label), label), exit_with(starters):
+        entry = _item(graph, name, item)
+        chain, dvc = starters()
+        with (
+            logging_redirect_tqdm([logger]),
+            single_instance(lock_path(root, entry.label), entry.label),
+            exit_with(chain),
+        ):
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
-            dvc = chain[-1] if chain else None
-            run = tracked.open_run(params.profile, settings, name, item, home, commit, dirty, dvc)
+            run = tracked.open_run(params.profile, settings, entry, home, commit, dirty, dvc)
             section = getattr(params, name, None)  # a mapping where every item has an entry
             context = Context(
                 item=item or "",
-                label=label,
+                label=entry.label,
                 settings=section[item] if isinstance(section, dict) else section,
                 axes=settings.get("item", {}),
                 params=params,
@@ -183,18 +185,13 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 home=home,
                 run=run,
                 graph=graph,
-                code=graph.item(name, item).code,
+                code=entry.code,
             )
             workspace = Workspace(
                 root=root,
                 profile=params.profile,
-                name=name,
-                item=item,
-                home=home,
-                params=params,
-                graph=graph,
+                entry=entry,
                 settings=settings,
-                run=run,
                 commit=commit,
                 dirty=dirty,
                 context=context,
@@ -241,34 +238,12 @@ def _earlier_results() -> str:
     return "Earlier results are untouched."
 
 
-def _check_item(graph: Graph, name: str, item: str | None) -> None:
-    if name not in graph.items:
-        raise GraphError(f"dvc.yaml has no stage {name}")
-    known = [key for key in graph.items[name] if key is not None]
-    if item in graph.items[name]:
-        return
-    what = "needs an item" if item is None else f"has no '{item}'"
-    raise ParamsError(f"{name} {what}; params.yaml has: {', '.join(sorted(known)) or 'none'}")
-
-
-class BesideBars(logging.Handler):
-    """Writes messages to the terminal on lines of their own, also while progress bars are shown."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from tqdm import tqdm
-
-        try:
-            tqdm.write(self.format(record), file=sys.stderr)
-        except Exception:  # all exceptions, as in every handler: a message that cannot be shown stops no stage
-            self.handleError(record)
-
-
-def _configure_logging() -> None:
-    """Show the library's log messages in the terminal, unless the caller has configured logging."""
-    logger = logging.getLogger("pipeline")
-    if not logger.handlers and not logging.getLogger().handlers:
-        logger.addHandler(BesideBars())
-        logger.setLevel(logging.INFO)
+def _item(graph: Graph, name: str, item: str | None) -> Item:
+    """The item of a stage. ParamsError if it is not in params.yaml, GraphError if dvc.yaml has no such stage."""
+    known = graph.items.get(name, {})
+    if known and item not in known:
+        raise ParamsError(f"{name} has no '{item}'; params.yaml has: {', '.join(sorted(map(str, known)))}")
+    return graph.item(name, item)
 
 
 def _exit(message: str, code: int) -> NoReturn:

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.errors import ParamsError, UserError
 from pipeline.layout import find_root, tracking_store
+from pipeline.tracking import Store
 
 
 def test_the_root_is_the_nearest_folder_with_parameters_then_dvcs(
@@ -26,23 +27,12 @@ def test_the_root_is_the_nearest_folder_with_parameters_then_dvcs(
         find_root(tmp_path)
 
 
-def test_mlflow_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
-    for word in ("off", "OFF", "0", "no"):
-        monkeypatch.setenv("CAPSULES_MLFLOW", word)
-        assert tracking_store(tmp_path) is None
+def test_mlflow_is_a_local_file_a_named_store_or_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tracking_store(tmp_path) is None, "as in all tests"
     monkeypatch.setenv("CAPSULES_MLFLOW", "of")
     with pytest.raises(UserError, match="'of'"):
         tracking_store(tmp_path)
-
-
-def test_a_named_store_comes_before_the_local_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CAPSULES_MLFLOW", raising=False)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    local = tracking_store(tmp_path)
-    assert local is not None
-    assert (local.uri, local.artifacts) == (f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path / "mlartifacts")
+    monkeypatch.delenv("CAPSULES_MLFLOW")
+    assert tracking_store(tmp_path) == Store(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path / "mlartifacts")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
-    server = tracking_store(tmp_path)
-    assert server is not None
-    assert (server.uri, server.artifacts) == ("http://127.0.0.1:5000", None)
+    assert tracking_store(tmp_path) == Store("http://127.0.0.1:5000", None)

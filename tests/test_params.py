@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,16 +149,15 @@ def test_a_bad_value_is_refused_and_its_field_named(values: dict[str, Any], wher
     assert len(line) > len(f"{named or where}: ") + 5
 
 
+MISTAKEN = ("training.epochs", "model.code")
+
+
 def test_all_mistakes_are_told_at_once(values: dict[str, Any]) -> None:
     bad = put(put(put(values, "device", "tpu"), f"{RUN}.training.epochs", 0), "colour", "red")
-    assert {line.split(":")[0] for line in refused(bad)} == {"device", f"{RUN}.training.epochs", "colour"}
-
-
-@pytest.mark.parametrize("where", ["device", f"{RUN}.training.patience", f"{RUN}.model.code"])
-def test_a_missing_key_is_named(values: dict[str, Any], where: str) -> None:
-    place, _, last = where.rpartition(".")
-    del at(values, place)[last]
-    assert refused(values) == [f"{where}: missing"]
+    del at(bad, f"{RUN}.model")["code"]
+    lines = refused(bad)
+    assert {line.split(":")[0] for line in lines} == {"device", "colour", *(f"{RUN}.{each}" for each in MISTAKEN)}
+    assert f"{RUN}.model.code: missing" in lines
 
 
 def test_every_number_has_an_upper_bound(values: dict[str, Any]) -> None:
@@ -180,29 +178,21 @@ def test_every_number_has_an_upper_bound(values: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"just text", b"runs: {a: [}", b"profile: qu\xefck\n", b"runs: " + b"[" * 1000, None],
-    ids=["text", "YAML", "Latin-1", "deep", "missing"],
-)
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
-    """Python's stack is used up by a thousand levels."""
-    if content is not None:
-        (tmp_path / "params.yaml").write_bytes(content)
-    with pytest.raises(ParamsError, match=r"params\.yaml"):
-        load_params(tmp_path / "params.yaml")
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "told"),
     [
-        ("runs:\n  a: {seed: 0}\n  b: {seed: 1}\n  a: {seed: 2}\n", "runs.a occurs twice, in lines 2 and 4"),
-        ("a: &a {x: 1}\nb:\n  <<: *a\n  x: 2\n  x: 3\n", "b.x occurs twice, in lines 4 and 5"),
+        (b"just text", "must be a section"),
+        (b"runs: {a: [}", "not valid YAML"),
+        (b"profile: qu\xefck\n", "utf-8"),
+        (None, "No such file"),
+        (b"", "is empty"),
+        (b"runs:\n  a: {seed: 0}\n  b: {seed: 1}\n  a: {seed: 2}\n", "runs.a occurs twice, in lines 2 and 4"),
+        (b"a: &a {x: 1}\nb:\n  <<: *a\n  x: 2\n  x: 3\n", "b.x occurs twice, in lines 4 and 5"),
     ],
 )
-def test_a_key_that_stands_twice_is_named(tmp_path: Path, content: str, message: str) -> None:
-    """PyYAML takes the last without a word."""
-    (tmp_path / "params.yaml").write_text(content)
-    with pytest.raises(ParamsError, match=re.escape(f"params.yaml: {message}")):
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | None, told: str) -> None:
+    if content is not None:
+        (tmp_path / "params.yaml").write_bytes(content)
+    with pytest.raises(ParamsError, match=rf"(?s)params\.yaml.*{told}"):
         load_params(tmp_path / "params.yaml")
 
 
@@ -223,9 +213,6 @@ def test_a_merged_section_may_set_again_what_it_merges(tmp_path: Path) -> None:
     }
 
 
-# ---- what does not fit
-
-
 # ---- own images
 
 OWN: dict[str, Any] = {
@@ -237,11 +224,6 @@ OWN: dict[str, Any] = {
 def with_pets(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
     values["datasets"]["pets"] = {**values["datasets"]["digits"], "source": "pets"}
     return {**values, "own_images": {"pets": {**OWN, **changes}}}
-
-
-def test_own_images_are_a_source(values: dict[str, Any]) -> None:
-    params = parse_params(with_pets(values))
-    assert params.own_images[params.datasets["pets"].source].classes == ["cat", "dog"]
 
 
 @pytest.mark.parametrize(
@@ -265,6 +247,8 @@ def test_own_images_are_checked(values: dict[str, Any], changes: dict[str, Any],
 
 
 def test_own_images_must_fit_what_uses_them(values: dict[str, Any]) -> None:
+    params = parse_params(with_pets(values))
+    assert params.own_images[params.datasets["pets"].source].classes == ["cat", "dog"]
     changed = json.loads(json.dumps(values))
     changed["sources"].append("affnist")
     for bad, named in (

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pipeline.comparison.noise import Noise, Spread, of_difference, same
 from pipeline.comparison.sides import NOT_RUN, Answer, Side
-from pipeline.profiles import differences
+from pipeline.settings import differences
 
 Word = Literal["moved", "noise unknown", "only one side has it", "within noise"]
 WORDS: tuple[Word, ...] = ("moved", "noise unknown", "only one side has it", "within noise")

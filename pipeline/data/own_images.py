@@ -1,7 +1,7 @@
 """Images of the user's own: PNG and JPEG files in class folders, or arrays in an npz file.
 
-Files are looked at before any is decoded: names and kinds (`find`), then the sizes in their headers (`plan`). Only then
-are images decoded, turned upright, converted, and resized (`read`).
+Names and kinds of all files are checked first (`find`), and whether the images fit into memory. Then each is decoded,
+turned upright, converted and resized (`read`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import unicodedata
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +28,19 @@ LARGEST = 50_000_000
 """Most pixels of one image. A file of kilobytes can hold billions."""
 SMALLEST = 4
 """Least pixels a side of an image in an array; so its axes cannot be mistaken for channels."""
+HAS_COLOURS = {
+    **dict.fromkeys(("1", "L", "LA", "I;16", "I;16B"), False),
+    **dict.fromkeys(("P", "PA", "RGB", "RGBA"), True),
+}
+"""The kinds of pixels that are read, as Pillow calls them."""
+DONE = {
+    "resized": "images of other sizes are resized to {side}x{side} (fit: {fit})",
+    "grey": "images in colour become grey (channels: 1)",
+    "coloured": "grey images get three equal channels (channels: 3)",
+    "blackened": "images are transparent in places: these become black",
+}
+"""What may be done to images, in words."""
 
-_GREY, _COLOUR = ("1", "L", "LA", "I;16", "I;16B"), ("P", "PA", "RGB", "RGBA")
 _NOT_IMAGES = ("thumbs.db", "desktop.ini")
 """Files that file managers leave behind, as they do hidden ones."""
 
@@ -40,42 +51,6 @@ class OwnImagesError(UserError):
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
 """Images with their labels, in the order of classes and names: files, or arrays `[C, H, W]`."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What there is to read.
-
-    Attributes:
-        parts: the training part, or the whole, and the test part if it is apart.
-        notes: what happens to the images, one sentence each.
-    """
-
-    name: str
-    params: OwnImagesParams
-    parts: list[Part]
-    notes: tuple[str, ...]
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Images of the training part, or of the whole, and of the test part."""
-        return len(self.parts[0]), sum(len(part) for part in self.parts[1:])
-
-    @property
-    def kept(self) -> int:
-        """Bytes of all images once resized."""
-        return sum(self.counts) * self.params.channels * self.params.side**2
-
-    @property
-    def summary(self) -> str:
-        """How many images there are, and how much memory they take."""
-        (train, test), side = self.counts, self.params.side
-        parts = f" ({train:,} in train, {test:,} in test)" if test else ""
-        return (
-            f"{self.name}: {train + test:,} images of {len(self.params.classes)} classes{parts}. As "
-            f"{self.params.channels}x{side}x{side} they take {readable(self.kept)}, and about "
-            f"{readable(COPIES * self.kept)} in a training; {readable(available_bytes())} of memory are free."
-        )
 
 
 def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
@@ -124,82 +99,44 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
         find(params, f"own_images.{name}", root)
 
 
-def plan(name: str, params: OwnImagesParams, root: Path) -> Plan:
-    """Look at the headers of all files, of which none is decoded, or at all arrays.
+def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], object]) -> Dataset:
+    """All images, resized, in the order of classes and names; the split has test images only where these are apart.
 
     Args:
         name: key of `own_images` in params.yaml.
         root: what a relative path is relative to.
+        tell: is given how many images there are before they are decoded, and then what was done to them.
 
     Raises:
-        OwnImagesError: as `find`, and for a file that is no image, too large, or of a kind that is not read.
+        OwnImagesError: as `find`, and for a file that is damaged, no image, too large, or of a kind that is not read.
         OutOfMemoryError: the images do not fit into memory.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     place, parts = find(params, where, root)
     if params.format == "npz":
         parts = _arrays(place, params, where, advice)
-    heads = [_head(image) for part in parts for _, image in part]
-    planned = Plan(name, params, parts, tuple(_notes(params, heads)))
-    largest = 12 * max(width * height for (width, height), _, _ in heads)  # the image itself, turned, and as RGBA
-    check_fits(2 * planned.kept + largest, f"{where}: {len(heads):,} images", advice)
-    return planned
-
-
-def read(plan: Plan) -> Dataset:
-    """All images of a plan, decoded and resized, in the order of classes and names; its split has test images only
-    where these are apart.
-
-    Raises:
-        OwnImagesError: an image is damaged; it is named.
-    """
-    params, (pool, test) = plan.params, plan.counts
-    labelled = [each for part in plan.parts for each in part]
-    images = np.empty((len(labelled), params.channels, params.side, params.side), np.uint8)
-    for place, (_, image) in enumerate(tqdm(labelled, desc=plan.name, unit="images", disable=None)):
-        images[place] = _resized(image, params)
+    labelled = [each for part in parts for each in part]
+    train, count, side = len(parts[0]), len(labelled), params.side
+    size = count * params.channels * side**2
+    check_fits(2 * size, f"{where}: {count:,} images", advice)
+    apart = f" ({train:,} in train, {count - train:,} in test)" if params.test_part else ""
+    tell(
+        f"{name}: {count:,} images of {len(params.classes)} classes{apart}. As {params.channels}x{side}x{side} they "
+        f"take {readable(size)}, and about {readable(COPIES * size)} in a training; {readable(available_bytes())} of "
+        "memory are free."
+    )
+    images = np.empty((count, params.channels, side, side), np.uint8)
+    done: Counter[str] = Counter()
+    for index, (_, image) in enumerate(tqdm(labelled, desc=name, unit="images", disable=None)):
+        images[index], what = _resized(image, params)
+        done.update(what)
+    for key, times in done.items():
+        tell(f"  {times:,} {DONE[key].format(side=side, fit=params.fit)}")
+    if again := count - len({hash(image.tobytes()) for image in images}):
+        tell(f"  {again:,} images are equal to another one: there may be equal ones in training and in test")
     labels = np.array([label for label, _ in labelled], np.int64)
-    split = {"train": np.arange(pool), "validation": np.empty(0, np.int64), "test": np.arange(pool, pool + test)}
-    return Dataset(plan.name, f"{plan.name} (own images)", images, labels, {}, split, tuple(params.classes))
-
-
-def repeated(images: NDArray[np.uint8]) -> int:
-    """How many of the images `[N, ...]` are equal to an earlier one. Such may be in training and in test."""
-    return len(images) - len({hash(image.tobytes()) for image in images})
-
-
-def _head(image: Path | NDArray[np.uint8]) -> tuple[tuple[int, int], bool, bool]:
-    """Width and height of an image, whether it has colours, and whether it is transparent in places.
-
-    Raises:
-        OwnImagesError: a file is no image, or one of a kind that is not read.
-    """
-    if not isinstance(image, Path):
-        return (image.shape[2], image.shape[1]), len(image) > 1, False
-    with _opened(image) as opened:
-        # An animation would be read as its first image. JPEG files of phones hold a preview, too.
-        if opened.format == "PNG" and getattr(opened, "n_frames", 1) > 1:
-            raise OwnImagesError(f"{image} is animated: save it as one image")
-        if opened.mode not in _GREY + _COLOUR:
-            raise OwnImagesError(f"{image} has colours of the kind {opened.mode}: save it as RGB or grey")
-        return opened.size, opened.mode in _COLOUR, _is_transparent(opened)
-
-
-def _notes(params: OwnImagesParams, heads: list[tuple[tuple[int, int], bool, bool]]) -> Iterator[str]:
-    """What is done to the images."""
-    sizes, side = {size for size, _, _ in heads}, params.side
-    coloured, transparent = sum(each for _, each, _ in heads), sum(each for _, _, each in heads)
-    if sizes != {(side, side)}:
-        small, large = (pick(sizes, key=lambda size: (size[0] * size[1], size)) for pick in (min, max))
-        span = f"{small[0]}x{small[1]}" + (f" to {large[0]}x{large[1]}" if large != small else "")
-        count = f"{len(sizes):,} sizes" if len(sizes) > 1 else "one size"
-        yield f"images have {count}, {span} pixels: they are resized to {side}x{side} (fit: {params.fit})"
-    if params.channels == 1 and coloured:
-        yield f"{coloured:,} images in colour become grey (channels: 1)"
-    if params.channels == 3 and coloured < len(heads):
-        yield f"{len(heads) - coloured:,} grey images get three equal channels (channels: 3)"
-    if transparent:
-        yield f"{transparent:,} images are transparent in places: these become black"
+    split = {"train": np.arange(train), "validation": np.empty(0, np.int64), "test": np.arange(train, count)}
+    return Dataset(name, f"{name} (own images)", images, labels, {}, split, tuple(params.classes))
 
 
 # ---- files in folders
@@ -259,37 +196,33 @@ def _image_files(folder: Path) -> list[Path]:
 # ---- pixels
 
 
-def _opened(file: Path) -> Image.Image:
-    """An image of which only the header is read. OwnImagesError if it is none, or has more pixels than `LARGEST`."""
+def _decoded(file: Path, channels: int) -> tuple[Image.Image, bool, bool]:
+    """An image, as `upright_on_black`, whether it had colours, and whether it was transparent in places.
+
+    Raises:
+        OwnImagesError: it is damaged, no image, too large, or of a kind that is not read.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
-            image = Image.open(file, formats=("PNG", "JPEG"))
-        if image.width * image.height > LARGEST:
-            image.close()
-            raise Image.DecompressionBombError
-    except Image.DecompressionBombError:
-        raise OwnImagesError(f"{file} has more than {LARGEST:,} pixels: make it smaller") from None
-    except (OSError, SyntaxError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a PNG or JPEG image"
-        raise OwnImagesError(f"{file} cannot be read: {reason}") from None
-    return image
+            with Image.open(file, formats=("PNG", "JPEG")) as image:
+                if image.width * image.height > LARGEST:
+                    raise OwnImagesError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
+                # An animation would be read as its first image. JPEG files of phones hold a preview, too.
+                if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
+                    raise OwnImagesError(f"{file} is animated: save it as one image")
+                if image.mode not in HAS_COLOURS:
+                    raise OwnImagesError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
+                return upright_on_black(image, channels), HAS_COLOURS[image.mode], _is_transparent(image)
+    except UserError:
+        raise
+    # All exceptions: decoders raise many kinds on damaged files.
+    except Exception as error:
+        raise OwnImagesError(f"{file} is damaged, or no PNG or JPEG image: {error or type(error).__name__}") from None
 
 
 def _is_transparent(image: Image.Image) -> bool:
     return image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
-
-
-def _decoded(file: Path, channels: int) -> Image.Image:
-    """An image, as `upright_on_black`. OwnImagesError if it is damaged."""
-    with _opened(file) as image:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return upright_on_black(image, channels)
-        # All exceptions: decoders raise many kinds on damaged files.
-        except Exception as error:
-            raise OwnImagesError(f"{file} is damaged: {error or type(error).__name__}") from None
 
 
 def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
@@ -303,16 +236,25 @@ def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
     return upright.convert("L" if channels == 1 else "RGB")
 
 
-def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArray[np.uint8]:
-    """An image as `[channels, side, side]`."""
+def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> tuple[NDArray[np.uint8], list[str]]:
+    """An image as `[channels, side, side]`, and what was done to it, of `DONE`."""
     if isinstance(image, Path):
-        pictures = [_decoded(image, params.channels)]
+        picture, coloured, transparent = _decoded(image, params.channels)
+        pictures = [picture]
     else:
+        coloured, transparent = len(image) > 1, False
         bands = [image.transpose(1, 2, 0)] if len(image) == 3 else image
         mode = "RGB" if params.channels == 3 else "L"
         pictures = [Image.fromarray(np.ascontiguousarray(band)).convert(mode) for band in bands]
-    squares = [np.asarray(_fitted(picture, params)) for picture in pictures]
-    return squares[0].transpose(2, 0, 1) if params.channels == 3 else np.stack(squares)
+    done = {
+        "resized": pictures[0].size != (params.side, params.side),
+        "grey": coloured and params.channels == 1,
+        "coloured": not coloured and params.channels == 3,
+        "blackened": transparent,
+    }
+    squares = [np.asarray(_fitted(each, params)) for each in pictures]
+    pixels = squares[0].transpose(2, 0, 1) if params.channels == 3 else np.stack(squares)
+    return pixels, [what for what, is_done in done.items() if is_done]
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:

@@ -44,10 +44,9 @@ _ELEMENTS = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
 """Kinds of elements of the binary matrix format, by magic number."""
 _BLOCK = 1000
 
-Part = tuple[NDArray[np.uint8], NDArray[np.int64], dict[str, NDArray[np.int64]]]
-"""The training or the test part: images `[N, 2, 48, 48]`, left before right; categories `[N]`, indices into
-`CATEGORIES`; and factors `[N]` by name: instance (0 to 9), azimuth and elevation (degrees), lighting (0 to 5), each
-`UNKNOWN` where it is not known.
+Arrays = dict[str, NDArray[Any]]
+"""One part of smallNORB: `images` `[N, 2, 48, 48]`, left before right; `category` `[N]`, an index into `CATEGORIES`;
+and the published numbers `[N]` of `instance`, `elevation`, `azimuth` and `lighting`, where they are known.
 """
 
 _DIGITS = tuple("0123456789")
@@ -167,68 +166,56 @@ def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return small
 
 
-def read_smallnorb(raw: Path, prefix: str) -> Part:
-    """One part from its three official files, halved to 48x48 pixels as in document 004, section 5.
+def _norb(label: str, train: Arrays, test: Arrays) -> Content:
+    """Both parts, with viewpoints in degrees: elevation 0 to 8 is 30 to 70, azimuth 0 to 34 is 0 to 340."""
 
-    Args:
-        raw: folder of the files.
-        prefix: what their names begin with, before `-dat.mat.gz` and the like.
-    """
-    images, category, info = (read_matrix(raw / f"{prefix}-{kind}.mat.gz") for kind in ("dat", "cat", "info"))
-    instance, elevation, azimuth, lighting = info.T
-    numbers = {"instance": instance, "elevation": elevation, "azimuth": azimuth, "lighting": lighting}
-    return _part(halved(images), category, numbers)
+    def both(name: str, step: int = 1, first: int = 0) -> NDArray[np.int64]:
+        return np.concatenate(
+            [
+                first + step * part[name].astype(np.int64) if name in part else np.full(len(part["category"]), UNKNOWN)
+                for part in (train, test)
+            ]
+        )
 
-
-def read_smallnorb48(path: Path) -> Part:
-    """One part of the smaller copy: decoded from JPEG copies of the official images in their order, and halved.
-
-    Args:
-        path: its npz file; that of the training part lacks the viewpoint and the lighting, which are thus `UNKNOWN`.
-    """
-    with np.load(path, allow_pickle=False) as file:
-        arrays = dict(file)
-    return _part(arrays.pop("images"), arrays.pop("category"), arrays)
-
-
-def _part(images: NDArray[np.uint8], category: NDArray[Any], numbers: dict[str, NDArray[Any]]) -> Part:
-    """A part with its factors from smallNORB's numbers: elevation 0 to 8 is 30 to 70 degrees, azimuth 0 to 34 is 0 to
-    340 degrees.
-    """
-    known = {name: values.astype(np.int64) for name, values in numbers.items()}
-    unknown = np.full(len(category), UNKNOWN)
     factors = {
-        "instance": known["instance"],
-        "azimuth": 10 * known["azimuth"] if "azimuth" in known else unknown,
-        "elevation": 30 + 5 * known["elevation"] if "elevation" in known else unknown,
-        "lighting": known.get("lighting", unknown),
+        "instance": both("instance"),
+        "azimuth": both("azimuth", 10),
+        "elevation": both("elevation", 5, first=30),
+        "lighting": both("lighting"),
     }
-    return images, category.astype(np.int64), factors
-
-
-def _norb(label: str, train: Part, test: Part) -> Content:
-    images, labels = (np.concatenate([train[place], test[place]]) for place in (0, 1))
-    factors = {name: np.concatenate([train[2][name], test[2][name]]) for name in train[2]}
-    return Content(label, images, labels, len(test[1]), CATEGORIES, factors)
+    images = np.concatenate([train["images"], test["images"]])
+    return Content(label, images, both("category"), len(test["category"]), CATEGORIES, factors)
 
 
 def _smallnorb(raw: Path) -> Content:
-    return _norb("smallNORB", *(read_smallnorb(raw, prefix) for prefix in (NORB_TRAINING, NORB_TESTING)))
+    """The official files, three for each part, halved to 48x48 pixels as in document 004, section 5."""
+
+    def part(prefix: str) -> Arrays:
+        images, category, info = (read_matrix(raw / f"{prefix}-{kind}.mat.gz") for kind in ("dat", "cat", "info"))
+        numbers = dict(zip(("instance", "elevation", "azimuth", "lighting"), info.T, strict=True))
+        return {"images": halved(images), "category": category, **numbers}
+
+    return _norb("smallNORB", part(NORB_TRAINING), part(NORB_TESTING))
+
+
+def _smallnorb48_part(path: Path) -> Arrays:
+    """A part of the smaller copy: decoded from JPEG copies of the official images in their order, and halved. That of
+    training lacks the viewpoint and the lighting.
+    """
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
 
 
 def _smallnorb48(raw: Path) -> Content:
-    train, test = (read_smallnorb48(raw / f"{part}.npz") for part in ("train", "test"))
+    train, test = (_smallnorb48_part(raw / f"{part}.npz") for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
 
 def _smallnorb48_posed(raw: Path) -> Content:
     """The official test part alone, for studies of viewpoints: the training part's viewpoints are unknown."""
-    images, labels, factors = read_smallnorb48(raw / "test.npz")
-    is_test = np.isin(factors["instance"], POSED_TEST_INSTANCES)
-    train, test = (
-        (images[mask], labels[mask], {name: values[mask] for name, values in factors.items()})
-        for mask in (~is_test, is_test)
-    )
+    arrays = _smallnorb48_part(raw / "test.npz")
+    is_test = np.isin(arrays["instance"], POSED_TEST_INSTANCES)
+    train, test = ({name: values[mask] for name, values in arrays.items()} for mask in (~is_test, is_test))
     return _norb("smallNORB test part by instance (JPEG-derived)", train, test)
 
 

@@ -212,15 +212,10 @@ def _stream(url: str, output: Path) -> None:
     """
     with requests.get(url, headers={"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as response:
         response.raise_for_status()
-        length = response.headers.get("Content-Length", "")
-        total = int(length) if length.isdecimal() else None
-        with (
-            output.open("wb") as file,
-            tqdm(total=total, desc=Path(url).name, unit="B", unit_scale=True, disable=None) as bar,
-        ):
-            for chunk in response.raw.stream(decode_content=False):
-                file.write(chunk)
-                bar.update(len(chunk))
+        total = int(response.headers.get("Content-Length") or 0) or None
+        bar = tqdm.wrapattr(response.raw, "read", total=total, desc=Path(url).name, disable=None)
+        with output.open("wb") as file, bar as body:
+            shutil.copyfileobj(body, file)
 
 
 def _plain(error: requests.RequestException) -> str:

@@ -49,14 +49,9 @@ def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
         `[B, C, S, S]` float32 in [0, 1].
 
     Raises:
-        ValueError: the images are not square, there is not one matrix per image, or the image cannot sit in the middle
-            of the canvas on whole pixels.
+        ValueError: the image cannot sit in the middle of the canvas on whole pixels.
     """
-    count, channels, height, width = images.shape
-    if height != width:
-        raise ValueError(f"images must be square, found {height} x {width} pixels")
-    if matrices.shape != (count, 2, 3):
-        raise ValueError(f"expected matrices of shape {(count, 2, 3)}, found {tuple(matrices.shape)}")
+    count, channels, height, _ = images.shape
     size = height if canvas is None else canvas
     if size < height or (size - height) % 2:
         raise ValueError(f"canvas must exceed the images' {height} pixels by an even number, found {size}")
@@ -94,12 +89,7 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
 
     Returns:
         `[B, 2, 3]` matrices for `warp(images, matrices, canvas)`.
-
-    Raises:
-        ValueError: there are not `count` images.
     """
-    if images.shape[0] != count:
-        raise ValueError(f"expected {count} images, found {images.shape[0]}")
     draws = _uniform((count, 6), 0, 1, generator, device)
     low, high = AFFNIST_SCALE
     scale = low + (high - low) * draws[:, :2]

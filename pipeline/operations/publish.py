@@ -26,11 +26,11 @@ from pipeline.models import pictures_of_an_image
 from pipeline.page.scorecard import dataset_and_remarks
 from pipeline.params import Params, load_params
 from pipeline.profiles import FILES, LOCK, PARAMS
+from pipeline.results.freshness import STATES
 from pipeline.results.outcome import RECORD
 from pipeline.results.provenance import unique
 from pipeline.results.reading import Results
 from pipeline.results.spread import flat
-from pipeline.results.status import STATES
 from pipeline.state import Output, md5, outputs, profile_items
 from pipeline.systems import SYSTEMS
 

@@ -1,33 +1,65 @@
-"""Compares results with the current parameters.
+"""How results stand beside the current parameters: recorded, stale, running or missing, and how long each item takes.
 
 When parameters change, old results stay until their stage runs again; results of items removed from the parameters stay
-until someone deletes them. Reports show both kinds with a mark.
+until someone deletes them. Reports show both kinds with a mark. `dvc status` finds changes of code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
 
 from pipeline.results.provenance import unique
-from pipeline.results.reading import Results
+from pipeline.results.reading import Numbers, Results
+from pipeline.settings import differences
 
 if TYPE_CHECKING:
     from pipeline.dependencies import Graph
-    from pipeline.settings import Section
 
 CHANGED = "made with other settings than the profile's now"
 GONE = "no longer in the profile"
 DRAFT = "made from uncommitted changes"
 
+State = Literal["recorded", "unlocked", "draft", "stale", "running", "missing", "gone"]
+STATES: dict[State, str] = {
+    "recorded": "recorded",
+    "unlocked": "in the repository, but not in dvc.lock",
+    "draft": DRAFT,
+    "stale": CHANGED,
+    "running": "running now",
+    "missing": "not executed",
+    "gone": GONE,
+}
+"""Every state, in words."""
+_FEW = 3  # settings shown of a stale item
 
-def current_settings(graph: Graph, params: Section) -> dict[str, dict[str, Any]]:
-    """The current settings of each item that writes a record, by `<stage>/<item>`, structured as in `params.yaml`."""
-    return expected_settings(graph, params.model_dump(mode="json"))
+
+@dataclass(frozen=True)
+class ItemStatus:
+    """One item.
+
+    Attributes:
+        label: `<stage>/<item>`.
+        hours: that it took, or would take; None if nothing is known.
+        estimated: whether these are an estimate: the median of the same stage.
+        commit: that it was made from, shortened; "" if it was not.
+        changed: why it is stale: each setting with the value that it was made with, and the value now.
+    """
+
+    label: str
+    state: State
+    hours: float | None
+    estimated: bool
+    commit: str
+    changed: tuple[tuple[str, Any, Any], ...] = ()
 
 
-def expected_settings(graph: Graph, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """As `current_settings`, given all parameters as for `Graph.settings`."""
+def current_settings(graph: Graph, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings of each item that writes a record, by `<stage>/<item>`, given all parameters as for
+    `Graph.settings`.
+    """
     return {
         f"{stage}/{name}": graph.settings(stage, name, values)
         for stage, items in graph.items.items()
@@ -36,38 +68,118 @@ def expected_settings(graph: Graph, values: Mapping[str, Any]) -> dict[str, dict
     }
 
 
-def compare(
-    results: Results, expected: Mapping[str, Mapping[str, Any]], *, publish: bool = False
-) -> tuple[list[str], dict[str, str]]:
-    """Compare the results with the profile.
+def statuses(
+    results: Results,
+    expected: Mapping[str, Mapping[str, Any]],
+    *,
+    publish: bool = False,
+    locked: Collection[str] | None = None,
+    running: Callable[[str], bool] = lambda label: False,
+) -> list[ItemStatus]:
+    """The state of every item of a profile, in its order, then of results that are not in it.
 
     Args:
         expected: the settings by `<stage>/<item>`, for every item of the profile.
         publish: whether results made from uncommitted changes are drafts.
-
-    Returns:
-        missing: items of the profile that were not executed, in its order.
-        others: results with other settings than the profile's (`CHANGED`), in its order, then other drafts (`DRAFT`),
-            then results of items that are not in the profile (`GONE`).
+        locked: the items whose results are as in the profile's `dvc.lock`; None: all.
+        running: whether an item's stage runs at the moment.
 
     Raises:
         ResultError: a result file is corrupt; it is named.
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
     stages = unique([*(label.partition("/")[0] for label in expected), *folders])
-    found = {f"{stage}/{item}": numbers for stage in stages for item, numbers in results.executed(stage)}
-    recorded = {label: numbers.records[-1].get("settings", {}) for label, numbers in found.items()}
-    missing = [label for label in expected if label not in recorded]
-    changed = {label: CHANGED for label, now in expected.items() if label in recorded and now != recorded[label]}
-    drafts = {
-        label: DRAFT for label in expected if publish and label in found and found[label].draft and label not in changed
-    }
-    return missing, changed | drafts | {label: GONE for label in recorded if label not in expected}
+    recorded = {f"{stage}/{item}": numbers for stage in stages for item, numbers in results.executed(stage)}
+    taken: dict[str, list[float]] = {}  # hours, by stage
+    for label, numbers in recorded.items():
+        if (hours := recorded_hours(numbers)) is not None:
+            taken.setdefault(label.partition("/")[0], []).append(hours)
+    found = []
+    for label in dict.fromkeys([*expected, *recorded]):
+        made = recorded.get(label)
+        settings = made.records[-1].get("settings", {}) if made else {}
+        stale = label in expected and made is not None and settings != expected[label]
+        state: State = "recorded"
+        if label not in expected:
+            state = "gone"
+        elif running(label):
+            state = "running"
+        elif made is None:
+            state = "missing"
+        elif stale:
+            state = "stale"
+        elif publish and made.draft:
+            state = "draft"
+        elif locked is not None and label not in locked:
+            state = "unlocked"
+        # What another execution of a stale one would take: the recorded time may be of quite other settings.
+        alike = taken.get(label.partition("/")[0])
+        estimated = made is None or stale
+        time = (median(alike) if alike else None) if made is None or stale else recorded_hours(made)
+        commit = str(made.records[-1].get("commit") or "")[:7] if made else ""
+        changed = differences(settings, expected[label]) if state == "stale" else ()
+        found.append(ItemStatus(label, state, time, estimated, commit, tuple(changed)))
+    return found
+
+
+def compare(
+    results: Results, expected: Mapping[str, Mapping[str, Any]], *, publish: bool = False
+) -> tuple[list[str], dict[str, str]]:
+    """Compare the results with the profile, given as for `statuses`.
+
+    Returns:
+        missing: items of the profile that were not executed, in its order.
+        others: results with other settings than the profile's (`CHANGED`), in its order, then other drafts (`DRAFT`),
+            then results of items that are not in the profile (`GONE`).
+    """
+    found = statuses(results, expected, publish=publish)
+    kinds: tuple[State, ...] = ("stale", "draft", "gone")
+    others = {each.label: STATES[kind] for kind in kinds for each in found if each.state == kind}
+    return [each.label for each in found if each.state == "missing"], others
 
 
 def summary(missing: Sequence[str], others: Mapping[str, str]) -> list[str]:
     """The result of `compare` as text, one line for each kind of difference."""
-    groups = {"not executed": list(missing)}
+    groups = {STATES["missing"]: list(missing)}
     for words in (CHANGED, DRAFT, GONE):
         groups[words] = [label for label, why in others.items() if why == words]
     return [f"{words}: {', '.join(labels)}" for words, labels in groups.items() if labels]
+
+
+def recorded_hours(numbers: Numbers) -> float | None:
+    """What an item took; None if it is not recorded.
+
+    A training notes its time with all parts of one that was resumed, the stage that of the last part alone.
+    """
+    known = [
+        each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if isinstance(each, int | float)
+    ]
+    return max(known) / 3600 if known else None
+
+
+def table(found: list[ItemStatus]) -> list[str]:
+    """The items as lines of text, and one line that sums them up by state."""
+    width = max((len(each.label) for each in found), default=0)
+    lines = []
+    for each in found:
+        lines.append(f"{each.label:<{width}}  {each.state:<8}  {_in_words(each):>10}  {each.commit}".rstrip())
+        lines += [f"    {name}  {before} -> {now}" for name, before, now in each.changed[:_FEW]]
+        if len(each.changed) > _FEW:
+            lines.append(f"    and {len(each.changed) - _FEW} more settings")
+    sums = []
+    for state, words in STATES.items():
+        chosen = [each for each in found if each.state == state]
+        if chosen:
+            known = [each.hours for each in chosen if each.hours is not None]
+            about = "about " if any(each.estimated for each in chosen) else ""
+            parts = [f"{about}{sum(known):.1f} h"] if known else []
+            parts += [f"{len(chosen) - len(known)} of unknown duration"] if len(known) < len(chosen) else []
+            sums.append(f"{len(chosen)} {words} ({', '.join(parts)})")
+    return [*lines, "; ".join(sums)]
+
+
+def _in_words(each: ItemStatus) -> str:
+    if each.hours is None:
+        return "? h"
+    shown = f"{each.hours:.2f} h" if each.hours >= 0.1 else f"{60 * each.hours:.1f} min"
+    return f"{'~' if each.estimated else ''}{shown}"

@@ -28,20 +28,16 @@ def stack_replicas(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     )
 
 
-def by_group(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[tuple[str, ...], dict[str, float]]:
-    """The spread over replicas of column `value`, by the values of the columns `keys`."""
-    groups = table.groupby(list(keys), sort=False)[value]
-    return {tuple(str(part) for part in key): spread(column) for key, column in groups}
-
-
 def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]:
-    """`by_group` as nested dictionaries, one level per key."""
+    """The spread over replicas of column `value`, in nested dictionaries: one level for the values of each column of
+    `keys`.
+    """
     nested: dict[str, Any] = {}
-    for key, measured in by_group(table, keys, value).items():
+    for key, column in table.groupby(list(keys), sort=False)[value]:
         level = nested
         for part in key[:-1]:
-            level = level.setdefault(part, {})
-        level[key[-1]] = measured
+            level = level.setdefault(str(part), {})
+        level[str(key[-1])] = spread(column)
     return nested
 
 

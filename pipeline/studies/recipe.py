@@ -84,7 +84,7 @@ def check(params: Params, where: str, study: RecipeParams) -> None:
     params.check_factor(f"{where}.factor", study.factor, run.dataset)
     for condition in study.conditions:
         place = f"{where}.conditions.{condition}"
-        with params.named(place, ("runs", study.run, run.variant)):
+        with params.named(place):
             changed = study.changed(run, condition)
         params.check_effect(f"{place}.model", changed, study.conditions[condition].get("model", {}))
         params.check_fits(place, changed, run.dataset)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
@@ -11,15 +10,17 @@ from statistics import stdev
 import numpy as np
 import pytest
 from clones import Clone
+from commands import pipeline
 from repository import CLAIMS, NOT_RUN, SEVERAL_SEEDS, STATEMENT, Repository
 
 from pipeline.comparison import noise
 from pipeline.comparison.changes import Change, changes, describe
-from pipeline.comparison.sides import Answer, ComparisonError, Side, load_sides
+from pipeline.comparison.sides import Answer, ComparisonError, Side, Tree, load_sides
 from pipeline.layout import Layout
 
 ROOT = Path(__file__).parents[2]
 SINGLE = "001.acc.r3"
+HERE = Tree(ROOT, "here")
 
 
 def compared(repository: Repository, *words: str) -> dict[str, Change]:
@@ -118,28 +119,21 @@ def test_the_chance_of_a_difference_by_closed_forms(difference: float) -> None:
     assert noise.Noise(0.5, 2, "").chance(difference) == pytest.approx(1 - x / math.sqrt(2 + x * x))
 
 
-def test_of_comparisons_without_a_change_one_in_twenty_says_that_something_moved(repository: Repository) -> None:
+def test_of_comparisons_without_a_change_one_in_twenty_says_that_something_moved() -> None:
     """Twenty claims of different scales; four machines measure the noise, two others are compared."""
     generator, claims, machines = np.random.default_rng(0), 20, 4
-    tree, scales = load_sides(repository.root, ["first"])[0].tree, np.logspace(-3, 3, claims)
+    scales = np.logspace(-3, 3, claims)
     false_alarms = 0
     for _ in range(400):
         values = generator.normal(size=(machines + 2, claims)) * scales
         sds = values[:machines].std(axis=0, ddof=1)
         spreads = {str(i): spread(sd, n=machines) for i, sd in enumerate(sds)}
-        sides = (Side("", "", {}, {str(i): answer(x) for i, x in enumerate(row)}, tree) for row in values[machines:])
+        sides = (Side("", "", {}, {str(i): answer(x) for i, x in enumerate(row)}, HERE) for row in values[machines:])
         false_alarms += any(change.word == "moved" for change in changes(*sides, (spreads, spreads)))
     assert 6 <= false_alarms <= 34  # 20 are expected; the standard deviation is 4.4
 
 
 HOLDS, FAILS = answer(None, verdict="holds"), answer(None, verdict="fails")
-
-
-def one_claim(repository: Repository, before: Answer, after: Answer, spreads: dict[str, noise.Spread]) -> str | None:
-    side = load_sides(repository.root, ["first"])[0]
-    sides = (Side("a", "quick", {}, {"c": each}, side.tree) for each in (before, after))
-    found = changes(*sides, (spreads, spreads))
-    return found[0].word if found else None
 
 
 @pytest.mark.parametrize(
@@ -162,10 +156,9 @@ def one_claim(repository: Repository, before: Answer, after: Answer, spreads: di
         (answer(50, 0.5, 20), answer(60, 0.5, 20), {"c": spread(4.0, n=4)}, "moved"),
     ],
 )
-def test_the_word_of_a_claim(
-    repository: Repository, before: Answer, after: Answer, spreads: dict[str, noise.Spread], word: str | None
-) -> None:
-    assert one_claim(repository, before, after, spreads) == word
+def test_the_word_of_a_claim(before: Answer, after: Answer, spreads: dict[str, noise.Spread], word: str | None) -> None:
+    sides = (Side("a", "quick", {}, {"c": each}, HERE) for each in (before, after))
+    assert [change.word for change in changes(*sides, (spreads, spreads))] == [word] * (word is not None)
 
 
 def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repository) -> None:
@@ -200,15 +193,6 @@ def test_machines_that_round_alike_count_once(repository: Repository) -> None:
 # ---- the command
 
 
-def pipeline(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    from pipeline.cli import main
-
-    monkeypatch.setattr(sys, "argv", ["pipeline", *arguments])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    return int(caught.value.code or 0)
-
-
 def test_the_command_compares_and_measures_noise(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -221,7 +205,8 @@ def test_the_command_compares_and_measures_noise(
     (repository.root / "reports/quick/noise.json").write_text("[]")
     assert pipeline(monkeypatch, "compare", "first", "second") == 1
     assert "noise.json" in capsys.readouterr().err
-    assert pipeline(monkeypatch, "compare", "a", "b", "c") == 1
+    for words in (("a", "b", "c"), ("--noise", "first")):
+        assert pipeline(monkeypatch, "compare", *words) == 1
 
 
 def test_what_a_terminal_cannot_show_is_replaced(repository: Repository) -> None:

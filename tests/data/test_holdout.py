@@ -30,34 +30,20 @@ def as_set(images: np.ndarray) -> set[bytes]:
     return {image.tobytes() for image in images}
 
 
-def test_images_of_the_instance_validate_and_are_not_trained_on(toys: Dataset) -> None:
+def test_images_of_the_instance_validate_and_parts_share_no_image_and_leave_none_out(toys: Dataset) -> None:
     value = TRAIN_INSTANCES[2]
     found, watched = hold_out(toys, holdout(value=value))
     instance = toys.factors["instance"]
     assert set(instance[found.split["validation"]]) == {value}
     assert set(instance[found.split["train"]]) == set(TRAIN_INSTANCES) - {value}
     assert set(found.part("validation")[1]) == set(range(5)), "of every category"
-    before = np.concatenate([toys.split["train"], toys.split["validation"]])
-    assert (instance[before] == value).sum() == len(found.split["validation"])
-    assert len(watched) == 1
-    known, labels = watched[KNOWN]
-    assert len(known) == len(labels) == round(0.1 * (120 - len(found.split["validation"])))
-
-
-def test_parts_share_no_image_and_leave_none_out(toys: Dataset) -> None:
-    found, watched = hold_out(toys, holdout())
-    train, validation, known = (
-        as_set(part[0]) for part in (found.part("train"), found.part("validation"), watched[KNOWN])
-    )
-    assert not train & validation
-    assert not train & known
-    assert not validation & known
-    assert len(train) + len(validation) + len(known) == 120
-    assert train | validation | known == as_set(toys.part("train")[0]) | as_set(toys.part("validation")[0])
+    parts = [as_set(part[0]) for part in (found.part("train"), found.part("validation"), watched[KNOWN])]
+    assert set.union(*parts) == as_set(toys.part("train")[0]) | as_set(toys.part("validation")[0])
+    assert sum(map(len, parts)) == 120
+    assert len(parts[2]) == round(0.1 * (120 - len(parts[1])))
     assert np.array_equal(found.split["test"], toys.split["test"])
     label = {image.tobytes(): label for image, label in zip(toys.images, toys.labels, strict=True)}
     assert all(label[image.tobytes()] == own for image, own in zip(*watched[KNOWN], strict=True))
-    assert found.images is toys.images
 
 
 def test_known_images_are_a_fair_sample_drawn_alike_every_time(toys: Dataset) -> None:

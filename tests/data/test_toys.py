@@ -95,7 +95,7 @@ def walked(solid: Solid, eye: np.ndarray, way: np.ndarray, light: Lights, grey: 
 
 
 def test_every_ray_meets_what_one_walking_along_it_meets() -> None:
-    size, grey, light = 18, 0.8, lights(2, 0.3, 0.5, 0.7)
+    size, grey, light = 12, 0.8, lights(2, 0.3, 0.5, 0.7)
     cameras = stereo(30, 35)
     cameras = Cameras(cameras.eye, cameras.frame * np.array([48 / size, 48 / size, 1]))
     turn = toys.turntable(np.array([20.0]))

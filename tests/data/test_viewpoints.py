@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
@@ -14,32 +16,26 @@ FACTORS = {
 }
 
 
-def test_a_third_of_the_azimuths_is_familiar() -> None:
-    """'azimuths of (300, 320, 340, 0, 20, 40)' to train on, 'azimuths from 60 to 280' to test on."""
-    found = is_familiar(FACTORS, "azimuth")
-    assert set(FACTORS["azimuth"][found]) == {300, 320, 340, 0, 20, 40}
-    assert set(FACTORS["azimuth"][~found]) == {60, 80, 100, 120, 140, 160, 180, 200, 220, 240, 260, 280}
-    assert found.dtype == bool
-    assert 3 * found.sum() == len(FACTORS["azimuth"])
-
-
-def test_the_three_smallest_of_nine_elevations_are_familiar() -> None:
-    """'the 3 smaller elevations' to train on, 'the 6 larger elevations' to test on."""
-    found = is_familiar(FACTORS, "elevation")
-    assert set(FACTORS["elevation"][found]) == {30, 35, 40}
-    assert set(FACTORS["elevation"][~found]) == {45, 50, 55, 60, 65, 70}
-
-
-@pytest.mark.parametrize(("by", "wrong"), [("azimuth", -1), ("elevation", -1), ("azimuth", 10), ("elevation", 8)])
-def test_images_of_unknown_or_foreign_viewpoints_are_refused(by: str, wrong: int) -> None:
-    factors = {**FACTORS, by: np.where(np.arange(len(FACTORS[by])) < 2, wrong, FACTORS[by])}
-    with pytest.raises(ViewpointError, match=rf"2 of 162 images cannot be split by {by}: they have {wrong} .*posed"):
-        is_familiar(factors, by)  # type: ignore[arg-type]
-
-
-def test_images_without_viewpoints_are_refused() -> None:
-    with pytest.raises(ViewpointError, match="cannot be split by azimuth: their known factors are: version"):
-        is_familiar({"version": np.arange(3)}, "azimuth")
+@pytest.mark.parametrize(
+    ("by", "familiar", "novel"),
+    [
+        ("azimuth", {300, 320, 340, 0, 20, 40}, set(range(60, 281, 20))),
+        ("elevation", {30, 35, 40}, {45, 50, 55, 60, 65, 70}),
+    ],
+)
+def test_a_third_is_familiar(by: Literal["azimuth", "elevation"], familiar: set[int], novel: set[int]) -> None:
+    """'azimuths of (300, 320, 340, 0, 20, 40)', 'the 3 smaller elevations' to train on, the others to test on."""
+    found = is_familiar(FACTORS, by)
+    assert set(FACTORS[by][found]) == familiar
+    assert set(FACTORS[by][~found]) == novel
+    for wrong in (-1, 10):
+        factors = {**FACTORS, by: np.where(np.arange(len(FACTORS[by])) < 2, wrong, FACTORS[by])}
+        with pytest.raises(
+            ViewpointError, match=rf"2 of 162 images cannot be split by {by}: they have {wrong} .*posed"
+        ):
+            is_familiar(factors, by)
+    with pytest.raises(ViewpointError, match=f"cannot be split by {by}: their known factors are: version"):
+        is_familiar({"version": np.arange(3)}, by)
 
 
 @pytest.mark.parametrize(("by", "pairs"), [("azimuth", 18 * 9), ("elevation", 18 * 8)])

@@ -115,7 +115,6 @@ def make(folder: Path, needs: Mapping[str, Sequence[str]], seconds: float = 0.0)
     }
     for name, text in files.items():
         (made.folder / name).write_text(text)
-    made.run("git", "init", "-q")
-    made.run("dvc", "init", "-q")
+    made.init()
     made.commit()
     return made

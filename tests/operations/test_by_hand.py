@@ -21,13 +21,10 @@ SET_UP = "make setup && . .venv/bin/activate && "
 """The environment of this test stands for it."""
 
 
-def test_the_items_of_the_commands_are_of_that_profile() -> None:
+def test_what_ran_on_the_other_machine_runs_nothing_at_home(tmp_path: Path) -> None:
     graph = Graph.load(ROOT, read_yaml(Profiles(ROOT).params_path("paper-gpu")))
     for label in (DATA, TRAINING):
         assert graph.item(*label.split("@")).label == label
-
-
-def test_what_ran_on_the_other_machine_runs_nothing_at_home(tmp_path: Path) -> None:
     before, there, home = commands("scaling.md", "One machine with a GPU, by hand")
     assert before.startswith(SWITCH)
     assert len([*before.splitlines(), *there.splitlines(), *home.splitlines()]) == 9

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,11 +13,12 @@ import psutil
 import pytest
 import yaml
 from clones import Clone, executed, restored
+from commands import wait_for
 from servers import free_port, serving
 from short_stages import Short, make
 
 from pipeline.operations.fan_out import HERE, FanOutError, record, split
-from pipeline.operations.plan import PlannedItem, read_plan
+from pipeline.operations.plan import PlanError, PlannedItem, read_plan
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install .[cluster]")
 
@@ -56,13 +56,6 @@ def reproduced_alone(made: Short, folder: Path) -> Short:
     shutil.copytree(made.notes, alone.notes)
     alone.run("dvc", "repro")
     return alone
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.05)
 
 
 @pytest.mark.slow
@@ -129,10 +122,6 @@ def test_a_failure_stops_only_what_depends_on_it(tmp_path: Path) -> None:
     assert "    bad cannot work\n" in output
     assert "bad failed; not run because of it: after, tables" in output
     assert made.runs() == {"bad": 1, "good": 1}
-    assert executed(made.run("dvc", "repro", "good")) == []
-    made.fail("bad", fails=False)
-    made.fan_out("--workers", "1", "after")
-    assert made.runs() == {"after": 1, "bad": 2, "good": 1}
 
 
 @pytest.fixture
@@ -170,15 +159,10 @@ def test_workers_follow_the_commit_and_the_resource(tmp_path: Path, scheduler: s
     assert runs_nothing(made)
 
 
-def test_what_cannot_be_sent_is_said(tmp_path: Path) -> None:
-    made = make(tmp_path, {"a": []})
-    assert "Stage 'b' not found" in made.fan_out("b", code=1)
-    assert "there are no workers" in made.fan_out("--scheduler", "tcp://127.0.0.1:9", code=1)
-    assert made.runs() == {}
-
-
 @pytest.mark.filterwarnings("ignore:_NoneStep.value will soon:DeprecationWarning")  # DVC's use of pygtrie
-def test_an_item_needs_all_items_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_sent_is_said_and_an_item_needs_all_items_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
     made = make(tmp_path, GRAPH)
     plan = read_plan(made.folder, ["last"])
@@ -188,6 +172,13 @@ def test_an_item_needs_all_items_before_it(tmp_path: Path, monkeypatch: pytest.M
     names = list(plan)
     assert sorted(names) == ["a", "b", "download", "last", "slow"]
     assert all(names.index(need) < names.index(name) for name, item in plan.items() for need in item.needs)
+    with pytest.raises(PlanError, match="Stage 'nobody' not found"):
+        read_plan(made.folder, ["nobody"])
+    assert "there are no workers" in made.fan_out("--scheduler", "tcp://127.0.0.1:9", "slow", code=1)
+    packet = {"name": "a", "entry": {}, "files": {"params.yaml": b"owned"}}
+    with pytest.raises(FanOutError, match="none of its outputs"):
+        record(made.folder, [packet], plan)
+    assert (made.folder / "params.yaml").read_text() == "{}\n"
 
 
 def test_only_what_needs_nothing_from_workers_runs_first() -> None:
@@ -203,11 +194,3 @@ def test_only_what_needs_nothing_from_workers_runs_first() -> None:
     before, sent, after = split(stale | current)
     assert (before, sent) == (["download@mnist"], ["train@vae"])
     assert after == ["preprocess@mnist", "figures", "tables", "paper"], "what needs a download waits for the next plan"
-
-
-def test_a_worker_writes_nothing_but_outputs(tmp_path: Path) -> None:
-    made = make(tmp_path, {"a": []})
-    packet = {"name": "a", "entry": {}, "files": {"params.yaml": b"owned"}}
-    with pytest.raises(FanOutError, match="none of its outputs"):
-        record(made.folder, [packet], {"a": PlannedItem(frozenset(), frozenset(), True, ("reports/a.json",))})
-    assert (made.folder / "params.yaml").read_text() == "{}\n"

@@ -14,7 +14,7 @@ from clones import Clone
 from pipeline.operations import publish as publishing
 from pipeline.operations.publish import PublishingError, publish, push, stored
 from pipeline.profiles import Profiles
-from pipeline.state import Output, outputs
+from pipeline.state import outputs
 
 ROOT = Path(__file__).parents[2]
 MAKE = "mkdir -p models/{0} && echo {0}-0 > models/{0}/seed-0 && echo {0}-1 > models/{0}/seed-1"
@@ -27,8 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     clone.folder.mkdir()
     stages = {name: {"cmd": MAKE.format(name), "outs": [f"models/{name}"]} for name in ("a", "b")}
     (clone.folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}))
-    clone.run("git", "init", "-q")
-    clone.run("dvc", "init", "-q")
+    clone.init()
     (clone.folder / ".dvc/config").write_text("['remote \"published\"']\nurl = ../published\n")
     clone.run("dvc", "repro", "-q")
     clone.run("git", "add", "-A")
@@ -43,11 +42,6 @@ def clone(made: Clone, tmp_path: Path) -> Clone:
     return Clone(tmp_path / "clone")
 
 
-def both(clone: Clone) -> tuple[Output, Output]:
-    a, b = outputs(clone.folder / "dvc.lock")
-    return a, b
-
-
 def forget(clone: Clone) -> None:
     """Remove what was made, as in a clone on another machine."""
     shutil.rmtree(clone.folder / ".dvc/cache")
@@ -55,7 +49,7 @@ def forget(clone: Clone) -> None:
 
 
 def test_what_is_pushed_is_all_that_lies_there_and_can_be_pulled(clone: Clone) -> None:
-    a, b = both(clone)
+    a, b = outputs(clone.folder / "dvc.lock")
     assert push(clone.folder, [a, b], [a, b]) == {}
     assert push(clone.folder, [a], [a]) == {}
     there = {path for path in (clone.folder / "published").rglob("*") if path.is_file()}
@@ -66,14 +60,11 @@ def test_what_is_pushed_is_all_that_lies_there_and_can_be_pulled(clone: Clone) -
     assert not (clone.folder / "models/b").exists()
 
 
-@pytest.mark.parametrize("damage", ["missing", "damaged"])
-def test_an_incomplete_output_is_pushed_again_or_named_and_does_not_stop_others_from_being_pulled(
-    damage: str, clone: Clone
-) -> None:
-    a, b = both(clone)
+def test_an_incomplete_output_is_pushed_again_or_named_and_does_not_stop_others_from_being_pulled(clone: Clone) -> None:
+    a, b = outputs(clone.folder / "dvc.lock")
     push(clone.folder, [a, b], [a, b])
 
-    def harm() -> None:
+    def harm(damage: str) -> None:
         path = stored(clone.folder, a)[1]
         path.unlink()
         if damage == "damaged":
@@ -81,17 +72,17 @@ def test_an_incomplete_output_is_pushed_again_or_named_and_does_not_stop_others_
         with pytest.raises(PublishingError, match=f"published/files/md5/.* is {damage}"):
             stored(clone.folder, a)
 
-    harm()
+    harm("missing")
     assert push(clone.folder, [a, b], [a, b]) == {}
-    harm()
+    harm("damaged")
     forget(clone)
-    assert damage in push(clone.folder, [a, b], [a, b])[a]
+    assert "damaged" in push(clone.folder, [a, b], [a, b])[a]
     clone.run("dvc", "pull", "-q", "--allow-missing", "-r", "published")
     assert (clone.folder / "models/b/seed-0").exists()
 
 
 def test_large_files_are_left_out_and_too_much_in_all_is_refused(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = both(clone)
+    a, b = outputs(clone.folder / "dvc.lock")
     with (clone.folder / "dvc.yaml").open("a") as file:
         file.write("  c: {cmd: 'mkdir models/c && yes | head -c 20001000 > models/c/seed-0', outs: [models/c]}\n")
     clone.run("dvc", "repro", "-q", "c")

@@ -33,7 +33,7 @@ from pipeline.probes.sweep import swept
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.documents import documents
 from pipeline.results.findings import Finding
-from pipeline.results.freshness import compare, expected_settings
+from pipeline.results.freshness import compare, current_settings
 from pipeline.results.reading import Results
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.matrix_capsules.studies.ablation import ablated
@@ -479,7 +479,7 @@ def page_of(
         more: of `build_page`.
     """
     claims = claims or load_claims()
-    missing, others = compare(results, expected_settings(*graph_of(params)))
+    missing, others = compare(results, current_settings(*graph_of(params)))
     rows, tables = build_scorecard(claims, results, profile="quick", others=others), list(report.build(results))
     shown = []
     if figures:

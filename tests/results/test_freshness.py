@@ -1,94 +1,102 @@
-"""Results beside the profile: what was not executed, what has other settings, what the profile does not have."""
+"""Results beside the profile: their states, on a handful of items with known times."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from records import ResultFiles
 
 from pipeline.dependencies import Graph
-from pipeline.results.freshness import CHANGED, DRAFT, GONE, compare, expected_settings, summary
+from pipeline.results.freshness import (
+    CHANGED,
+    DRAFT,
+    GONE,
+    ItemStatus,
+    compare,
+    current_settings,
+    statuses,
+    summary,
+    table,
+)
 
 STAGES: dict[str, Any] = {
-    "download": {"foreach": "${sources}", "do": {"cmd": "get ${item}", "outs": ["data/raw/${item}"]}},
-    "train": {
+    stage: {
         "foreach": "${runs}",
         "do": {
-            "cmd": "train ${key}",
-            "deps": ["data/raw/digits"],
+            "cmd": f"{stage} ${{key}}",
             "params": ["runs.${key}", "device"],
-            "outs": ["models/${key}", {"reports/${profile}/results/train/${key}.json": {"cache": False}}],
+            "outs": [{f"reports/${{profile}}/results/{stage}/${{key}}.json": {"cache": False}}],
         },
-    },
-    "sweep": {
-        "matrix": {"run": "${sweep.runs}", "angle": "${sweep.angles}"},
-        "cmd": "sweep ${item.run} ${item.angle}",
-        "deps": ["models/${item.run}"],
-        "params": ["sweep.replicas"],
-        "outs": [{"reports/${profile}/results/sweep/${item.run}-${item.angle}.json": {"cache": False}}],
-    },
-    "tables": {
-        "cmd": "tables",
-        "deps": ["reports/${profile}/results"],
-        "outs": [{"reports/${profile}/scorecard.json": {"cache": False}}],
-    },
+    }
+    for stage in ("train", "evaluate")
 }
+STAGES["tables"] = {"cmd": "tables", "deps": ["reports/${profile}/results"], "outs": ["reports/scorecard.json"]}
+RUNS = {"a": {"epochs": 10}, "b": {"epochs": 20}, "c": {"epochs": 5}}
 
 
-def values(**changes: Any) -> dict[str, Any]:
-    return {
-        "profile": "quick",
-        "device": "cpu",
-        "sources": ["digits"],
-        "runs": {"capsules": {"epochs": 25}, "vae": {"epochs": 30}},
-        "sweep": {"runs": ["capsules"], "angles": [0, 45], "replicas": 2},
-    } | changes
+def expected(device: str = "cpu") -> dict[str, dict[str, Any]]:
+    values = {"profile": "quick", "device": device, "runs": RUNS}
+    return current_settings(Graph(STAGES, values), values)
 
 
-def expected(**changes: Any) -> dict[str, dict[str, Any]]:
-    now = values(**changes)
-    return expected_settings(Graph(STAGES, now), now)
+@pytest.fixture
+def files(files: ResultFiles) -> ResultFiles:
+    """A is recorded, but its evaluation a draft, c is stale, and there is a result that is not in the profile."""
+    made = expected()
+    stale = {"runs": {"c": {"epochs": 7}}}
+    files.numbers("train", "a", {}, settings=made["train/a"], seconds=3600.0, commit="0123456789")
+    files.numbers("train", "c", {}, settings=stale, seconds=7 * 360.0, commit="fedcba9876", dirty=True)
+    files.numbers("evaluate", "a", {}, settings=made["evaluate/a"], seconds=1800.0, dirty=True)
+    files.numbers("train", "old", {"seconds": 900.0}, settings={"runs": {"old": {}}}, seconds=300.0)
+    return files
 
 
-def execute(files: ResultFiles, items: dict[str, dict[str, Any]]) -> None:
-    for label, each in items.items():
-        stage, _, item = label.partition("/")
-        files.numbers(stage, item, {}, settings=each)
+def found(files: ResultFiles, **options: Any) -> dict[str, ItemStatus]:
+    return {each.label: each for each in statuses(files.results, expected(), **options)}
 
 
-def test_right_after_everything_was_executed_nothing_is_to_be_said(files: ResultFiles) -> None:
-    execute(files, expected())
-    missing, others = compare(files.results, expected())
-    assert (missing, others) == ([], {})
-    assert summary(missing, others) == []
-    # Where a result was computed is no setting of it.
-    assert compare(files.results, expected(device="cuda")) == ([], {})
+def test_each_item_has_its_state(files: ResultFiles) -> None:
+    states = {label: each.state for label, each in found(files, publish=True).items()}
+    assert states == {
+        "train/a": "recorded",
+        "train/b": "missing",
+        "train/c": "stale",
+        "evaluate/a": "draft",
+        "evaluate/b": "missing",
+        "evaluate/c": "missing",
+        "train/old": "gone",
+    }
+    assert found(files)["train/c"].changed == (("runs.c.epochs", 7, 5),)
+    assert found(files)["evaluate/a"].state == "recorded"
+    assert found(files, locked={"train/a"})["train/a"].state == "recorded"
+    assert found(files, locked={"train/b"})["train/a"].state == "unlocked"
+    running = found(files, running={"train/b", "train/a"}.__contains__)
+    assert [label for label, each in running.items() if each.state == "running"] == ["train/a", "train/b"]
 
 
-def test_what_was_made_from_uncommitted_changes_is_a_draft_where_results_are_published(files: ResultFiles) -> None:
-    execute(files, expected())
-    files.numbers("train", "vae", {}, settings=expected()["train/vae"], dirty=True)
-    files.numbers("train", "capsules", {}, settings={}, dirty=True)
-    assert compare(files.results, expected()) == ([], {"train/capsules": CHANGED})
+def test_what_is_missing_and_what_is_of_other_settings_is_summed_up(files: ResultFiles) -> None:
     missing, others = compare(files.results, expected(), publish=True)
-    assert (missing, others) == ([], {"train/capsules": CHANGED, "train/vae": DRAFT})
-    assert summary(missing, others)[1] == "made from uncommitted changes: train/vae"
-
-
-def test_items_that_left_the_profile_come_last(files: ResultFiles) -> None:
-    execute(files, expected())
-    files.numbers("retired", "study", {}, settings={})
-    now = expected(runs={"capsules": {"epochs": 25}}, sweep={"runs": ["capsules"], "angles": [45, 180], "replicas": 3})
-    missing, others = compare(files.results, now)
-    assert missing == ["sweep/capsules-180"]
-    assert list(others.items()) == [
-        ("sweep/capsules-45", CHANGED),
-        ("train/vae", GONE),
-        ("sweep/capsules-0", GONE),
-        ("retired/study", GONE),
-    ]
+    assert missing == ["train/b", "evaluate/b", "evaluate/c"]
+    assert list(others.items()) == [("train/c", CHANGED), ("evaluate/a", DRAFT), ("train/old", GONE)]
     assert summary(missing, others) == [
-        "not executed: sweep/capsules-180",
-        f"{CHANGED}: sweep/capsules-45",
-        f"{GONE}: train/vae, sweep/capsules-0, retired/study",
+        "not executed: train/b, evaluate/b, evaluate/c",
+        f"{CHANGED}: train/c",
+        f"{DRAFT}: evaluate/a",
+        f"{GONE}: train/old",
     ]
+    assert summary([], {}) == []
+    # Where a result was computed is no setting of it.
+    assert compare(files.results, expected(device="cuda"), publish=True) == (missing, others)
+
+
+def test_hours_are_recorded_or_the_median_of_the_stage(files: ResultFiles) -> None:
+    by_label = found(files)
+    hours = {label: (each.hours, each.estimated) for label, each in by_label.items()}
+    assert hours["train/a"] == (1.0, False)
+    assert hours["train/b"] == hours["train/c"] == (pytest.approx(0.7), True)
+    assert hours["evaluate/b"] == (0.5, True)
+    assert hours["train/old"] == (0.25, False), "all parts of a training that was resumed"
+    assert by_label["train/a"].commit == "0123456"
+    assert by_label["train/b"].commit == ""
+    assert "2 recorded (1.5 h)" in table(list(by_label.values()))[-1]

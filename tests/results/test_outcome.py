@@ -62,32 +62,19 @@ def test_an_outcome_is_read_back_as_it_was_found(places: Places, tmp_path: Path)
 # ---- several studies together
 
 
-@pytest.fixture
-def of_sets(tmp_path: Path) -> Places:
-    """The paths of a set `a` beside the stage `made_up`."""
-    name = "made_up_sets/a"
-    return Places(tmp_path / f"results/{name}.json", tmp_path / f"results/{name}.csv", tmp_path / "arrays" / name)
-
-
-def in_a_set(of_sets: Places, **datasets: str) -> dict[str, Study]:
+def test_studies_of_a_set_are_read_as_if_each_were_alone(tmp_path: Path) -> None:
     """Two studies with one column of the same name and other content, written together and read again."""
-    numbers = pd.DataFrame({"size": [1, 2], "error": [0.5, 0.25], "empty": [np.nan, np.nan]})
+    sizes = pd.DataFrame({"size": [1, 2], "error": [0.5, 0.25], "empty": [np.nan, np.nan]})
     words = pd.DataFrame({"size": ["4 4", "3 5"], "count": [7, 8]})
     both = {
-        "first": Outcome("grid", numbers, {"error": one(0.25)}, ("error",), {"x": np.arange(3)}),
+        "first": Outcome("grid", sizes, {"error": one(0.25)}, ("error",), {"x": np.arange(3)}),
         "second": Outcome("sizes", words, {"error": one(0.125)}, ("error",)),
     }
     settings = {"studies": {"first": {"study": "grid"}, "second": {"study": "sizes"}}}
-    provenance = {"dataset": "all data", "settings": {"made_up_sets": {"a": settings}}}
-    write_outcome(of_sets, combined(both, datasets), provenance)
-    arrays = of_sets.arrays
-    assert arrays is not None
-    results = Results(of_sets.record.parents[1], arrays.parents[1])
-    return {study.name: study for study in studies_of(results, "made_up", Study)}
-
-
-def test_studies_of_a_set_are_read_as_if_each_were_alone(of_sets: Places) -> None:
-    found = in_a_set(of_sets)
+    places = Places(*(tmp_path / f"made_up_sets/a{ending}" for ending in (".json", ".csv", "")))
+    datasets = dict.fromkeys(both, "all data")
+    write_outcome(places, combined(both, datasets), {"settings": {"made_up_sets": {"a": settings}}})
+    found = {study.name: study for study in studies_of(Results(tmp_path, tmp_path), "made_up", Study)}
     assert [(study.name, study.item, study.kind) for study in found.values()] == [
         ("first", "a", "grid"),
         ("second", "a", "sizes"),

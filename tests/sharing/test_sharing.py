@@ -9,7 +9,6 @@ import gc
 import importlib.util
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -59,8 +58,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     for name, content in (("train.py", TRAIN), ("measure.py", MEASURE), ("draw.py", DRAW)):
         (clone.folder / name).write_text(content)
     (clone.folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": STAGES}))
-    clone.run("git", "init", "-q")
-    clone.run("dvc", "init", "-q")
+    clone.init()
     for rate in ("2", "1"):
         (clone.folder / "rate.txt").write_text(f"{rate}\n")
         assert executed(clone.run("dvc", "repro")) == list(STAGES)
@@ -69,55 +67,39 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     return clone
 
 
-@dataclass(frozen=True)
-class Remote:
-    """Where outputs are pushed to.
-
-    Args:
-        local: further settings, which must not reach Git.
-        environment: credentials.
-    """
-
-    url: str
-    local: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
-
-
 @pytest.fixture
-def s3(tmp_path: Path) -> Iterator[Remote]:
-    """A bucket of an S3-like store."""
+def s3(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The settings of a bucket of an S3-like store."""
     if importlib.util.find_spec("dvc_s3") is None:
         pytest.skip("dvc-s3 is not installed: pip install '.[sharing]'")
     with s3_server(tmp_path) as address:
-        yield Remote(f"s3://{BUCKET}/capsules", {"endpointurl": address}, S3_CREDENTIALS)
+        yield {"url": f"s3://{BUCKET}/capsules", "endpointurl": address}
 
 
-def connect(clone: Clone, remote: Remote) -> None:
+def connect(clone: Clone, **settings: str) -> None:
     """What `dvc remote add --local -d team URL` and `dvc remote modify --local team KEY VALUE` write."""
-    values = {"url": remote.url, **remote.local}
-    lines = ["[core]", "remote = team", "['remote \"team\"']", *(f"{key} = {value}" for key, value in values.items())]
+    lines = ["[core]", "remote = team", "['remote \"team\"']", *(f"{key} = {value}" for key, value in settings.items())]
     (clone.folder / ".dvc" / "config.local").write_text("\n".join(lines) + "\n")
 
 
 def test_a_clean_clone_that_pulls_what_is_shared_runs_nothing_and_has_the_page(
-    s3: Remote, first: Clone, tmp_path: Path
+    s3: dict[str, str], first: Clone, tmp_path: Path
 ) -> None:
     """The rate 2 is in no commit: only the run cache knows its outputs."""
-    remote = s3
-    connect(first, remote)
-    assert "(6, " in first.run(sys.executable, "-c", SHARE, PYTHONPATH=str(ROOT), **remote.environment)
+    connect(first, **s3)
+    assert "(6, " in first.run(sys.executable, "-c", SHARE, PYTHONPATH=str(ROOT), **S3_CREDENTIALS)
     clone = Clone(tmp_path / "second")
     first.run("git", "clone", "-q", ".", str(clone.folder))
-    connect(clone, remote)
-    clone.run("dvc", "pull", **remote.environment)
+    connect(clone, **s3)
+    clone.run("dvc", "pull", **S3_CREDENTIALS)
     assert (clone.folder / "page.html").read_text() == '<p>{"accuracy": 1}'
     output = clone.run("dvc", "repro")
     assert executed(output) == restored(output) == []
     assert clone.run("git", "status", "--porcelain") == ""
-    for secret in (*remote.local.values(), *remote.environment.values(), remote.url):
+    for secret in (*s3.values(), *S3_CREDENTIALS.values()):
         assert secret not in clone.run("git", "grep", "-h", "", "--", ".dvc")
     (clone.folder / "rate.txt").write_text("2\n")
-    output = clone.run("dvc", "repro", "--pull", **remote.environment)
+    output = clone.run("dvc", "repro", "--pull", **S3_CREDENTIALS)
     assert (executed(output), restored(output)) == ([], list(STAGES))
     assert (clone.folder / "page.html").read_text() == '<p>{"accuracy": 2}'
 
@@ -128,7 +110,7 @@ def test_sharing_leaves_out_what_it_is_told_and_says_what_is_wrong(first: Clone,
     from pipeline.errors import UserError
     from pipeline.operations.share import share
 
-    connect(first, Remote(str(tmp_path / "remote")))
+    connect(first, url=str(tmp_path / "remote"))
     assert share(first.folder, "team", without=["weights", "page.html"])[1] == 2, "numbers at both rates"
     assert not (tmp_path / "remote" / SEED_0).exists()
     with pytest.raises(UserError, match="remote 'nowhere' doesn't exist"):
@@ -136,12 +118,12 @@ def test_sharing_leaves_out_what_it_is_told_and_says_what_is_wrong(first: Clone,
     (first.folder / ".dvc" / "config.local").unlink()
     with pytest.raises(UserError, match="no remote specified"):
         share(first.folder)
-    connect(first, Remote(str(first.folder / "published")))
+    connect(first, url=str(first.folder / "published"))
     for remote in ("team", None):
         with pytest.raises(UserError, match="published/ is in Git"):
             share(first.folder, remote)
     assert not (first.folder / "published").exists()
-    connect(first, Remote("http://127.0.0.1:9"))
+    connect(first, url="http://127.0.0.1:9")
     with pytest.raises(UserError, match="run-cache is not supported for http"):
         share(first.folder)
     gc.collect()

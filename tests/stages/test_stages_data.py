@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from commands import pipeline
 from PIL import Image
 
-from pipeline import cli
 from pipeline.data.datasets import load_dataset
 from pipeline.files import sha256
 from stages import download, own_images, preprocess, study, train
@@ -84,18 +84,10 @@ def walked(root: Path, written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def check(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The exit code of `python -m pipeline check`."""
-    monkeypatch.setattr(sys, "argv", ["pipeline", "check"])
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    return int(caught.value.code or 0)
-
-
 def test_the_example_of_own_images_can_be_followed(
     walked: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert check(monkeypatch) == 0
+    assert pipeline(monkeypatch, "check") == 0
     own_images.main("photos")
     assert "photos: 520 images of 2 classes" in capsys.readouterr().out
     preprocess.main("photos")
@@ -142,9 +134,9 @@ def test_check_refuses_what_dvc_would_stumble_over(
 ) -> None:
     pipe = walked / "data/own/photos/flower/pipe.png"
     os.mkfifo(pipe)
-    assert check(monkeypatch) == 2
+    assert pipeline(monkeypatch, "check") == 2
     assert "pipe.png' is neither a file nor a folder" in capsys.readouterr().err
     pipe.unlink()
     shutil.rmtree(walked / "data/own/photos")
-    assert check(monkeypatch) == 2
+    assert pipeline(monkeypatch, "check") == 2
     assert "own_images.photos.path: " in capsys.readouterr().err

@@ -21,16 +21,6 @@ from pipeline.results.outcome import RECORD
 from stages import study, train
 
 ROOT = Path(__file__).parents[2]
-FILES = {
-    "download": ["digits"],
-    "own_images": ["squares"],
-    "preprocess": ["squares"],
-    "train": ["capsules"],
-    "study": ["evaluate", "capsules"],
-    "figures": [],
-    "tables": [],
-}
-"""The modules of `stages`, each with the arguments of an item."""
 
 
 def result(root: Path, item: str) -> dict[str, Any]:
@@ -40,20 +30,6 @@ def result(root: Path, item: str) -> dict[str, Any]:
 
 def table_of(root: Path, item: str) -> pd.DataFrame:
     return pd.read_csv(root / f"reports/small/results/{item}.csv")
-
-
-def headlines_of(path: Path) -> dict[str, Any]:
-    """The headline numbers of a result."""
-    content = json.loads(path.read_text())
-    del content[RECORD]
-    return content
-
-
-def spreads(numbers: Any) -> list[Any]:
-    """Every innermost dictionary."""
-    if isinstance(numbers, dict) and any(isinstance(value, dict) for value in numbers.values()):
-        return [each for value in numbers.values() for each in spreads(value)]
-    return [numbers]
 
 
 @pytest.fixture
@@ -66,7 +42,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which every stage on models has been executed once."""
-    folder = write_root(tmp_path_factory.mktemp("stages") / "a clone")
+    values = small_params()
+    values["optimise"]["capsules"] |= {"replicas": 1, "angles": [90.0]}
+    folder = write_root(tmp_path_factory.mktemp("stages") / "a clone", values)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("CAPSULES_MLFLOW", "off")
@@ -81,13 +59,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
             study.main("routing", run)
         study.main("sweep", "vae-45")
         study.main("sweep", "capsules-45")
-        study.main("sensitivity", "temperature")
         study.main("sensitivity", "pixel_sd")
         study.main("presence_ablation", "capsules")
-        for run in ("capsules", "vae", "capsnet", "matrix", "cnn"):
-            study.main("equivariance", run)
-        for run in ("vae", "cnn"):
-            study.main("data_efficiency", run)
+        study.main("equivariance", "cnn")
+        study.main("data_efficiency", "cnn")
         for item in REGRESSION:
             study.main("regression", item)
         study.main("regression_sets", "short")
@@ -107,7 +82,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_training_leaves_weights_numbers_and_a_table(done: Path) -> None:
     numbers = result(done, "train/capsules")
     assert numbers["validation"].keys() >= {"bound", "pixel_error", "loss"}
-    assert all(each.keys() == {"mean", "sd", "n"} and each["n"] == 2 for each in spreads(numbers["validation"]))
+    assert all(each.keys() == {"mean", "sd", "n"} and each["n"] == 2 for each in numbers["validation"].values())
     assert 0 < numbers["parameters"]["generative"] < numbers["parameters"]["total"]
     table = table_of(done, "train/capsules")
     assert len(table) == 4
@@ -215,7 +190,7 @@ def test_every_number_says_where_it_comes_from(done: Path) -> None:
         assert (record["stage"], record["item"]) == tuple(item.split("/"))
         assert record["dataset"] == "squares"
         assert record["data_sha256"] == sha256(done / "data/processed/squares.npz")
-        assert record["seeds"] == ([3] if item.startswith(("sweep", "sensitivity")) else [3, 4])
+        assert record["seeds"] == ([3] if item.startswith(("sweep", "sensitivity", "optimise")) else [3, 4])
         assert record["device"].startswith("CPU (")
         assert record["seconds"] > 0
         assert (done / ".tracking" / record["tracking_run"]).is_dir()
@@ -237,9 +212,10 @@ def test_headline_numbers_are_few_and_are_those_of_the_record(done: Path) -> Non
 
     without = ("regression_sets", "attention_sets", "equivariance")  # of parts, or of a model that collapsed
     paths = sorted((done / "reports/small/results").rglob("*.json"))
-    assert len(paths) > 40
+    assert len(paths) > 30
     for path in paths:
-        shown = headlines_of(path)
+        shown = json.loads(path.read_text())
+        del shown[RECORD]
         if path.parent.name not in without:
             assert 1 <= checked(shown, load_record(path)) <= 16, path
         assert not {"provenance", "study", "seconds"} & shown.keys()
@@ -297,20 +273,13 @@ def test_a_posterior_study_cut_in_its_second_training_goes_on_in_the_same_run(
 # ---- what is refused
 
 
-@pytest.mark.parametrize("stage", ["preprocess", "study", "tables"])
-def test_bad_parameters_are_exit_code_2_before_any_work(tmp_path: Path, stage: str) -> None:
+def test_bad_parameters_are_exit_code_2_before_any_work(tmp_path: Path) -> None:
     values = small_params()
     values["runs"]["vae"]["training"]["epochs"] = 0
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
-    told = subprocess.run(
-        [sys.executable, "-m", f"stages.{stage}", *FILES[stage]],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-m", "stages.preprocess", "squares"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    told = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert told.returncode == 2
     assert "runs.vae.training.epochs: " in told.stderr
     assert "Traceback" not in told.stderr
@@ -338,17 +307,3 @@ def test_missing_and_foreign_weights_are_named(root: Path, done: Path, capsys: p
     values["runs"]["capsules"]["model"]["objects"] = 5
     (root / "params.yaml").write_text(yaml.safe_dump(values))
     assert f"{weights} belongs to something else: model " in refused(capsys, "optimise", "capsules")
-
-
-def test_nothing_heavy_is_imported_before_a_stage_has_work() -> None:
-    heavy = ("torch", "mlflow", "pandas", "sklearn", "pyro", "matplotlib", "scipy")
-    imports = "; ".join(f"import stages.{stage}" for stage in FILES)
-    code = f"import sys; {imports}; print([name for name in {heavy} if name in sys.modules])"
-    output = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert output == "[]\n"

@@ -8,9 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from commands import wait_for
 
 from pipeline.commits import COMMIT, git_state
 from pipeline.dependencies import Graph
@@ -66,24 +65,16 @@ def test_a_stage_records_itself_and_knows_its_places(root: Path) -> None:
         workspace.run.log_metrics({"bound": 1.0}, 0)
         context = workspace.context
         context.opened["digits"] = Opened("digits", "ab", (1, 8, 8))
-        context.seeds, context.epochs = [0, 1], [2.0]
         record = workspace.provenance()
         assert workspace.places.record == root / f"reports/quick/results/train/{RUN}.json"
         assert workspace.places.arrays is None, "training has no arrays"
         assert context.checkpoints == root / ".cache/resume"
-    of_stage = {"stage": "train", "item": RUN, "profile": "quick", "dataset": "digits"}
-    assert record.items() >= {**of_stage, "epochs": 2, "commit": "unknown"}.items()
-    assert record["seeds"] == [0, 1]
-    json.dumps(record, allow_nan=False)
+    of_stage = {"stage": "train", "item": RUN, "profile": "quick", "dataset": "digits", "commit": "unknown"}
+    assert record.items() >= of_stage.items()
     events = journal(root)
-    values = workspace.params.model_dump(mode="json")
-    assert record["settings"] == {
-        "datasets": {"digits": values["datasets"]["digits"]},
-        "runs": {RUN: values["runs"][RUN]},
-    }
     assert record["tracking_run"] == events[0]["id"]
     assert events[0]["experiment"] == "capsules/quick"
-    assert events[0]["params"][f"runs.{RUN}.model.objects"] == values["runs"][RUN]["model"]["objects"]
+    assert events[0]["params"][f"runs.{RUN}.model.objects"] == workspace.params.runs[RUN].model.objects
     assert events[0]["tags"]["params_hash"] == record["params_hash"]
     assert (events[-1]["event"], events[-1]["status"]) == ("end", "FINISHED")
 
@@ -198,61 +189,34 @@ def test_told_to_stop_a_stage_ends_in_order(root: Path, number: signal.Signals, 
     assert journal(root)[-1]["status"] == "KILLED"
 
 
-@dataclass
-class Reproduction:
-    """A process that makes DVC run a stage that takes two minutes, in which the stage is when this is made."""
-
-    root: Path
-    stage: int
-    process: subprocess.Popen[bytes]
-
-    @classmethod
-    def start(cls, root: Path, command: list[str]) -> Reproduction:
-        shutil.copytree(ROOT / ".dvc", root / ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
-        (root / "work.py").write_text(
-            "import os, time\nfrom pathlib import Path\nfrom stages.workspace import stage\n"
-            f"with stage('train', '{RUN}'):\n    Path('pid').write_text(str(os.getpid()))\n    time.sleep(120)\n"
-        )
-        graph = yaml.safe_load((root / "dvc.yaml").read_text())
-        graph["stages"] |= {"one": {"cmd": f"'{sys.executable}' work.py"}, "two": {"cmd": "true"}}
-        (root / "dvc.yaml").write_text(yaml.safe_dump(graph))
-        (root / "Makefile").write_text(f"repro:\n\t@'{sys.executable}' -m dvc repro one\nnested:\n\t@$(MAKE) repro\n")
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "SHELL": "/bin/sh"}
-        git(root, "init", "-q")
-        with (root / "log").open("w") as log:
-            process = subprocess.Popen(command, cwd=root, env=environment, stdout=log, stderr=log)
-        wait_for(lambda: (root / "pid").exists() and (root / "pid").read_text() != "", 60)
-        time.sleep(1)
-        return cls(root, int((root / "pid").read_text()), process)
-
-    def stop(self, number: signal.Signals) -> None:
-        """Send a signal to the process alone, and check that all that it started ends."""
-        self.process.send_signal(number)
-        self.process.wait(10)
-        wait_for(lambda: not alive(self.stage), 8)
-        assert journal(self.root)[-1]["status"] == "KILLED"
-        assert journal(self.root)[0]["group"] is not None
-
-
-DVC = [sys.executable, "-m", "dvc", "repro", "one"]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_stage_does_not_outlive_the_reproduction(root: Path) -> None:
-    Reproduction.start(root, DVC).stop(signal.SIGKILL)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_stage_does_not_outlive_a_killed_make(root: Path) -> None:
-    """Nor one make that was started by another, as in `make paper`."""
-    Reproduction.start(root, ["make", "nested"]).stop(signal.SIGKILL)
+@pytest.mark.parametrize("command", [[sys.executable, "-m", "dvc", "repro", "one"], ["make", "nested"]])
+def test_a_stage_does_not_outlive_the_reproduction(root: Path, command: list[str]) -> None:
+    """Nor a make that was started by another, as in `make paper`, and runs several items at once."""
+    shutil.copytree(ROOT / ".dvc", root / ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
+    (root / "work.py").write_text(
+        "import os, time\nfrom pathlib import Path\nfrom stages.workspace import stage\n"
+        f"with stage('train', '{RUN}'):\n    Path('pid').write_text(str(os.getpid()))\n    time.sleep(120)\n"
+    )
+    graph = yaml.safe_load((root / "dvc.yaml").read_text())
+    graph["stages"] |= {"one": {"cmd": f"'{sys.executable}' work.py"}, "two": {"cmd": "true"}}
+    (root / "dvc.yaml").write_text(yaml.safe_dump(graph))
+    repro = f"@'{sys.executable}' -m pipeline repro --jobs 2 one two"
+    (root / "Makefile").write_text(f"repro:\n\t{repro}\nnested:\n\t@$(MAKE) repro\n")
+    git(root, "init", "-q")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SHELL": "/bin/sh"}
+    with (
+        (root / "log").open("w") as log,
+        subprocess.Popen(command, cwd=root, env=environment, stdout=log, stderr=log) as process,
+    ):
+        begun = root / "pid"
+        wait_for(lambda: process.poll() is not None or (begun.exists() and begun.read_text() != ""), 60)
+        assert process.poll() is None, (root / "log").read_text()
+        process.kill()
+    wait_for(lambda: not alive(int(begun.read_text())), 8)
+    assert journal(root)[-1]["status"] == "KILLED"
+    assert journal(root)[0]["group"] is not None
     assert "the process that started this stage has ended" in (root / "log").read_text()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_stage_does_not_outlive_what_runs_several_items_at_once(root: Path) -> None:
-    command = [sys.executable, "-m", "pipeline", "repro", "--jobs", "2", "one", "two"]
-    Reproduction.start(root, command).stop(signal.SIGKILL)
 
 
 def alive(pid: int) -> bool:
@@ -260,13 +224,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def wait_for(condition: Any, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
 
 
 def git(root: Path, *arguments: str) -> str:

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from commands import wait_for
 from servers import free_port
 
 from pipeline.tracking import Store, TrackedRun
@@ -74,13 +75,6 @@ def _no_process_stays(tmp_path: Path) -> Iterator[None]:
     yield
     for process in deliverers(tmp_path):
         process.kill()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 90.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
 
 
 class Hanging(BaseHTTPRequestHandler):

@@ -129,12 +129,12 @@ class Unreliable:
 @pytest.mark.slow
 def test_a_failure_anywhere_loses_nothing_and_repeats_nothing(tmp_path: Path, store: Store, reader: Any) -> None:
     run, drawn = make_all(tmp_path)
-    for n in range(2, 40, 2):
+    for n in range(2, 40, 4):
         delivery = Delivery(tmp_path / "runs", store)
         delivery._client = Unreliable(delivery.client, n)
         with suppress(StoreError):
             list(delivery.run())
-        if n % 10 == 0:
+        if n % 12 == 2:
             for position in (tmp_path / "runs").glob("*/delivered*"):
                 position.unlink()
     sync(tmp_path, store)

@@ -53,7 +53,7 @@ def check(params: Params, where: str, study: SensitivityParams) -> None:
     assert isinstance(run, GenerativeRun)
     for name, values in study.hyperparameters.model_dump().items():
         for value in values:
-            with params.named(f"{where}.hyperparameters.{name}", ("runs", study.run, "generative", "model")):
+            with params.named(f"{where}.hyperparameters.{name}"):
                 run.model.varied(name, value)
 
 
