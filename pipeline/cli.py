@@ -207,6 +207,7 @@ def check() -> None:
     Exit code 2 if a value in params.yaml is not allowed here.
     """
     from pipeline.params import load_params
+    from pipeline.profiles import merges_written_out
     from pipeline.state import outputs
 
     root = find_root()
@@ -220,6 +221,11 @@ def check() -> None:
             f"params.yaml says `profile: {params.profile}`, but dvc.lock is of {', '.join(made)}: correct the name, or "
             "make a profile of your own as docs/profiles.md says"
         )
+    if merges_written_out(root / "params.yaml"):
+        print(
+            "Every section of params.yaml that merges another (<<: *name) also gives all of its values, so an edit of"
+        )
+        print("one section changes no other. `dvc exp run -S` writes it so, `dvc exp run --temp -S` leaves it alone.")
     try:
         if params.device == "cuda":  # only then, because it takes seconds to load torch
             from pipeline.compute import choose_device

@@ -8,16 +8,20 @@ unchanged, including edits and comments.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from pipeline.errors import UserError
 from pipeline.files import FileReadError, read_yaml, write_bytes
 from pipeline.settings import differences
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
+_MERGE = "tag:yaml.org,2002:merge"
 FILES = (LOCK, PARAMS)
 """`params.yaml` comes last because it determines the current profile."""
 
@@ -130,3 +134,34 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
+
+
+def merges_written_out(path: Path) -> bool:
+    """Whether every section of a params file that merges another (`<<: *name`) also gives all of its values itself.
+
+    `dvc exp run -S` writes it so. An edit of the section that is merged then changes no other.
+    """
+    merging = [node for node in _mappings(yaml.compose(path.read_text(encoding="utf-8"))) if _merged(node)]
+    return bool(merging) and all(_keys(merged) <= _own(node) for node in merging for merged in _merged(node))
+
+
+def _mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
+    if isinstance(node, yaml.MappingNode):
+        yield node
+        for _, value in node.value:
+            yield from _mappings(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            yield from _mappings(value)
+
+
+def _merged(node: yaml.MappingNode) -> list[yaml.MappingNode]:
+    return [value for key, value in node.value if key.tag == _MERGE and isinstance(value, yaml.MappingNode)]
+
+
+def _own(node: yaml.MappingNode) -> set[str]:
+    return {key.value for key, _ in node.value if key.tag != _MERGE}
+
+
+def _keys(node: yaml.MappingNode) -> set[str]:
+    return _own(node).union(*(_keys(merged) for merged in _merged(node)))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from commands import pipeline
+from dvc.utils.hydra import apply_overrides
 from limits import file_size_limit
 
 from pipeline import memory
@@ -125,6 +126,19 @@ def test_doctor_has_a_line_for_everything_and_advice_where_it_is_needed(
     problems = ("parameters", "lock", "downloads", "mlflow", "dvc", "git")
     assert [found[what] for what in problems] == ["problem"] * len(problems)
     assert all(words in told for words in ("CAPSULES_MIRROR names", "./mlruns", str(marks)))
+
+
+def test_check_names_a_params_file_whose_merges_do_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`dvc exp run -S` keeps them, but writes all values beside them."""
+    (root / "dvc.lock").unlink()
+    shutil.copy(Profiles(ROOT).params_path("quick"), root / "params.yaml")
+    assert pipeline(monkeypatch, "check") == 0
+    assert capsys.readouterr().out == ""
+    apply_overrides(root / "params.yaml", ["device=cpu"])
+    assert pipeline(monkeypatch, "check") == 0
+    assert "dvc exp run --temp" in capsys.readouterr().out
 
 
 def test_check_names_what_does_not_fit(
