@@ -1,9 +1,11 @@
 """Generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
 
 Both networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would seem
-to generalise better. So the worse network is evaluated at the end of training, by means over its last epochs, because
-the lowest of many noisy errors would be too low; and the better one where its error on familiar test images first falls
-to as much, between epochs by linear interpolation. In the document that is the capsules, which stop early.
+to generalise better, so they are compared at equal errors on familiar viewpoints:
+
+1. The errors of the worse network are means over its last epochs: the minimum of many noisy errors would be too low.
+2. The better network (in the document the capsules) is evaluated where its error on familiar test images first falls to
+   the same value, interpolated linearly between epochs.
 """
 
 from __future__ import annotations
@@ -72,8 +74,8 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
     """Columns replica, network, epoch, familiar, novel: the worse network by means over its last `LATE` epochs, and the
-    better one where it first reaches the same error on familiar viewpoints. If its error is lower from its first epoch
-    on, it is not matched: its row is of that epoch.
+    better one where it first reaches the same error on familiar viewpoints. If its error is lower after its first
+    epoch already, its errors after that epoch are used, which do not match.
 
     Args:
         curves: `errors` of both networks, with a column network; networks of the same replica are matched.
@@ -106,8 +108,11 @@ def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
 
 
 def compared(curves: pd.DataFrame) -> dict[str, Any]:
-    """Both networks where they match, and by means over their last epochs; and the capsules' error on novel viewpoints,
-    in parts of the convolutional network's of the same replica, where they match. `curves` as for `match`.
+    """Errors of both networks where they match, and means over their last epochs; `novel_ratio`: the capsules' error on
+    novel viewpoints over that of the convolutional network of the same replica, where they match.
+
+    Args:
+        curves: as for `match`.
     """
     matched = match(curves)
     late = curves.sort_values("epoch").groupby(["replica", "network"]).tail(LATE)

@@ -27,7 +27,7 @@ MIRROR_VARIABLE = "CAPSULES_MIRROR"
 TIMEOUT = (10.0, 30.0)
 """Seconds to wait for a connection, and for the next bytes."""
 ATTEMPTS = 4
-"""Attempts per mirror if the connection breaks."""
+"""Attempts per file and mirror if the connection breaks in the middle of a file."""
 PAUSE = 1.0
 """Seconds to wait before the next attempt."""
 
@@ -55,7 +55,9 @@ class Source:
 
 
 def _packaged(package: str, folder: str) -> str:
-    """A folder of data inside an installed package, located without importing the package."""
+    """A folder of data inside an installed package, located without importing the package. If that is missing, a path
+    that does not exist, and says so in the message about it.
+    """
     spec = importlib.util.find_spec(package)
     locations = spec.submodule_search_locations if spec else None
     return str(Path(locations[0], folder)) if locations else f"{package} is not installed"
@@ -90,7 +92,7 @@ SOURCES = {
     "fashion-mnist": Source(
         mirrors=(
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-            # Without encryption, and so the last; a changed file would not pass the check of its hash.
+            # Not encrypted, so tried last; a changed file would not pass the check of its hash.
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         ),
         files={
@@ -119,7 +121,8 @@ SOURCES = {
             f"{NORB_TESTING}-info.mat.gz": "16adf314226327ee006d1a44db8cfef52773c06c829951d5653a9f6f310248a2",
         },
     ),
-    # Not published anywhere: smallNORB decoded from JPEG copies at half size, for when the official server is down.
+    # Not published anywhere: smallNORB decoded from JPEG copies at half size, for when the official server is down;
+    # `posed`: its test part alone, because viewpoints of the training part are unknown.
     "smallnorb48": Source(mirrors=(), files=_SMALLNORB48),
     "smallnorb48-posed": Source(mirrors=(), files={"test.npz": _SMALLNORB48["test.npz"]}, folder="smallnorb48"),
     "toys": Source(mirrors=(), files={}),
@@ -185,15 +188,19 @@ def _download(url: str, output: str, _: object) -> None:
     """A downloader for pooch: copy a local file, or download a file, again if the connection breaks.
 
     Raises:
-        DownloadError: there is no such local file; the server cannot be reached, refuses, or breaks every connection.
+        DownloadError: the local file cannot be opened; the server cannot be reached, refuses, or breaks every
+            connection.
         OSError: the disk is full, for example.
     """
     parsed = urlparse(url)
     if parsed.scheme not in ("http", "https"):
         path = Path(unquote(parsed.path)) if parsed.scheme == "file" else Path(url).expanduser()
-        if not path.is_file():
-            raise DownloadError(f"{path}: no such file")
-        shutil.copyfile(path, output)
+        try:
+            content = path.open("rb")
+        except OSError as error:
+            raise DownloadError(f"{path}: {error.strerror}") from None
+        with content, Path(output).open("wb") as file:
+            shutil.copyfileobj(content, file)
         return
     for _attempt in range(ATTEMPTS):
         try:
@@ -207,8 +214,8 @@ def _download(url: str, output: str, _: object) -> None:
 
 
 def _stream(url: str, output: Path) -> None:
-    """Write what a server sends, as it is: some label .gz files as compressed in transit, and unpacked these would have
-    another hash. Raises RequestException, HTTPError (the connection broke) and OSError.
+    """Write what a server sends without decoding it: some servers label .gz files as compressed for the transfer, and
+    decoded they would have another hash. Raises RequestException, HTTPError (the connection broke) and OSError.
     """
     with requests.get(url, headers={"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as response:
         response.raise_for_status()

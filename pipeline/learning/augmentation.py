@@ -1,4 +1,4 @@
-"""Random changes of training images: warps (document 000), or crops in another light (document 004)."""
+"""Random changes of training images: warps (document 000), or crops with changed brightness (document 004)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
     """uint8 images `[B, C, S, S]` as float in [0, 1], warped or cut where asked for.
 
     Args:
-        training: in validation, warps are drawn as in training, but crops are those at the middle, in their own light
-            and unwarped.
+        training: in validation, warps are drawn as in training, but crops are the unchanged central ones.
 
     Returns:
         `[B, C, s, s]`; beyond [0, 1] only where the light changes by gain or offset.
@@ -33,17 +32,20 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
     if augmentation.shift:
         pixels = (torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
         if augmentation.whole_pixels:
-            # As likely each: those between -shift - 1/2 and shift + 1/2.
+            # Uniform in [-shift - 1/2, shift + 1/2] before rounding, so that every whole shift is equally likely. An
+            # end is rounded to the even number, which may be shift + 1.
             pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
-            pixels = pixels.clamp(-augmentation.shift, augmentation.shift)  # half goes to the even number
+            pixels = pixels.clamp(-augmentation.shift, augmentation.shift)
         matrices = warps.compose(warps.shifts(pixels, images.shape[-1]), matrices)
     return warps.warp(images, matrices)
 
 
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
-    """Crops of images `[B, C, S, S]`, warped where asked for, in another light."""
+    """Random crops of images `[B, C, S, S]`, warped where asked for, with changed brightness."""
     B, size = len(images), augmentation.crop
-    draws = torch.rand(B, 4, generator=generator, device=images.device)  # place, gamma, one to spare
+    draws = torch.rand(
+        B, 4, generator=generator, device=images.device
+    )  # place (2), gamma, one unused: seeded results stay
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:
         cut = warped_crops(images, size, places, crop_warps(B, augmentation, generator, images.device)) / 255

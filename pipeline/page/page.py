@@ -30,7 +30,7 @@ NOTICES = {
     DRAFT: ("result is a draft", "results are drafts", "made from uncommitted changes: no claim is answered by drafts"),
     GONE: ("result is", "results are", "no longer in this profile"),
 }
-"""The page's words for results that do not belong to the profile: singular, plural, and what is wrong with them."""
+"""Notices of results that differ from the profile: singular, plural, and what is wrong with them."""
 
 
 def build_page(
@@ -46,7 +46,7 @@ def build_page(
     scorecards: Mapping[str, Sequence[Row]] | None = None,
     repository: str | None = None,
 ) -> str:
-    """The page as HTML. It depends on the results alone: the same results give the same page.
+    """The page as HTML; the same arguments give the same page.
 
     Args:
         rows: the scorecard, one row per claim in the order of `claims`.
@@ -75,7 +75,7 @@ def build_page(
         "in_script": in_script,
         "origin": lambda records: origin_of(records, repository),
         "differing": lambda records: by_reason(merged_provenance(records)["items"], others),
-        # In the repository's page, or as the files lie beside each other.
+        # A link to the repository, or without its address to the file, relative to the page.
         "address": lambda code: f"{repository}/blob/HEAD/{code}" if repository else f"../../{code}",
     }
     environment.filters |= filters
@@ -127,7 +127,7 @@ def _document(
 
 
 def in_script(text: str) -> str:
-    """JSON as it can stand in a script element, which it cannot end."""
+    """JSON for use inside a `<script>` element, escaped so that it cannot close the element."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
@@ -140,7 +140,7 @@ def _notices(missing: Sequence[str], others: Mapping[str, str], incomplete: Sequ
             incomplete,
             "result has",
             "results have",
-            "no arrays or table here: figures were drawn before, or are missing",
+            "no arrays or table on this machine: figures are from an earlier run, or missing",
         ),
     ]
     return [

@@ -1,9 +1,9 @@
 """Derivatives of a network along a direction of its input: for the Lie derivative (Gruver et al. 2022).
 
-Forward mode (`torch.func.jvp`) where every operation has it; else two backward passes; else central differences, for
-operations whose gradient is written by hand and has none itself. The first two are compared with central differences on
-a few inputs, because where a network stops gradients (`detach`) they miss a part of the derivative: differences are
-then taken. Give inputs in double precision: compiled kernels then step aside for the form in PyTorch's operators.
+Methods, in order of preference: forward mode (`torch.func.jvp`); two backward passes; central differences, for
+operations without a second derivative. The first two are checked against central differences on a few inputs, because
+they miss part of the derivative where a network stops gradients (`detach`). If they disagree, central differences are
+used. Inputs should be in double precision: compiled kernels then leave the work to PyTorch's operators.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ def derivative(f: Function, x: Tensor, direction: Tensor) -> tuple[dict[str, Ten
         f: works on each input of a batch by itself.
     """
     few = x[:CHECKED], direction[:CHECKED]
+    expected = central_differences(f, *few)
     for method, way in ((FORWARD, _forward_mode), (BACKWARD, _two_backward_passes)):
         try:
-            if _agree(way(f, *few), central_differences(f, *few)):
+            if _agree(way(f, *few), expected):
                 return way(f, x, direction), method
         except (RuntimeError, NotImplementedError):
             pass
@@ -54,15 +55,15 @@ def _forward_mode(f: Function, x: Tensor, direction: Tensor) -> dict[str, Tensor
 
 
 def _two_backward_passes(f: Function, x: Tensor, direction: Tensor) -> dict[str, Tensor]:
-    """The gradient by x is linear in what is passed back: its derivative by that is the one wanted."""
+    """J u from vector-Jacobian products: v -> J^T v is linear in v, so its derivative along `direction` u is J u."""
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         values = f(x)
         found = {}
         for name, value in values.items():
-            passed = torch.zeros_like(value, requires_grad=True)
-            (gradient,) = torch.autograd.grad(value, x, passed, create_graph=True)
-            (found[name],) = torch.autograd.grad(gradient, passed, direction, retain_graph=True)
+            cotangent = torch.zeros_like(value, requires_grad=True)
+            (gradient,) = torch.autograd.grad(value, x, cotangent, create_graph=True)
+            (found[name],) = torch.autograd.grad(gradient, cotangent, direction, retain_graph=True)
     return {name: value.detach() for name, value in found.items()}
 
 

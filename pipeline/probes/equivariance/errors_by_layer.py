@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
 MEASURES = (OWN, FITTED, INVARIANCE, RESAMPLING)
-"""Errors of f(g x) as predicted by the action that theory gives, by a linear map fitted to training images, and by f(x)
-itself; and of f(g^-1 g x) as predicted by f(x), which resampling and edges alone cause.
+"""What predicts f(g x): the action that theory gives; a linear map fitted to training images; f(x) itself. The last one
+is the error of f(x) as a prediction of f(g^-1 g x), caused by resampling and the edges of images only.
 """
 TRAINED, UNTRAINED = "trained", "untrained"
 FINITE, DERIVATIVE = "finite", "derivative"
@@ -46,8 +46,8 @@ class Images:
         fit: training images, to which linear maps are fitted.
         test: those that errors are measured on.
         classes: of the test images, `[N]`.
-        steps: by factor, what one step of the viewpoint does: pairs of test images of some toys, to which linear maps
-            are fitted, and of others.
+        steps: by factor of the viewpoint (such as azimuth), pairs of test images one step apart: of some toys to fit
+            maps to, of other toys to measure errors on.
     """
 
     fit: Tensor
@@ -76,7 +76,11 @@ class Steps:
 
 @torch.no_grad()
 def started(model: Model, images: Tensor) -> Model:
-    """A new model as training begins with it, given training images as it sees them; ready for evaluation."""
+    """An untrained model with what training sets from images before its first epoch; ready for evaluation.
+
+    Args:
+        images: training images as the model sees them.
+    """
     count = model.beginning_images(0)
     if count:
         model.begin_epoch(0, images[:count])
@@ -195,7 +199,7 @@ def _measure(
         moved: Layers,
         classes: Tensor,
     ) -> Iterator[dict[str, Any]]:
-        """The errors of a change of the image: a map of the plane, or of the viewpoint, without a matrix."""
+        """Errors of one change of the image; `matrix` is None for the viewpoint's, which is no map of the plane."""
         for name in kept:
             before, after = test[name], moved[name]
             weights = (before.weights + after.weights) / 2
@@ -238,10 +242,10 @@ def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tu
     found: list[dict[str, Any]] = []
     methods: set[str] = set()
     for family in FAMILIES:
-        (change_fit, method), (change, _) = (
+        (change_fit, of_fit), (change, of_test) = (
             _changes(read, view.seen(each), view.moving(each, family)) for each in (fit, test)
         )
-        methods.add(method)
+        methods |= of_fit | of_test
         for name, before in kept.items():
             pairs = Pairs(at_fit[name].numbers, change_fit[name], at_fit[name].weights)
             rho = before.action.generator(velocity(family, view.size(test)), pairs) if before.action else None
@@ -287,8 +291,8 @@ def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
     }
 
 
-def _changes(read: Read, seen: Tensor, directions: Tensor) -> tuple[dict[str, Tensor], str]:
-    """Derivatives of layers' values as images change along directions, in batches, and how they were found."""
+def _changes(read: Read, seen: Tensor, directions: Tensor) -> tuple[dict[str, Tensor], set[str]]:
+    """Derivatives of layers' values as images change along directions, in batches, and the methods that found them."""
 
     def values(images: Tensor) -> dict[str, Tensor]:
         return {name: layer.numbers for name, layer in read(images).items()}
@@ -297,4 +301,5 @@ def _changes(read: Read, seen: Tensor, directions: Tensor) -> tuple[dict[str, Te
         derivative(values, batch, along)
         for batch, along in zip(seen.split(BATCH), directions.split(BATCH), strict=True)
     ]
-    return {name: torch.cat([each[name] for each, _ in found]) for name in found[0][0]}, found[0][1]
+    changes = {name: torch.cat([each[name] for each, _ in found]) for name in found[0][0]}
+    return changes, {method for _, method in found}

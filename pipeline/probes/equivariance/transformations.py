@@ -20,7 +20,7 @@ from pipeline.layers.images import centre_crop, warped_crops
 ROTATION, SHIFT, SCALE, SHEAR = "rotation", "shift", "scale", "shear"
 FAMILIES = (ROTATION, SHIFT, SCALE, SHEAR)
 UNITS = {ROTATION: "degree", SHIFT: "pixel", SCALE: "percent", SHEAR: "percent"}
-"""What errors of derivatives are given for: 1 degree, 1 pixel, a factor of e^0.01, a shear of 0.01."""
+"""Derivatives are per this much of a family's parameter: 1 degree, 1 pixel, a factor of e^0.01, a shear of 0.01."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Transformation:
 
     Attributes:
         family: one of `FAMILIES`.
-        magnitude: degrees counter-clockwise, pixels to the right, a factor, or the share of y by which x moves.
+        magnitude: of a rotation degrees counter-clockwise, of a shift pixels to the right, of a scale the factor, of a
+            shear the multiple of y by which x moves.
     """
 
     family: str
@@ -71,8 +72,8 @@ def velocity(family: str, size: int) -> Tensor:
 def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:
     """The derivative of moved images at the identity: minus the velocity times the gradient of the image.
 
-    The gradient is of central differences: the mean of the two one-sided derivatives of bilinear resampling, which has
-    a kink at the centre of each pixel.
+    The gradient is that of central differences: bilinear interpolation is not differentiable at the centres of pixels,
+    and this is the mean of its two one-sided derivatives there.
 
     Args:
         images: `[B, C, S, S]`.
@@ -105,7 +106,7 @@ class View:
         return "zeros" if self.crop is None else "border"
 
     def seen(self, images: Tensor) -> Tensor:
-        """Unmoved images."""
+        """What the model sees of the images, which are not moved."""
         return images if self.crop is None else centre_crop(images, self.crop)
 
     def size(self, images: Tensor) -> int:
@@ -117,7 +118,7 @@ class View:
         return self._resampled(images, g, self.crop)
 
     def there_and_back(self, images: Tensor, g: Transformation) -> Tensor:
-        """Images moved by g and then by its inverse: what resampling and the edges alone cost."""
+        """Images moved by g and then by its inverse: what changes is due to resampling and edges."""
         return self._resampled(self._resampled(images, g, images.shape[-1]), g.inverse, self.crop)
 
     def moving(self, images: Tensor, family: str) -> Tensor:

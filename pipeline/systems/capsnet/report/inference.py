@@ -27,13 +27,15 @@ from pipeline.systems.capsnet.report.runs import Network, network, networks, rec
 
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
-"""Names in results: the forward pass of all test images, of those used for inference, and Figures 1D and 1E."""
+"""Conditions in results: the forward pass of all test images, and of those used for inference; inference without a
+penalty (Figure 1D) and with L1 (Figure 1E).
+"""
 ALMOST_ALL = 0.95
 """Share of images that counts as almost all."""
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
 """Largest difference of two Hoyer indices that count as alike; smallest index that counts as sparse."""
 MOSTLY = 0.5
-"""Share of saturated capsules from which on a layer counts as saturated."""
+"""A layer counts as saturated if at least this share of its capsules is."""
 _PANELS = (
     ("routed", START, "B: routing"),
     ("unrouted", START, "C: no routing"),
@@ -96,12 +98,12 @@ def sparse_without_routing(results: Results) -> Finding:
 def sparse_only_with_l1(results: Results) -> Finding:
     """Figure 1D-E: Hoyer's index after inference with the label clamped, with L1 minus without a penalty.
 
-    The claim holds if inference is sparse with L1; if without it it makes the capsules no sparser than they were, by
-    more than two standard errors over images; and if in both cases the correct capsule is longest in almost all images
-    and the energy never rises in almost all of them.
+    The claim holds if, in at least `ALMOST_ALL` images each, the correct capsule is longest and the energy never rises,
+    with and without L1; if with L1 the index is at least `SPARSE`; and if without a penalty it rises by no more than
+    two standard errors over images.
     """
     found = network(results, "infer", results.evidence.capsnet.inference.get("unrouted"))
-    first, plain, before = (_index(found, condition) for condition in (SPARSER, PLAIN, START))
+    sparser, plain, before = (_index(found, condition) for condition in (SPARSER, PLAIN, START))
     noise = SIGNIFICANT_SES * math.hypot(
         *(_measure(found, condition, "class", "hoyer_standard_error") for condition in (PLAIN, START))
     )
@@ -117,9 +119,9 @@ def sparse_only_with_l1(results: Results) -> Finding:
         f"{100 * falls:.0f} %, by the worse of both conditions",
     ]
     return Finding(
-        first.minus(plain),
+        sparser.minus(plain),
         records_of(results, found),
-        holds=first.mean >= SPARSE and plain.mean <= before.mean + noise and min(right, falls) >= ALMOST_ALL,
+        holds=sparser.mean >= SPARSE and plain.mean <= before.mean + noise and min(right, falls) >= ALMOST_ALL,
         remarks=found.shortcomings("inference"),
         notes=notes,
     )
@@ -135,8 +137,8 @@ def middle_stays_dense(results: Results) -> Finding | None:
     """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
 
     The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
-    two binomial standard errors below that without the layer; and if most of the middle capsules are not saturated. The
-    first network that evidence names is judged; the notes tell of every network.
+    two standard errors (binomial, of the difference) below that without the layer; and if most of the middle capsules
+    are not saturated. The first network that evidence names is judged; the notes tell of every network.
     """
     found = []
     for names in results.evidence.capsnet.middle:
@@ -197,11 +199,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     arrays = {role: each for role, each in found.items() if each is not None}
     if len(arrays) < len(pair):
         return
-    shown = {
-        title: arrays[role][f"capsules_{condition}"]
-        for role, condition, title in _PANELS
-        if f"capsules_{condition}" in arrays[role]
-    }
+    if not all(f"capsules_{condition}" in arrays[role] for role, condition, _ in _PANELS):
+        return
+    shown = {title: arrays[role][f"capsules_{condition}"] for role, condition, title in _PANELS}
     dataset = pair["routed"].run.dataset
     yield Drawing(
         f"capsnet-capsules-{dataset}",
@@ -210,7 +210,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
         "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
         "and with L1 (Figure 1B-E of document 001).",
-        "Heat maps of ten class capsules for two digits under four conditions.",
+        "Heat maps of the class capsules of two images under four conditions.",
         [record for study in pair.values() for record in study.numbers.records],
         partial(class_capsules, arrays["unrouted"]["images"], arrays["unrouted"]["labels"], shown),
     )

@@ -1,7 +1,7 @@
 """The effect of hyperparameters on trained models (document 000, appendix B).
 
-Bounds are not compared: the sds of pixels and poses and the temperature are part of the density that a bound bounds, so
-bounds at different values measure different things. Probes and the pixel error do not depend on them.
+Lower bounds are not compared: these hyperparameters change the likelihood, so bounds at different values are of
+different things. Probes and the pixel error do not depend on them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 PROBED = ("t0", "t0_A0")
-"""The features that are probed."""
+"""Features to probe: t0 (presences of objects), and t0 with the objects' poses A0."""
 
 
 class SensitivityHyperparameters(Section):
-    """The values to try for each, in addition to the run's own; the others are kept."""
+    """Values to try for each hyperparameter, besides the run's own; the other hyperparameters keep theirs."""
 
     pose_sd_floor: list[Annotated[float, Field(gt=0, le=10)]] = Field(
         description="minimum sd c_ij of a part's pose; pose_sd_start is scaled by the same factor"
@@ -66,8 +66,8 @@ def measure(context: Context) -> Outcome:
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     dataset, own = context.dataset(run.dataset), getattr(run.model, name)
     measured = {}
-    # The run's own comes last because all hyperparameters share it: where another one's study has trained it, its
-    # checkpoint is found, and belongs to that study's tracked run.
+    # The run's own value comes last: all hyperparameters share this model, so another item may have trained it already.
+    # Its checkpoint is then used again, and stays logged under that item.
     values = dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own)
     for value in [*values, own]:
         models = context.train(f"{name}={value:g}", varied(run, name, value, settings), key=f"{value:g}").models

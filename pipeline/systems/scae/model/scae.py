@@ -10,9 +10,10 @@ It is not one generative model but two likelihoods with stop-gradients between t
     p(A_m) = sum_k a_k a_km N(A_m; V_k (static_km + D_km), sigma_km) + a dummy of fixed weight and density
 
 Values and details are those of the authors' code. Two unexpected ones are kept: the weights a_k a_km of the votes are
-not normalised, so p(A_m) is not a density; and attention is masked by (1 - d_m) 1e32, so that each query attends only
-to the most present part, or to those whose d_m has rounded to 1 (`attention: published`; `presence` adds log d_m to the
-scores instead). Labels are not used: the authors' classifiers are behind stop-gradients, and are fit afterwards here.
+not normalised, so p(A_m) is not a density; and (1 - d_m) 1e32 is subtracted from the scores of attention, so that each
+query attends only to the part with the largest d_m, or to all whose d_m rounds to 1 (`attention: published`; `presence`
+adds log d_m instead). Labels are not used: the authors' classifiers are behind stop-gradients, and are fit afterwards
+here.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], P parts, O objects. Poses are offsets from the identity (`layers.poses`).
 """
@@ -66,9 +67,9 @@ class Objects:
 
 
 def constrained_pose(x: Tensor) -> Tensor:
-    """Maps six unconstrained numbers `[..., 6]` to a pose: scales, angle, shear and translation, each in its range.
+    """Maps six unconstrained numbers `[..., 6]` to a pose, `[..., 6]`.
 
-    Scales sigmoid + 0.01, angle in turns, shear and translation tanh(5 .).
+    With x one of the numbers: two scales, sigmoid(x) + 0.01; an angle, 2 pi x; a shear and two translations, tanh(5 x).
     """
     raw_sx, raw_sy, turns, raw_shear, raw_x, raw_y = x.unbind(-1)
     sx, sy = raw_sx.sigmoid() + 0.01, raw_sy.sigmoid() + 0.01
@@ -156,7 +157,7 @@ class SCAE(Model):
         self.pooling = AttentionPooling(width, P, POSE_SIZE + 1 + params.part_features)
 
         size = params.template_size
-        # Templates are orthogonal at the start, scaled to [0, 1]; these are their logits.
+        # The initial logits are rows of a random orthogonal matrix, rescaled to [0, 1]; templates are their sigmoids.
         count = max(P, size * size)
         orthogonal = torch.linalg.qr(torch.rand(count, count))[0][:P, : size * size]
         low, high = orthogonal.min(), orthogonal.max()
@@ -176,8 +177,8 @@ class SCAE(Model):
         self.summarise = nn.Sequential(
             PerElement(O, params.code, _HIDDEN, gain), nn.ReLU(), PerElement(O, _HIDDEN, params.object_features, gain)
         )
-        # Outputs per object: a deformation per part, its pose, its presence, a presence and an sd per part. The
-        # deformations have no bias: the static poses hold what all images have in common.
+        # Outputs per object: a deformation for each part, the object's pose and presence, then a presence and an sd for
+        # each part. The deformations have no bias: the static poses hold what all images have in common.
         outputs = P * POSE_SIZE + POSE_SIZE + 1 + 2 * P
         self.hidden = PerElement(O, params.object_features + 1, _HIDDEN, gain)
         self.outputs = nn.Parameter(_uniform(gain / math.sqrt(_HIDDEN), O, _HIDDEN, outputs))
@@ -327,7 +328,7 @@ def _uniform(bound: float, *shape: int) -> Tensor:
 
 
 def _initialise(module: nn.Module) -> None:
-    """Weights of variance 1 / inputs and zero bias, as in the authors' framework."""
+    """Normal weights (sd inputs^-1/2, truncated at two sds) and zero biases, as in the authors' framework."""
     if isinstance(module, nn.Linear | nn.Conv2d):
         inputs = module.weight[0].numel()
         nn.init.trunc_normal_(module.weight, std=inputs**-0.5, a=-2 * inputs**-0.5, b=2 * inputs**-0.5)
