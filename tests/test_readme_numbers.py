@@ -24,6 +24,22 @@ SENTENCES: dict[str, list[str]] = {
     "on clean digits ({:.0f} %)": ["paper 000.t1.vae.0"],
     "the accuracy is {:.2f} % with routing and {:.2f} % without": ["001.acc.r3", "001.acc.r0"],
     "are reproduced ({:.2f} and {:.2f} %)": ["002.d2.digits", "002.d2.fashion"],
+    "change by {:.0f} % of their sd within classes, and the poses of matrix capsules, trained on the same crops, by "
+    "{:.0f} %": [
+        "equivariance/cnn-small-smallnorb within_classes/trained/hidden/invariance/azimuth/20",
+        "equivariance/matrix-small-smallnorb within_classes/trained/poses/invariance/azimuth/20",
+    ],
+    "it leaves {:.0f} % and {:.0f} %, and one matrix that acts on all poses, as theory has it, {:.0f} %": [
+        "equivariance/cnn-small-smallnorb within_classes/trained/hidden/fitted/azimuth/20",
+        "equivariance/matrix-small-smallnorb within_classes/trained/poses/fitted/azimuth/20",
+        "equivariance/matrix-small-smallnorb within_classes/trained/poses/own/azimuth/20",
+    ],
+    "poses change by {:.0f} %, of which a linear map leaves {:.0f} %: they follow better, but not as theory says "
+    "({:.0f} %)": [
+        "equivariance/matrix-small-two-damped-smallnorb within_classes/trained/poses/invariance/azimuth/20",
+        "equivariance/matrix-small-two-damped-smallnorb within_classes/trained/poses/fitted/azimuth/20",
+        "equivariance/matrix-small-two-damped-smallnorb within_classes/trained/poses/own/azimuth/20",
+    ],
     "a test error on smallNORB of {:.1f} % with three iterations of EM routing, as in the paper ({:.1f} %)": [
         "evaluate/matrix-small-damped-smallnorb test/centre", "paper 004.small",
     ],
