@@ -181,7 +181,10 @@ def load(
     from pipeline.models import load_trained, read_images
 
     name = run.removeprefix("models/").rstrip("/")
-    trained = load_trained(model_folder(find_root(), name))
+    folder = model_folder(find_root(), name)
+    if not folder.exists():
+        _check_run(name)
+    trained = load_trained(folder)
     size, channels, seeds = trained.image_size, trained.channels, len(trained.models)
     parameters = sum(parameter.numel() for parameter in trained.models[0].parameters())
     print(f"{name}: {trained.settings.variant}, {parameters:,} parameters, {seeds} seed{'s' * (seeds > 1)}")
@@ -198,6 +201,23 @@ def load(
         return
     for name, values in trained.features(given)[0].items():
         print(f"{name}: {values.shape[1]} features per image")
+
+
+def _check_run(name: str) -> None:
+    """Raise an error that names the runs there are, or the profile to switch to, if the current one has no such run."""
+    from pipeline.params import read_params
+
+    profiles = _profiles()
+    runs = {each.name: list(read_params(profiles.params_path(each.name))["runs"]) for each in profiles.all()}
+    if name in runs[profiles.current]:
+        return
+    having = [profile for profile, names in runs.items() if name in names]
+    if having:
+        raise UserError(
+            f"run '{name}' is in profile {' and '.join(having)}: `python -m pipeline profile switch {having[0]}` first"
+        )
+    known = ", ".join(runs[profiles.current])
+    raise UserError(f"there is no run '{name}'; profile {profiles.current} has {known}")
 
 
 @app.command()

@@ -141,7 +141,8 @@ def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
     except (OSError, ValueError, EOFError, MemoryError) as error:
         raise LoadingError(f"cannot read {path}: {error}") from None
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != shape or not len(images):
-        raise LoadingError(f"{path} does not have images as this network needs them: give uint8 {['N', *shape]}")
+        size = ", ".join(map(str, shape))
+        raise LoadingError(f"{path} does not have images as this network needs them: give uint8 [N, {size}]")
     return torch.from_numpy(images).float() / 255
 
 

@@ -128,6 +128,18 @@ def test_doctor_has_a_line_for_everything_and_advice_where_it_is_needed(
     assert all(words in told for words in ("CAPSULES_MIRROR names", "./mlruns", str(marks)))
 
 
+def test_load_names_the_runs_there_are_and_the_profile_that_has_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("quick", "paper"):
+        path = root / ("params.yaml" if name == "quick" else "profiles/paper/params.yaml")
+        path.write_text(f"profile: {name}\nruns: {{of-{name}: {{}}}}\n")
+    assert pipeline(monkeypatch, "load", "of-paper") == 1
+    assert "profile switch paper" in capsys.readouterr().err
+    assert pipeline(monkeypatch, "load", "nope") == 1
+    assert "profile quick has of-quick" in capsys.readouterr().err
+
+
 def test_check_names_a_params_file_whose_merges_do_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,12 +26,15 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
         without: folders or files, relative to `root`. The outputs of a stage that makes one of them are not pushed.
 
     Raises:
-        UserError: there is no such remote, it does not answer or take all files, it cannot have a run cache (one over
-            HTTP), or it is the folder of published results, which is in Git.
+        UserError: there is nothing at a place in `without`. There is no such remote, it does not answer or take all
+            files, cannot have a run cache (one over HTTP), or is the folder of published results, which is in Git.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
+    for place in without:
+        if not (root / place).exists():
+            raise UserError(f"there is no {place} in {root}: nothing was pushed")
     try:
         with chdir(root), Repo() as repo, repo.lock:  # DVC resolves the paths of a record against the working folder
             if Path(repo.cloud.get_remote(remote).path).resolve() == Path(REMOTE).resolve():

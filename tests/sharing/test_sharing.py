@@ -111,6 +111,8 @@ def test_sharing_leaves_out_what_it_is_told_and_says_what_is_wrong(first: Clone,
     from pipeline.operations.share import share
 
     connect(first, url=str(tmp_path / "remote"))
+    with pytest.raises(UserError, match="there is no wieghts"):
+        share(first.folder, "team", without=["wieghts"])
     assert share(first.folder, "team", without=["weights", "page.html"])[1] == 2, "numbers at both rates"
     assert not (tmp_path / "remote" / SEED_0).exists()
     with pytest.raises(UserError, match="remote 'nowhere' doesn't exist"):
