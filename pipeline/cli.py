@@ -139,7 +139,8 @@ def compare(
     print("\n".join(describe(before, after, changes(before, after, spreads), units)))
     for side in loaded:
         if side.tree.commit is None and (stale := _stale(root, side.profile)):
-            print(f"\nnote: {stale} results of {side.tree.name} were made with other parameters: `make repro` first")
+            print(f"\nnote: {stale} results of {side.tree.name} were made with other parameters than profile")
+            print(f"{side.profile} has now: `make repro` in this profile makes them anew")
 
 
 @app.command()

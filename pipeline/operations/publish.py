@@ -57,10 +57,10 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
         PublishingError: there are uncommitted changes, the profile is not for publication, it is too large, or DVC
             cannot copy it.
     """
-    _check_committed(root)
     params = load_params(root / PARAMS)
     if not params.publish:
         raise PublishingError(f"profile {params.profile} has `publish: false` in {PARAMS}")
+    _check_committed(root)
     states = {item.label: item.state for item in profile_items(root, root / PARAMS)}
     here = [output for output in outputs(root / LOCK) if output.path.startswith((_MODELS, _ARRAYS))]
     wanted = [output for output in here if states.get(output.label) == "recorded"]
