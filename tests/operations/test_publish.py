@@ -106,7 +106,8 @@ def test_only_a_commit_of_a_profile_for_publication_is_published(clone: Clone) -
     (clone.folder / "published/README.md").touch()
     with pytest.raises(PublishingError, match="profile quick has `publish: false`"):
         publish(clone.folder)
-    for name in ("params.yaml", "dvc.lock", "new.py"):
+    (clone.folder / "params.yaml").write_text(quick.replace("publish: false", "publish: true"))
+    for name in ("dvc.lock", "new.py"):
         with (clone.folder / name).open("a") as file:
             file.write("# changed\n")
     with pytest.raises(PublishingError, match=r"uncommitted changes[^`]*new\.py\n M dvc\.lock\n M params\.yaml"):
