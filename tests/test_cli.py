@@ -199,10 +199,10 @@ def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_o
     for _ in range(2):  # asking leaves nothing locked
         with single_instance(lock_path(tmp_path, f"train@{run}"), run):
             found, of_paper = states(), states("paper")
-    assert found.pop(f"train/{run}") == "running"
+    assert found.pop(f"train@{run}") == "running"
     assert set(found.values()) == {"missing"}
     assert set(of_paper.values()) == {"missing"}
-    assert of_paper.keys() == found.keys() | {f"train/{run}"}
+    assert of_paper.keys() == found.keys() | {f"train@{run}"}
     assert pipeline(monkeypatch, "status", "big") == 1
 
 

@@ -158,11 +158,11 @@ def recorded_hours(numbers: Numbers) -> float | None:
 
 
 def table(found: list[ItemStatus]) -> list[str]:
-    """The items as lines of text, and one line that sums them up by state."""
+    """The items as lines of text, named as for `dvc repro`, and one line that sums them up by state."""
     width = max((len(each.label) for each in found), default=0)
     lines = []
     for each in found:
-        lines.append(f"{each.label:<{width}}  {each.state:<8}  {_in_words(each):>10}  {each.commit}".rstrip())
+        lines.append(f"{each.label.replace('/', '@', 1):<{width}}  {each.state:<8}  {_in_words(each):>10}  {each.commit}".rstrip())
         lines += [f"    {name}  {before} -> {now}" for name, before, now in each.changed[:_FEW]]
         if len(each.changed) > _FEW:
             lines.append(f"    and {len(each.changed) - _FEW} more settings")
