@@ -162,8 +162,9 @@ def table(found: list[ItemStatus]) -> list[str]:
     width = max((len(each.label) for each in found), default=0)
     lines = []
     for each in found:
-        lines.append(f"{each.label.replace('/', '@', 1):<{width}}  {each.state:<8}  {_in_words(each):>10}  {each.commit}".rstrip())
-        lines += [f"    {name}  {before} -> {now}" for name, before, now in each.changed[:_FEW]]
+        name = each.label.replace("/", "@", 1)
+        lines.append(f"{name:<{width}}  {each.state:<8}  {_in_words(each):>10}  {each.commit}".rstrip())
+        lines += [f"    {setting}  {before} -> {now}" for setting, before, now in each.changed[:_FEW]]
         if len(each.changed) > _FEW:
             lines.append(f"    and {len(each.changed) - _FEW} more settings")
     sums = []
