@@ -106,7 +106,7 @@ def run_note(
     note = "\n\n".join([*parts, "### Settings", ""])
     # A note has room for a few dozen settings; MLflow's own list of parameters has all.
     listed = "\n".join(f"{key}: {value}" for key, value in flatten(settings).items())
-    return note + _code(listed[: MAX_CHARACTERS - len(note)].splitlines())
+    return note + _code(listed[: max(MAX_CHARACTERS - len(note), 0)].splitlines())
 
 
 def reproduction_note(

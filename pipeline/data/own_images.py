@@ -201,6 +201,7 @@ def _decoded(file: Path, channels: int) -> tuple[Image.Image, bool, bool]:
 
     Raises:
         OwnImagesError: it is damaged, no image, too large, or of a kind that is not read.
+        OutOfMemoryError: it does not fit into memory.
     """
     try:
         with warnings.catch_warnings():
@@ -213,6 +214,8 @@ def _decoded(file: Path, channels: int) -> tuple[Image.Image, bool, bool]:
                     raise OwnImagesError(f"{file} is animated: save it as one image")
                 if image.mode not in HAS_COLOURS:
                     raise OwnImagesError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
+                # The image itself, turned, and as RGBA.
+                check_fits(12 * image.width * image.height, str(file), "Make it smaller.")
                 return upright_on_black(image, channels), HAS_COLOURS[image.mode], _is_transparent(image)
     except UserError:
         raise

@@ -43,9 +43,8 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
     """Random crops of images `[B, C, S, S]`, warped where asked for, with changed brightness."""
     B, size = len(images), augmentation.crop
-    draws = torch.rand(
-        B, 4, generator=generator, device=images.device
-    )  # place (2), gamma, one unused: seeded results stay
+    # Place (2), gamma, and one that is unused, so that seeded results stay.
+    draws = torch.rand(B, 4, generator=generator, device=images.device)
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:
         cut = warped_crops(images, size, places, crop_warps(B, augmentation, generator, images.device)) / 255

@@ -378,6 +378,10 @@ def test_what_does_not_fit_into_memory_is_refused_before_decoding(pets: Path, mo
     monkeypatch.setattr(memory, "available_bytes", lambda: 5000)
     with pytest.raises(OutOfMemoryError, match=r"own_images\.pets: 5 images: about 7\.7 kB of memory needed, 5\.0 kB"):
         read(params(), pets)
+    put(pets / "pets/cat/0.png", picture(100, 100))
+    monkeypatch.setattr(memory, "available_bytes", lambda: 20_000)
+    with pytest.raises(OutOfMemoryError, match=r"cat/0\.png: about 120 kB of memory needed.* Make it smaller"):
+        read(params(), pets)
 
 
 def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
