@@ -281,6 +281,7 @@ class Writer(ResultFiles):
                         found[f"{key}_{when}"] = spread(value, sd)
                     if place == 0:
                         found[f"refit_accuracy_{when}"] = spread(of[2], 0.01)
+                        found["refit_gain_error"] = spread(0.02, 0.0)
         self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2})
         steps = [
             (replica, engine, float(angle), done, 10.0 * done, 2.0 * done, before[angle][0] + done - 8 * replica)

@@ -44,6 +44,9 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     for column in ("refit_accuracy_before", "refit_accuracy_after", "refit_accuracy_once", "accuracy_once"):
         assert table[column]["gauss-newton"].between(0, 1).all()
         assert table[column][["l-bfgs", "adam"]].isna().all()
+    gains = table["refit_gain_error"]
+    assert gains["gauss-newton"].between(0, 1).all()
+    assert gains[["l-bfgs", "adam"]].isna().all()
     for column in ("refit_accuracy_kicked", "accuracy_kicked", "bound_kicked"):
         measured = table[column].dropna()
         assert measured.index.tolist() == [("gauss-newton", 0.0)], "the chosen engine's, at the smallest angle"

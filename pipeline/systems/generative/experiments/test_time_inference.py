@@ -55,8 +55,9 @@ def optimisation_gains(
 
     Returns:
         one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and (of the
-        chosen engine) refit_accuracy, each by when it was read (`_optimised`); evaluations (of the gradient, mean per
-        image), seconds (of the batch), images; what `_paired` returns. What is not measured is NaN.
+        chosen engine) refit_accuracy, each by when it was read (`_optimised`); refit_gain_error, the standard error
+        over the same images of the rise of refit_accuracy; evaluations (of the gradient, mean per image), seconds (of
+        the batch), images; what `_paired` returns. What is not measured is NaN.
         And the way there: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
 
     Raises:
@@ -82,8 +83,11 @@ def optimisation_gains(
                 **_paired(found),
             }
             if name == study.chosen:
-                for when, probe in _refit_probes(model, dataset, angle, study, evaluate, device).items():
-                    row[f"refit_accuracy_{when}"] = probe.accuracy(t0[when], labels)
+                refit = _refit_probes(model, dataset, angle, study, evaluate, device)
+                right = {when: probe.predict(t0[when]) == labels for when, probe in refit.items()}
+                row |= {f"refit_accuracy_{when}": float(each.mean()) for when, each in right.items()}
+                gains = right["after"].astype(float) - right["before"]
+                row["refit_gain_error"] = float(gains.std()) / math.sqrt(len(gains))
             row |= {f"accuracy_{when}": clean.accuracy(each, labels) for when, each in t0.items()}
             if wrong := [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]:
                 raise DivergedError(f"{name} within {angle:g} degrees: not finite: {', '.join(wrong)}")
