@@ -21,6 +21,7 @@ from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import unique
 from pipeline.results.reading import NotMeasuredError, Results
+from pipeline.results.stalled import stalled
 from pipeline.systems.capsnet.report.runs import CONDITIONS, Network, network, networks, records_of
 
 FIRST_EPOCHS, SLOWER = 3, 1.05
@@ -64,8 +65,10 @@ def _accuracy(role: str) -> Measure:
 
     def measure(results: Results) -> Finding:
         found = network(results, "evaluate", results.evidence.capsnet.runs.get(role))
-        accuracy = found.numbers.needed("test", "accuracy")
-        return Finding(accuracy.scaled(100), records_of(results, found), remarks=found.shortcomings(role))
+        accuracy = found.numbers.needed("test", "accuracy").scaled(100)
+        history = results.table("train", found.name, ("replica", "epoch", "train_gradient_norm", "validation_accuracy"))
+        notes = [words] if history is not None and (words := stalled(history, found.run)) else []
+        return Finding(accuracy, records_of(results, found), remarks=found.shortcomings(role), notes=notes)
 
     return measure
 
