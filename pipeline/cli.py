@@ -88,7 +88,7 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="of this machine
 def status(
     profile: Annotated[str | None, typer.Argument(help="the profile; by default the current one")] = None,
 ) -> None:
-    """List what of a profile is recorded, unlocked, draft, stale, running, missing or gone, and hours (~: estimate)."""
+    """List what of a profile is recorded, unlocked, draft, stale, running, missing or gone, and how long it takes."""
     from pipeline.locks import is_running
     from pipeline.results.freshness import table
     from pipeline.state import profile_items
@@ -97,7 +97,11 @@ def status(
     path = profiles.params_path(profile) if profile else root / "params.yaml"
     here = profile in (None, profiles.current)
     found = profile_items(root, path, lambda label: here and is_running(root, *label.split("/")))
-    print("\n".join(table(found)))
+    *lines, total = table(found)
+    for line in [*lines, f"items: {total}"]:
+        _print_folded(line)
+    if any(item.estimated and item.hours for item in found):
+        print("~ and about: an estimate, the median of the stage")
 
 
 @app.command()
