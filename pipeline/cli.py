@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,7 +56,7 @@ def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compar
     differences = _profiles().differences(name)
     width = max((len(key) for key, _, _ in differences), default=0)
     for key, here, there in differences:
-        print(f"{key:<{width}}  {'-' if here is None else here} -> {'-' if there is None else there}")
+        _print_folded(f"{key:<{width}}  {'-' if here is None else here} -> {'-' if there is None else there}")
     if not differences:
         print(f"profile {name} has the same parameters as the current one")
 
@@ -86,7 +88,7 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="of this machine
 def status(
     profile: Annotated[str | None, typer.Argument(help="the profile; by default the current one")] = None,
 ) -> None:
-    """List what of a profile is recorded, unlocked, draft, stale, running, missing or gone, and hours (~: estimate)."""
+    """List what of a profile is recorded, unlocked, draft, stale, running, missing or gone, and how long it takes."""
     from pipeline.locks import is_running
     from pipeline.results.freshness import table
     from pipeline.state import profile_items
@@ -95,7 +97,11 @@ def status(
     path = profiles.params_path(profile) if profile else root / "params.yaml"
     here = profile in (None, profiles.current)
     found = profile_items(root, path, lambda label: here and is_running(root, *label.split("/")))
-    print("\n".join(table(found)))
+    *lines, total = table(found)
+    for line in [*lines, f"items: {total}"]:
+        _print_folded(line)
+    if any(item.estimated and item.hours for item in found):
+        print("~ and about: an estimate, the median of the stage")
 
 
 @app.command()
@@ -136,7 +142,8 @@ def compare(
     before, after = loaded
     spreads = (spread.read(root, before.profile), spread.read(root, after.profile))
     units = {claim.id: claim.unit for claim in load_claims()}
-    print("\n".join(describe(before, after, changes(before, after, spreads), units)))
+    for line in describe(before, after, changes(before, after, spreads), units):
+        _print_folded(line)
     for side in loaded:
         if side.tree.commit is None and (stale := _stale(root, side.profile)):
             print(f"\nnote: {stale} results of {side.tree.name} were made with other parameters than profile")
@@ -373,6 +380,14 @@ def doctor() -> None:
         advice = f"\n{'':20}{check.advice}" if check.advice else ""
         print(f"{'ok' if check.ok else 'problem':<8}{check.what:<12}{check.found}{advice}", flush=True)
     raise typer.Exit(0 if fine else 1)
+
+
+def _print_folded(line: str) -> None:
+    """Print a line, in a terminal folded to its width."""
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, columns, subsequent_indent=" " * 8, break_on_hyphens=False)
+    print(line)
 
 
 def _stale(root: Path, profile: str) -> int:

@@ -99,9 +99,11 @@ def load_trained(folder: Path) -> TrainedRun:
         settings: Run = TypeAdapter(Run).validate_python(summary["settings"])
         name, size = str(summary["run"]), int(summary["image_size"])
     except FileNotFoundError:
+        command = f"dvc repro train@{folder.name}"
+        if (folder.parents[1] / "published" / "cards" / f"{folder.name}.md").exists():
+            command = f"dvc pull -r published {folder.parent.name}/{folder.name}"
         raise LoadingError(
-            f"{folder} has no trained run: `dvc pull -r published {folder.parent.name}/{folder.name}`, or `dvc repro "
-            f"train@{folder.name}`, in the profile that has it (`python -m pipeline profile`)"
+            f"{folder} has no trained run: `{command}`, in the profile that has it (`python -m pipeline profile`)"
         ) from None
     # ValueErrors: of JSON, and of settings that this version does not know
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

@@ -44,12 +44,18 @@ def accepts(port: int) -> bool:
 
 
 @contextmanager
-def serving(command: list[str], port: int, log: Path, **settings: Any) -> Iterator[None]:
-    """A server's process, which accepts connections when the block begins and is gone, with its own, after it."""
+def serving(
+    command: list[str], port: int, log: Path, ready: Callable[[], bool] | None = None, **settings: Any
+) -> Iterator[None]:
+    """A server's process, which is `ready` when the block begins and is gone, with its own, after it.
+
+    Args:
+        ready: by default that it accepts connections.
+    """
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, **settings)
     try:
-        wait_until(lambda: accepts(port), process, log)
+        wait_until(ready or (lambda: accepts(port)), process, log)
         yield
     finally:
         with suppress(psutil.NoSuchProcess):

@@ -11,6 +11,7 @@ import yaml
 from commands import pipeline
 from dvc.utils.hydra import apply_overrides
 from limits import file_size_limit
+from records import ResultFiles
 
 from pipeline import memory
 from pipeline.files import FileWriteError
@@ -194,7 +195,9 @@ def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_o
 
     def states(*profile: str) -> dict[str, str]:
         assert pipeline(monkeypatch, "status", *profile) == 0
-        return dict(line.split()[:2] for line in capsys.readouterr().out.splitlines()[:-1])
+        *items, total = capsys.readouterr().out.splitlines()
+        assert total.startswith("items: ")
+        return dict(line.split()[:2] for line in items)
 
     for _ in range(2):  # asking leaves nothing locked
         with single_instance(lock_path(tmp_path, f"train@{run}"), run):
@@ -204,6 +207,11 @@ def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_o
     assert set(of_paper.values()) == {"missing"}
     assert of_paper.keys() == found.keys() | {f"train@{run}"}
     assert pipeline(monkeypatch, "status", "big") == 1
+    results = ResultFiles(tmp_path / "reports/quick/results", tmp_path / "results/quick")
+    results.numbers("train", "another", {}, settings={}, seconds=3600.0)
+    assert pipeline(monkeypatch, "status") == 0
+    assert "~1.00 h" in (told := capsys.readouterr().out)
+    assert told.endswith("the median of the stage\n"), "what ~ means"
 
 
 @pytest.mark.parametrize(

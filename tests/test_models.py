@@ -39,7 +39,11 @@ def test_models_come_back_with_their_own_settings(tmp_path: Path) -> None:
     assert not loaded.classifies
     with pytest.raises(LoadingError, match="does not classify"):
         loaded.scores(torch.rand(3, 1, SIZE, SIZE))
-    with pytest.raises(LoadingError, match="models/yours"):
+    with pytest.raises(LoadingError, match="models/yours has no trained run: `dvc repro train@yours`"):
+        load_trained(tmp_path / "models" / "yours")
+    (tmp_path / "published" / "cards").mkdir(parents=True)
+    (tmp_path / "published" / "cards" / "yours.md").touch()
+    with pytest.raises(LoadingError, match="`dvc pull -r published models/yours`"):
         load_trained(tmp_path / "models" / "yours")
     (folder / "model.json").write_text((folder / "model.json").read_text()[:50])
     with pytest.raises(LoadingError, match=r"model\.json is damaged"):

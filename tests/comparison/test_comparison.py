@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
@@ -200,8 +201,17 @@ def test_the_command_compares_and_measures_noise(
     assert pipeline(monkeypatch, "compare", "first", "first") == 0
     assert f"claims: none of {len(CLAIMS)} differ" in capsys.readouterr().out
     assert pipeline(monkeypatch, "compare", "--noise", "first", "second") == 0
+    capsys.readouterr()
     assert pipeline(monkeypatch, "compare", "first", "second") == 0
-    assert "4 within noise" in capsys.readouterr().out
+    piped = capsys.readouterr().out
+    assert "4 within noise" in piped
+    with monkeypatch.context() as terminal:
+        terminal.setattr(sys.stdout, "isatty", lambda: True)
+        terminal.setenv("COLUMNS", "50")
+        assert pipeline(terminal, "compare", "first", "second") == 0
+        folded = capsys.readouterr().out
+    assert max(map(len, piped.splitlines())) > 50 >= max(map(len, folded.splitlines()))
+    assert folded.split() == piped.split()
     (repository.root / "reports/quick/noise.json").write_text("[]")
     assert pipeline(monkeypatch, "compare", "first", "second") == 1
     assert "noise.json" in capsys.readouterr().err
