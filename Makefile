@@ -23,7 +23,7 @@ help:  ## what there is (the default)
 	@echo "make demo    draw what trained models see in ten digits, in seconds (after the set-up)"
 	@echo "make setup   make .venv and compile the kernels, which the other targets do at their first call"
 	@echo "make ui      look at the tracked runs: MLflow at http://127.0.0.1:$(PORT); another port: make ui PORT=5001"
-	@echo "make paper   switch to the paper profile and reproduce it (days on two cores)"
+	@echo "make paper   switch to the profile paper and reproduce it (days on two cores)"
 	@echo "make bench   measure speed against references and the machine's limits"
 	@echo "make lint    check style and types"
 

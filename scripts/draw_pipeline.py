@@ -261,7 +261,7 @@ def draw(stages: dict[str, Any]) -> Figure:
             x = place.x + (column - (across - 1) / 2) * (WIDTH + LINE)
             y = place.top - HEIGHT / 2 - (row * (HEIGHT + LINE) + LINE if len(group) > 1 else 0)
             _box(axes, name, stages[name], x, y)
-    for a, b in sorted((a, b) for a in found for b in found if any((c, d) in edges for c in a for d in b)):
+    for a, b in ((a, b) for a in found for b in found if any((c, d) in edges for c in a for d in b)):
         behind = SHEET if len(a) == 1 and multiplicity(stages[a[0]]) != "once" else 0.0
         _arrow(axes, found[a], found[b], behind, FLOWS.get(a[0], ""))
     return figure
@@ -289,14 +289,16 @@ def _arrow(axes: Axes, a: Place, b: Place, behind: float, words: str) -> None:
         x = a.right + GAP / 2
         way = [(a.right + behind, a.y), (x, a.y), (x, b.y), (b.left, b.y)]
         at, look = (x - 0.06, b.y + HEIGHT / 2), {"ha": "right", "va": "center"}
+    if any(text.get_position() == at for text in axes.texts):  # it meets an arrow with the same words, at a dot
+        axes.plot(*zip(*way[:2], strict=True), "o-", markevery=[1], color=style.INK, linewidth=1.4, zorder=1)
+        return
     axes.add_patch(
         FancyArrowPatch(
-            path=Line(way), arrowstyle="-|>", mutation_scale=9, linewidth=1.0, color=style.INK, zorder=1,
+            path=Line(way), arrowstyle="-|>", mutation_scale=15, linewidth=1.4, color=style.INK, zorder=1,
             joinstyle="round",
         )
     )  # fmt: skip
-    if not any(text.get_position() == at for text in axes.texts):  # arrows that meet have the same words
-        axes.text(*at, words, color=GREY, zorder=3, **WORDS, **look)
+    axes.text(*at, words, color=GREY, zorder=3, **WORDS, **look)
 
 
 def _box(axes: Axes, name: str, stage: dict[str, Any], x: float, y: float) -> None:

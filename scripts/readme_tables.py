@@ -25,7 +25,7 @@ PROFILE = "paper"
 _COUNTS = (
     "claims run",
     "agree",
-    "of these at the paper's setting",
+    "of these at the document's setting",
     "better",
     "do not agree",
     "not tested or undecided",
@@ -53,7 +53,7 @@ def tables(root: Path) -> dict[str, list[str]]:
 
 def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
     """A row for each document, and one for all: how many of its claims were run, and how they came out. Of those
-    that agree, the ones at the paper's setting are counted as well: the others do not confirm the document.
+    that agree, the ones at the document's setting are counted as well: the others do not confirm the document.
 
     Args:
         scorecard: the rows of `scorecard.json`.

@@ -44,7 +44,7 @@ def test_claims_are_counted_by_document_and_outcome(script: ModuleType) -> None:
         ]
     )
     assert lines[0] == (
-        "| document | claims run | agree | of these at the paper's setting | better | do not agree "
+        "| document | claims run | agree | of these at the document's setting | better | do not agree "
         "| not tested or undecided | data |"
     )
     assert lines[2].endswith("(`000`) | 3 of 4 | 2 | 1 | 1 | 0 | 0 | MNIST, Fashion-MNIST |")

@@ -64,10 +64,11 @@ class RoutingFilm:
         return self.classes[label] + ("" if taken == label else f", taken for {self.classes[taken]}")
 
     def stage_of(self, iteration: int) -> str:
-        """What is special about an iteration, counted from 1, in words; empty if nothing is."""
+        """What an iteration, counted from 1, shows: which update of the shares, and whether the network runs it."""
+        update = f"after update {iteration - 1}" if iteration > 1 else "equal shares"
         if iteration == self.used:
-            return "the network's last"
-        return "equal shares" if iteration == 1 else "" if iteration < self.used else "beyond the network's"
+            return f"{update}, the network's last"
+        return update if iteration < self.used else f"{update}, beyond the network's"
 
     @property
     def one_by_one(self) -> bool:

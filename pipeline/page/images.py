@@ -22,7 +22,7 @@ _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
 """How the names of the figures begin that stand on the first screen, one for each document."""
 FRONT_SIZE = (640, 320)
-"""Most pixels of such a picture: twice what the page shows, for dense screens."""
+"""Most pixels of such a picture: twice what the page shows, for dense screens. Of a taller figure, the top is shown."""
 FRONT_QUALITY = 85
 _UNSEEN = re.compile(r"<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
 _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
@@ -83,5 +83,7 @@ def front_picture(figures: Iterable[Shown]) -> dict[str, str] | None:
     if shown is None:
         return None
     with Image.open(io.BytesIO(base64.b64decode(shown.uri.partition(",")[2]))) as picture:
-        picture.thumbnail(FRONT_SIZE, Image.Resampling.LANCZOS)
-        return {"uri": webp_uri(picture, quality=FRONT_QUALITY), "alt": shown.drawing.title}
+        width, height = FRONT_SIZE
+        top = picture.crop((0, 0, picture.width, min(picture.height, picture.width * height // width)))
+        top.thumbnail(FRONT_SIZE, Image.Resampling.LANCZOS)
+        return {"uri": webp_uri(top, quality=FRONT_QUALITY), "alt": shown.drawing.title}

@@ -56,8 +56,8 @@ from pipeline.results.reading import Results
 Verdict = Literal["within", "better", "worse", "holds", "fails", "undecided", "not tested", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
-Tier = Literal["paper's setting", "other settings", "stand-in data"]
-TIERS: tuple[Tier, ...] = ("paper's setting", "other settings", "stand-in data")
+Tier = Literal["document's setting", "other settings", "stand-in data"]
+TIERS: tuple[Tier, ...] = ("document's setting", "other settings", "stand-in data")
 """How close a measurement's setting is to the document's."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -275,7 +275,7 @@ def tier(row: Row) -> Tier | None:
     remarks = dataset_and_remarks(row)[1]
     if any(remark.startswith(NOT_THE_PAPERS_DATA) for remark in remarks):
         return "stand-in data"
-    return "other settings" if remarks else "paper's setting"
+    return "other settings" if remarks else "document's setting"
 
 
 def count_verdicts(rows: Sequence[Row]) -> dict[Tier | None, dict[Verdict, int]]:

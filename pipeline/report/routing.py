@@ -50,7 +50,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "Parts are assigned to classes, equally at first, then by how well their votes fit the class capsules. A "
             f"square is {square}: the larger, the more active; the brighter, the more is assigned to the class. "
             "Numbers: activation of the class capsule; spread of its votes around their mean. "
-            f"The network runs {film.used} iterations; {_in_words(numbers)}.",
+            f"The network runs {film.used} iterations: the first with equal shares, each other one after an update of "
+            f"them; {_in_words(numbers)}.",
             f"{len(film.images)} images, each with a map of its parts for {len(film.classes)} classes in "
             f"{film.iterations} iterations.",
             numbers.records,
@@ -107,8 +108,9 @@ def build(results: Results) -> list[Table]:
             "Routing, iteration by iteration",
             "The test error if routing ended there; the share of the assignment that goes to another class than in the "
             "iteration before; means over images of the class capsules' activations, and of the spread of votes "
-            "(root mean square distance to their mean, each counted by how much of it is assigned). Iterations that "
-            "are not the network's own follow them with the same votes.",
+            "(root mean square distance to their mean, each counted by how much of it is assigned). Iteration 1 has "
+            "equal shares, each other one follows an update of them. Iterations that are not the network's own follow "
+            "them with the same votes.",
             ["run", "iteration", "the network's own"],
             _HEADS,
             rows,

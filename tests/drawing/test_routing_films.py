@@ -34,7 +34,9 @@ def test_the_content_is_that_of_every_iteration() -> None:
     content = json.loads(given.to_json())
     assert content["kind"] == "routing"
     assert content["values"] == [1, 2, 3]
-    assert content["notes"] == ["equal shares", "the network's last", "beyond the network's"]
+    first, last, beyond = content["notes"]
+    assert (first, last) == ("equal shares", "after update 1, the network's last")
+    assert beyond == "after update 2, beyond the network's"
     assert (content["classes"], content["side"]) == (["cat", "dog $"], 2)
     assert content["most"] == round(100 * given.shares.max())
     first, second = content["images"]

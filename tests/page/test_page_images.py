@@ -15,7 +15,7 @@ from PIL import Image
 
 from pipeline.drawing.drawings import Picture
 from pipeline.drawing.style import Kind, in_house_style, to_bytes
-from pipeline.page.images import load_figures, vector_uri
+from pipeline.page.images import front_picture, load_figures, vector_uri
 from pipeline.results.reading import ResultError
 
 
@@ -61,6 +61,18 @@ def test_an_image_inside_the_page_has_the_same_pixels(tmp_path: Path) -> None:
     with Image.open(io.BytesIO(inside)) as after, Image.open(io.BytesIO(content)) as before:
         assert np.array_equal(after.convert("RGB"), before.convert("RGB"))
     assert shown.width == 3 * 96
+
+
+def test_the_first_screen_shows_the_top_of_a_tall_figure(tmp_path: Path) -> None:
+    tall = Image.new("L", (400, 1000), "black")
+    tall.paste("white", (0, 0, 400, 200))
+    tall.save(tmp_path / "scenes-tall.png")
+    shown = load_figures(tmp_path, [Picture("scenes-tall", "png", "Title", "Caption.", "Drawn.", [])])
+    front = front_picture(shown)
+    assert front is not None
+    with Image.open(io.BytesIO(base64.b64decode(front["uri"].partition(",")[2]))) as small:
+        assert small.size == (400, 200)
+        assert np.asarray(small).min() > 250
 
 
 @pytest.mark.parametrize("kind", ["png", "svg"])

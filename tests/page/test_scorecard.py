@@ -250,7 +250,7 @@ def test_rows_on_other_data_are_counted_apart(results: Results) -> None:
     counts = count_verdicts(build_scorecard(CLAIMS, results, MEASURES))
     found = {tier: {verdict: count for verdict, count in row.items() if count} for tier, row in counts.items()}
     assert found == {
-        "paper's setting": {"within": 1},
+        "document's setting": {"within": 1},
         "other settings": {},
         "stand-in data": {"holds": 1},
         None: {"not run": 1},

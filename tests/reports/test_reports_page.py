@@ -130,9 +130,9 @@ def test_a_claim_says_how_to_measure_it_again_why_it_differs_and_what_other_prof
     missing = next(name for name, row in rows.items() if row["verdict"] == "not run")
     assert "<code>python -m pipeline status</code>" in said[missing]
     assert "dvc repro train@capsules-digits evaluate@capsules-digits" in said["000.t1.t0.0"]
-    assert 'data-name="Ours, paper"' in said["000.t1.t0.0"]
+    assert 'data-name="Ours, profile paper"' in said["000.t1.t0.0"]
     assert "by its number worse" in said["000.t1.t0.0"]
-    assert 'data-name="Ours, paper"' not in content, "this has no other profile"
+    assert 'data-name="Ours, profile paper"' not in content, "this has no other profile"
 
 
 def test_text_from_files_is_escaped(writer: Writer, params: Params) -> None:

@@ -31,7 +31,7 @@ def test_numbers_and_verdicts_of_table_1(full: Writer, params: Params) -> None:
     remarks = ["not the paper's data (MNIST)", "tested on 360 images (paper: 10,000)", "2 seeds (paper: 5)"]
     assert dataset_and_remarks(rows["000.t1.t0.0"])[1] == remarks
     assert "probe fit on clean images: 70.0 %, worse" in rows["000.t1.t0.45"]["notes"]
-    assert sum(count_verdicts(list(rows.values()))["paper's setting"].values()) == 0
+    assert sum(count_verdicts(list(rows.values()))["document's setting"].values()) == 0
     values = {"t1.t0A0.90": 82, "t1.vae.aff": 52, "params": 24_816, "fig3": 21, "freeform.acc": 0.7, "full.elbo": 27}
     values |= {"full.acc": -0.5, "fig4.caps": 46, "fig4.vae": -15, "fig5": 90, "fig6": 60, "fig7": 0.8 - 0.8 / 7}
     ours = {name: rows[f"000.{name}"]["ours"] for name in values}
@@ -58,7 +58,7 @@ def test_what_evidence_names_answers_alone(full: Writer, values: dict[str, Any])
     drawn = "not the paper's data (affNIST's ranges, drawn anew)"
     assert dataset_and_remarks(rows["000.t1.t0.aff"])[1] == [drawn, "canvas 28 / 40 (ours / the paper's)"]
     assert rows["000.t1.t0A0.0"]["verdict"] == "not run", "of these features nothing was measured"
-    counts = count_verdicts(list(rows.values()))["paper's setting"]
+    counts = count_verdicts(list(rows.values()))["document's setting"]
     assert sum(counts.values()) == 8  # five angles, the number of parameters, Figures 5 and 6
 
 
