@@ -88,9 +88,10 @@ def studied(writer: Writer) -> Writer:
     return writer
 
 
-def losses(writer: Writer, run: str, validation: np.ndarray) -> None:
+def losses(writer: Writer, run: str, validation: np.ndarray, norm: float = 1.0) -> None:
     """A training of two replicas whose validation losses are these, by epoch."""
-    columns = {"epoch": np.arange(1, len(validation) + 1), "train_loss": validation / 2, "validation_loss": validation}
+    columns = {"train_loss": validation / 2, "validation_loss": validation, "train_gradient_norm": norm}
+    columns["epoch"] = np.arange(1, len(validation) + 1)
     writer.table("train", run, pd.concat([pd.DataFrame({"replica": replica, **columns}) for replica in range(2)]))
     writer.numbers("train", run, {"validation": {"loss": spread(float(validation.min()), 0.0, 2)}})
 
@@ -135,6 +136,12 @@ def test_claims(studied: Writer, params: Params) -> None:
     assert trained["001.acc.r3"] == ["routed"]
     assert trained["001.fig1.sparse"] == ["routed", "unrouted"]
     assert trained["001.fig1.l1"] == ["unrouted"]
+
+
+def test_an_accuracy_says_if_its_network_never_learnt(studied: Writer, params: Params) -> None:
+    assert not finding(studied, params, "001.acc.r0").notes
+    losses(studied, "unrouted", np.array([0.03, 0.02]), norm=0.0)
+    assert finding(studied, params, "001.acc.r0").notes == ["the gradient is 0 at the end"]
 
 
 INFERENCE = "infer/unrouted/condition/"

@@ -66,7 +66,7 @@ def _accuracy(role: str) -> Measure:
     def measure(results: Results) -> Finding:
         found = network(results, "evaluate", results.evidence.capsnet.runs.get(role))
         accuracy = found.numbers.needed("test", "accuracy").scaled(100)
-        history = results.table("train", found.name, ("replica", "epoch", "train_gradient_norm", "validation_accuracy"))
+        history = results.table("train", found.name, ("replica", "epoch", "train_gradient_norm"))
         notes = [words] if history is not None and (words := stalled(history, found.run)) else []
         return Finding(accuracy, records_of(results, found), remarks=found.shortcomings(role), notes=notes)
 

@@ -18,7 +18,7 @@ from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILLION,
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.reading import Numbers, Recorded, Results
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import answer, tested_on
 
@@ -77,6 +77,8 @@ def optimisation_gain(results: Results) -> Finding:
     angle, values = next(iter(angles.items()))
     gain = values["refit_accuracy_after"].minus(values["refit_accuracy_before"]).scaled(100)
     images = min(study.images, numbers.dataset_of(study.run).test)
+    if "refit_gain_error" not in values:
+        raise NotMeasuredError("the error of the gain")
     over_images = 100 * values["refit_gain_error"].mean / math.sqrt(gain.n)
     gain = Measured(gain.mean, math.hypot(gain.se, over_images), gain.n, standard_error=True)
     notes = [
