@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAPER = ROOT / "reports" / "paper"
 
 SENTENCES: dict[str, list[str]] = {
-    "t0 on affine images just so: {:.1f} ± {:.1f} % (paper: {:.0f} %).": [
+    "t0 on affine images just so: {:.1f} ± {:.1f} % (document: {:.0f} %).": [
         "000.t1.t0.aff", "sd 000.t1.t0.aff", "paper 000.t1.t0.aff",
     ],
     "trained without shifts: {:.0f} %.": ["evaluate/capsules-mnist probe/t0/refit/affine"],
@@ -22,7 +22,13 @@ SENTENCES: dict[str, list[str]] = {
         "evaluate/capsules-mnist probe/t0_sampled/refit/rotated_0",
     ],
     "on clean digits ({:.0f} %)": ["paper 000.t1.vae.0"],
-    "the accuracy is {:.2f} % with routing and {:.2f} % without": ["001.acc.r3", "001.acc.r0"],
+    "CapsNet has an accuracy of {:.2f} % with routing (document: {:.2f} %)": ["001.acc.r3", "paper 001.acc.r3"],
+    "at the published step size ({:.1f} %; document: {:.2f} %)": ["001.acc.r0", "paper 001.acc.r0"],
+    "are enough ({:.2f} %), and so is a quarter of the width ({:.2f} % without routing, {:.2f} % with it)": [
+        "evaluate/capsnet-averaged-mnist test/accuracy",
+        "evaluate/capsnet-unrouted-narrow test/accuracy",
+        "evaluate/capsnet-routed-narrow test/accuracy",
+    ],
     "are reproduced ({:.2f} and {:.2f} %)": ["002.d2.digits", "002.d2.fashion"],
     "change by {:.0f} % of their sd within classes, and the poses of matrix capsules, trained on the same crops, by "
     "{:.0f} %": [
@@ -40,7 +46,7 @@ SENTENCES: dict[str, list[str]] = {
         "equivariance/matrix-small-two-damped-smallnorb within_classes/trained/poses/fitted/azimuth/20",
         "equivariance/matrix-small-two-damped-smallnorb within_classes/trained/poses/own/azimuth/20",
     ],
-    "a test error on smallNORB of {:.1f} % with three iterations of EM routing, as in the paper ({:.1f} %)": [
+    "a test error on smallNORB of {:.1f} % with three iterations of EM routing, as in the document ({:.1f} %)": [
         "evaluate/matrix-small-damped-smallnorb test/centre", "paper 004.small",
     ],
     "damped by 0.1 as published, it is {:.1f} %": ["evaluate/matrix-small-smallnorb test/centre"],
@@ -60,11 +66,14 @@ SENTENCES: dict[str, list[str]] = {
     "A CNN of 4.2 million parameters has {:.1f} % on warped images, and {:.1f} % with mixup as well": [
         "evaluate/cnn-warped-smallnorb test/centre", "evaluate/cnn-mixup-smallnorb test/centre",
     ],
-    "one with as few parameters as the capsules, 68,000, has {:.1f} ± {:.1f} % on crops": [
+    "one with as few parameters as the capsules, 68,000, has {:.1f} ± {:.1f} % on crops, and {:.1f} ± {:.1f} % with warps "
+    "and mixup, where the capsules have {:.1f} %.": [
         "evaluate/cnn-small-smallnorb test/centre", "sd evaluate/cnn-small-smallnorb test/centre",
+        "evaluate/cnn-small-mixup-smallnorb test/centre", "sd evaluate/cnn-small-mixup-smallnorb test/centre",
+        "evaluate/matrix-small-two-damped-smallnorb test/centre",
     ],
-    "the network of the paper's size has {:.2f} % (paper: {:.2f} %), and our CNN of 2.4 million parameters {:.2f} ± "
-    "{:.2f} %": [
+    "the network of the document's size has {:.2f} % (document: {:.2f} %), and our CNN of 2.4 million parameters "
+    "{:.2f} ± {:.2f} %": [
         "004.mnist", "paper 004.mnist", "evaluate/cnn-mnist test/centre", "sd evaluate/cnn-mnist test/centre",
     ],
     "without an attack {:.0f} and {:.0f} %": [
