@@ -66,8 +66,8 @@ SENTENCES: dict[str, list[str]] = {
     "A CNN of 4.2 million parameters has {:.1f} % on warped images, and {:.1f} % with mixup as well": [
         "evaluate/cnn-warped-smallnorb test/centre", "evaluate/cnn-mixup-smallnorb test/centre",
     ],
-    "one with as few parameters as the capsules, 68,000, has {:.1f} ± {:.1f} % on crops, and {:.1f} ± {:.1f} % with warps "
-    "and mixup, where the capsules have {:.1f} %.": [
+    "one with as few parameters as the capsules, 68,000, has {:.1f} ± {:.1f} % on crops, and {:.1f} ± {:.1f} % with "
+    "warps and mixup, where the capsules have {:.1f} %.": [
         "evaluate/cnn-small-smallnorb test/centre", "sd evaluate/cnn-small-smallnorb test/centre",
         "evaluate/cnn-small-mixup-smallnorb test/centre", "sd evaluate/cnn-small-mixup-smallnorb test/centre",
         "evaluate/matrix-small-two-damped-smallnorb test/centre",
