@@ -123,7 +123,7 @@ def test_a_canvas_that_an_image_cannot_be_in_the_middle_of_is_refused() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's own, of compiling without TF32 and of its debug mode
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")  # of torch: it is a prototype
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
 def test_a_gpu_gives_the_same_and_is_never_waited_for(generator: torch.Generator) -> None:
     gpu = torch.device("cuda")

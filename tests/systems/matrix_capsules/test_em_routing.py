@@ -166,7 +166,7 @@ def test_one_graph_has_the_whole_routing(activation: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's own, of compiling without TF32 and of its debug mode
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")  # of torch's compiler: full float32
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_a_gpu_routes_as_the_processor_does(activation: str) -> None:
