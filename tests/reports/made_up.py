@@ -313,6 +313,7 @@ class Writer(ResultFiles):
     def posterior(self, study: str) -> None:
         guides = {
             "delta": (310.0, 330.0, 315.0, 15.0, 0.930, 0.960),
+            "control": (311.0, 331.0, 316.0, 14.9, 0.929, 0.961),
             "refined": (345.0, 352.0, 350.0, 13.5, 0.925, 0.963),
             "scratch": (320.0, 331.0, 323.0, 14.5, 0.900, 0.940),
         }

@@ -53,14 +53,17 @@ def test_both_trainings_take_the_same_epochs_in_all() -> None:
     changes = {"final_temperature": 0.5, "seeding": seeding}
     run = run.model_copy(update={"model": run.model.model_copy(update=changes)})
     study = STUDY.model_copy(update={"epochs": 3})
-    refined, scratch = module.refined(run, study), module.scratch(run, study)
+    refined, scratch = module.further(run, study, "gaussian"), module.scratch(run, study)
+    control = module.further(run, study, "delta")
+    assert control.model.with_changes({"pose_posterior": "gaussian"}) == refined.model
     assert run.training.epochs + refined.training.epochs == scratch.training.epochs == 8
     assert refined.replicas == scratch.replicas == 1
     assert refined.model.pose_posterior == scratch.model.pose_posterior == "gaussian"
     assert (refined.model.early_coupling, refined.model.temperature) == (1.0, 0.5), "as its training ended"
     assert refined.model.seeding is None, "its objects are those of the model that it starts from"
-    assert scratch.model.seeding == seeding
-    assert (scratch.model.early_coupling, scratch.model.temperature) == (0.25, 0.8), "as any training begins"
+    assert scratch.model.seeding is None
+    assert scratch.model.seeding_epoch == 8, "not reached: objects are learnt from the start"
+    assert (scratch.model.early_coupling, scratch.model.temperature) == (1.0, 0.8)
 
 
 @torch.no_grad()

@@ -1,18 +1,22 @@
 """The benefit of a full variational posterior over poses (document 000, section 2.3).
 
-Three guides are compared:
+Four guides are compared:
 
 - `delta`: the encoder learnt with delta poses, together with the model. A delta has no density, so that its bound is
   on another scale. It is measured with Gaussians around its poses whose two sds, one for all parts and one for all
   objects, are those of a grid with the highest evidence lower bound on validation images.
 - `refined`: an encoder with Gaussian poses that starts there and is trained further, the generative model kept.
+- `control`: an encoder trained further in the same way, but with delta poses, and measured as `delta` is. It shows what
+  further training alone does.
 - `scratch`: model and encoder trained with Gaussian poses from the first step, for as many epochs as the two trainings
-  behind `refined` together. It has generative parameters of its own, so its bounds are of another model's log p(x).
+  behind `refined` together, and fully coupled, with no start from part poses, which the document has not. It has
+  generative parameters of its own, so its bounds are of another model's log p(x).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -38,12 +42,10 @@ if TYPE_CHECKING:
     from pipeline.systems.generative.studies.posterior import PosteriorParams
 
 
-def refined(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """`run` as its encoder is trained further with Gaussian poses: fully coupled, at its last temperature, on the bound
-    alone.
-    """
+def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:
+    """`run` as its encoder is trained further: fully coupled, at its last temperature, on the bound alone."""
     changes = {
-        "pose_posterior": "gaussian",
+        "pose_posterior": pose_posterior,
         "early_coupling": 1.0,
         "seeding": None,
         "temperature": run.model.final_temperature,
@@ -52,8 +54,12 @@ def refined(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
 
 
 def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """`run` as it is trained with Gaussian poses from the first step, for as many epochs as both trainings take."""
-    return _changed(run, study, run.training.epochs + study.epochs, {"pose_posterior": "gaussian"})
+    """`run` as it is trained with Gaussian poses from the first step, for as many epochs as both trainings take, with
+    objects learnt from the start.
+    """
+    epochs = run.training.epochs + study.epochs
+    changes = {"pose_posterior": "gaussian", "early_coupling": 1.0, "seeding": None, "seeding_epoch": epochs}
+    return _changed(run, study, epochs, changes)
 
 
 def _changed(run: GenerativeRun, study: PosteriorParams, epochs: int, model: dict[str, object]) -> GenerativeRun:
@@ -191,17 +197,19 @@ def measure(context: Context) -> Outcome:
     delta = context.models(study.run, GenerativeModel, study.replicas)
     sds = [choose_sds(model, validation, study, device) for model in delta]
     begin = [with_gaussian_poses(model, *sd) for model, sd in zip(delta, sds, strict=True)]
-    further = context.train(
-        "refined",
-        refined(run, study),
-        start=[dict(model.named_parameters()) for model in begin],
-        frozen=begin[0].generative_names(),
-    )
-    anew = context.train("scratch", scratch(run, study))
+    frozen = begin[0].generative_names()
+
+    def trained(name: str, of: GenerativeRun, start: Sequence[GenerativeModel] = ()) -> list[GenerativeModel]:
+        parameters: list[dict[str, Tensor]] = [dict(model.named_parameters()) for model in start]
+        found = context.train(name, of, start=parameters or None, frozen=frozen if start else ())
+        return of_kind(GenerativeModel, found.models)
+
+    control = trained("control", further(run, study, "delta"), delta)
     models = {
         "delta": begin,
-        "refined": of_kind(GenerativeModel, further.models),
-        "scratch": of_kind(GenerativeModel, anew.models),
+        "control": [with_gaussian_poses(model, *sd) for model, sd in zip(control, sds, strict=True)],
+        "refined": trained("refined", further(run, study, "gaussian"), begin),
+        "scratch": trained("scratch", scratch(run, study)),
     }
 
     def measured(model: GenerativeModel) -> pd.DataFrame:

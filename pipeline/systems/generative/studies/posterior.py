@@ -20,7 +20,9 @@ class PosteriorParams(Section):
 
     run: Name = Field(description="a key of `runs` whose variant is generative, with delta poses")
     replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
-    epochs: int = Field(ge=1, le=10_000, description="further epochs of training the encoder with Gaussian poses")
+    epochs: int = Field(
+        ge=1, le=10_000, description="further epochs of training the encoder, with Gaussian poses and with deltas"
+    )
     images: int = Field(ge=1, le=10_000_000, description="test images for measuring bounds (the first ones)")
     samples: int = Field(ge=1, le=100_000, description="number K of samples in each image's bounds")
     sd_grid: list[Annotated[float, Field(gt=0, le=10)]] = Field(
@@ -43,7 +45,7 @@ def check(params: Params, where: str, study: PosteriorParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train encoders with Gaussian poses from the trained run of an entry of `posterior`, and from scratch."""
+    """Train encoders further from the trained run of an entry of `posterior`, and a model from scratch."""
     from pipeline.systems.generative.experiments import posteriors
 
     return posteriors.measure(context)
