@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import ruamel.yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -116,3 +117,8 @@ def test_the_lock_answers_everything_the_project_asks_for() -> None:
     for text in [*project["dependencies"], *extras]:
         requirement = Requirement(text)
         assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), text
+
+
+def test_dvc_reads_its_lock_with_the_parser_in_c() -> None:
+    """Without it every command of DVC takes seconds longer; newer versions of ruamel.yaml leave it out."""
+    assert ruamel.yaml.__with_libyaml__
