@@ -1,7 +1,4 @@
-"""What MLflow shows of runs at first sight: descriptions in Markdown, and the metrics of a reproduction.
-
-Notes are written from what a stage knows anyway; nothing here reads results again.
-"""
+"""What MLflow shows of runs at first sight: descriptions in Markdown, and the metrics of a reproduction."""
 
 from __future__ import annotations
 
@@ -12,15 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.settings import flatten
 from pipeline.studies import file_of
 
 NOTE = "mlflow.note.content"
 """The tag of a run or an experiment that MLflow shows as its description."""
 
-MAX_CHARACTERS = 4800  # of a note: MLflow's limit on a tag's length, less some for safety
-MAX_NUMBERS = 24
-MAX_IN_SUMMARY = 5
+MAX_NUMBERS = 5
+"""Of a run's description."""
 COUNTS, COUNTS_OF_PAPERS, VALUES = "claims", "claims_at_papers_settings", "claim_values"
 """Prefixes of a reproduction's metrics: counts of verdicts, those at the papers' settings, our number of each claim."""
 
@@ -76,37 +71,18 @@ def purpose(name: str) -> str:
     return (ast.get_docstring(ast.parse(source)) or name).partition("\n")[0]
 
 
-def run_note(
-    name: str,
-    label: str,
-    facts: Mapping[str, str],
-    settings: Mapping[str, Any],
-    numbers: Mapping[str, float],
-    commit: str,
-    dirty: bool,
-) -> str:
-    """The description of one run: what it does, its facts, its numbers, how to repeat it, and its settings.
+def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[str, float]) -> str:
+    """The description of one run: its first numbers, what it does, and how to repeat it.
 
     Args:
         name: of the stage.
         label: as DVC writes it: `train@vae-digits`.
-        facts: by name, such as the data set and the device.
-        settings: nested; as many as there is room for.
         numbers: the headline numbers by dotted name; empty while the run goes on.
     """
-    facts = {**facts, "commit": _committed(commit, dirty)}
-    first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:MAX_IN_SUMMARY])
+    first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:MAX_NUMBERS])
     # MLflow folds a description after about three lines.
-    parts = [*([f"{first}."] if first else []), purpose(name)]
-    parts.append(_table(("", ""), [(key, value) for key, value in facts.items() if value]))
-    if numbers:
-        rows = [(key, f"{value:.5g}") for key, value in [*numbers.items()][:MAX_NUMBERS]]
-        parts += ["### Result", _table(("number", "value"), rows)]
-    parts += ["### Repeat it", _code([f"git checkout {commit}", f"dvc repro -f -s {label}"])]
-    note = "\n\n".join([*parts, "### Settings", ""])
-    # A note has room for a few dozen settings; MLflow's own list of parameters has all.
-    listed = "\n".join(f"{key}: {value}" for key, value in flatten(settings).items())
-    return note + _code(listed[: max(MAX_CHARACTERS - len(note), 0)].splitlines())
+    parts = [*([f"{first}."] if first else []), purpose(name), f"Repeat commit {_committed(commit, dirty)}:"]
+    return "\n\n".join([*parts, _code([f"git checkout {commit}", f"dvc repro -f -s {label}"])])
 
 
 def reproduction_note(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.files import json_sha256
-from pipeline.layout import JOURNALS, tracking_store
+from pipeline.layout import JOURNALS, model_folder, tracking_store
 from pipeline.settings import flatten
 from pipeline.studies import file_of
 from pipeline.tracking import Group, TrackedRun
@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
     from pipeline.dependencies import Item
     from pipeline.page.scorecard import Row
-    from pipeline.studies.context import Opened
-    from pipeline.systems import Run
     from stages.workspace import Workspace
-
-HASH_LENGTH = 12
 
 _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance", "attack")
 """Stages that train nothing: they use data sets for evaluation."""
@@ -33,7 +29,7 @@ _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance
 
 def params_hash(parameters: Any) -> str:
     """A short hash of the parameters."""
-    return json_sha256(parameters)[:HASH_LENGTH]
+    return json_sha256(parameters)[:12]
 
 
 def open_run(
@@ -59,7 +55,7 @@ def open_run(
         "mlflow.source.git.commit": commit,
         "mlflow.source.name": f"stages.study {item.stage}" if file_of(item.stage) else f"stages.{item.stage}",
         "mlflow.source.type": "LOCAL",
-        notes.NOTE: notes.run_note(item.stage, item.label, {}, settings, {}, commit, dirty),
+        notes.NOTE: notes.run_note(item.stage, item.label, commit, dirty, {}),
         "dirty": dirty,
         "params_hash": params_hash(settings),
     }
@@ -87,34 +83,29 @@ def open_run(
     )
 
 
-def log_model(
-    run: TrackedRun,
-    name: str,
-    settings: Run,
-    files: Sequence[Path],
-    dataset: Opened,
-    commit: str,
-    numbers: Mapping[str, float],
-) -> None:
-    """Track trained weights as a model, with a card that says what they are and how to load them.
+def log_model(workspace: Workspace, numbers: Mapping[str, float]) -> None:
+    """Track the weights that a training wrote as a model, with a card that says what they are and how to load them.
 
     Args:
-        name: of the trained run.
-        dataset: that it was trained on.
         numbers: the headline numbers.
     """
+    run, name = workspace.run, str(workspace.entry.name)
+    settings, folder = workspace.params.runs[name], model_folder(workspace.root, name)
+    if not folder.exists():
+        return
+    dataset = workspace.context.opened[settings.dataset]
     images = {"name": "images", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, *dataset.shape]}}
     card = {
         "run": name,
         "variant": settings.variant,
         "dataset": dataset.label,
-        "commit": commit,
+        "commit": workspace.commit,
         "loader": "pipeline.models.load_trained",
         "seeds": settings.seeds,
         "signature": {"inputs": [images]},
         "settings": settings.model_dump(mode="json"),
     }
-    kept = [{"file": file} for file in run.keep(files)]
+    kept = [{"file": file} for file in run.keep(sorted(folder.iterdir()))]
     run.log("model", name=name, kind=settings.variant, files=kept, card=card, metrics=dict(numbers))
 
 

@@ -26,7 +26,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from pipeline.commits import git_state
 from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
-from pipeline.layout import Layout, find_root, model_folder
+from pipeline.layout import Layout, find_root
 from pipeline.locks import lock_path, single_instance
 from pipeline.params import Params, parse_params, read_params
 from pipeline.studies.context import Context
@@ -104,8 +104,7 @@ class Workspace(Layout):
     def write(self, outcome: Outcome) -> None:
         """Write the stage's result with its provenance, and track the numbers.
 
-        Raises:
-            FileWriteError, NotFiniteError: as `write_outcome`.
+        Raises `FileWriteError` and `NotFiniteError`, as `write_outcome`.
         """
         from pipeline.results.outcome import headlines, write_outcome
         from pipeline.results.spread import flat
@@ -119,23 +118,11 @@ class Workspace(Layout):
     def conclude(self, **tags: str) -> None:
         """Track what is known only now: the device, the description with the results, and a trained model."""
         if not tags and self.entry.stage == "train":
-            self._track_model()
-        self.run.log_tags({"device": self.device, notes.NOTE: self._note(), **tags})
+            tracked.log_model(self, self._headline)
+        note = notes.run_note(self.entry.stage, self.entry.label, self.commit, self.dirty, self._headline)
+        self.run.log_tags({"device": self.device, notes.NOTE: note, **tags})
         if "torch" in sys.modules:  # otherwise it says nothing of where the others ran
             self.run.log_tags({"device": self.device}, of_group=True)
-
-    def _note(self) -> str:
-        facts = {"data": self.context.data or "", "device": self.device}
-        commit = (self.commit, self.dirty)
-        return notes.run_note(self.entry.stage, self.entry.label, facts, self.settings, self._headline, *commit)
-
-    def _track_model(self) -> None:
-        assert self.entry.name is not None
-        settings, folder = self.params.runs[self.entry.name], model_folder(self.root, self.entry.name)
-        files = [path for path in sorted(folder.glob("*")) if path.is_file()]
-        if files:
-            dataset = self.context.opened[settings.dataset]
-            tracked.log_model(self.run, self.entry.name, settings, files, dataset, self.commit, self._headline)
 
     @property
     def device(self) -> str:
@@ -164,7 +151,10 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         values = read_params(root / "params.yaml")
         params = parse_params(values)
         graph = Graph.load(root, values)
-        entry = _item(graph, name, item)
+        known = graph.items.get(name, {})
+        if known and item not in known:
+            raise ParamsError(f"{name} has no '{item}'; params.yaml has: {', '.join(sorted(map(str, known)))}")
+        entry = graph.item(name, item)
         chain, dvc = starters()
         with (
             logging_redirect_tqdm([logger]),
@@ -198,10 +188,9 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             )
             try:
                 yield workspace
-            except (KeyboardInterrupt, SystemExit) as error:
-                clean = isinstance(error, SystemExit) and not error.code
-                workspace.conclude(**({} if clean else {"error": "stopped"}))
-                run.finish("FINISHED" if clean else "KILLED")
+            except (KeyboardInterrupt, SystemExit):
+                workspace.conclude(error="stopped")
+                run.finish("KILLED")
                 raise
             except BaseException as error:
                 workspace.conclude(error=f"{type(error).__name__}: {error}")
@@ -236,14 +225,6 @@ def _earlier_results() -> str:
     if "DVC_STAGE" in os.environ:
         return "DVC has removed earlier results: `dvc checkout` and `git checkout reports` restore them."
     return "Earlier results are untouched."
-
-
-def _item(graph: Graph, name: str, item: str | None) -> Item:
-    """The item of a stage. ParamsError if it is not in params.yaml, GraphError if dvc.yaml has no such stage."""
-    known = graph.items.get(name, {})
-    if known and item not in known:
-        raise ParamsError(f"{name} has no '{item}'; params.yaml has: {', '.join(sorted(map(str, known)))}")
-    return graph.item(name, item)
 
 
 def _exit(message: str, code: int) -> NoReturn:

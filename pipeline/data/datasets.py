@@ -81,8 +81,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
 def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
     """Read what `save_dataset` wrote in a stage, which messages name.
 
-    Raises:
-        DatasetError: the file is missing, damaged or not a data set. The message names it.
+    Raises `DatasetError` as `reading`, also if the file is no data set.
     """
     with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         arrays = dict(stored)
@@ -97,15 +96,6 @@ def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
             split={part: arrays[f"split/{part}"] for part in PARTS},
             classes=tuple(arrays["classes"].tolist()),
         )
-
-
-def class_names(path: Path) -> tuple[str, ...]:
-    """The display names of a data set's classes; none if its file is missing or damaged."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return tuple(stored["classes"].tolist())
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-        return ()
 
 
 def pixel_bytes(path: Path) -> int:

@@ -143,9 +143,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
         FileWriteError: a file could not be written, for example because the disk is full.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
-        raise DownloadError(
-            f"{mirror}: files cannot be read from there: use a folder, or a URL with https, http or file"
-        )
+        raise DownloadError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
     source = SOURCES[name]
     if not source.files:  # other stages depend on the folder
         write_text(folder / "README.txt", "There is nothing to download: preprocess renders the toys itself.\n")
@@ -156,8 +154,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
     """Download one file from the first of several folders or URLs that has it."""
-    source = SOURCES[name]
-    sha256 = source.files[file]
+    source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:
         if target.is_file() and pooch.file_hash(target) == sha256:
@@ -174,9 +171,7 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
             _log.warning("%s", reasons[-1])
     except OSError as error:
         where = error.filename or target
-        raise FileWriteError(
-            f"cannot write {where}: {error.strerror or error}. Earlier files are untouched."
-        ) from error
+        raise FileWriteError(f"cannot write {where}: {error.strerror or error}. Earlier files stay.") from error
     shown = "".join(f"\n  {reason}" for reason in reasons)
     raise DownloadError(
         f"cannot get {file} of {name} (SHA-256 {sha256}):{shown}\n"
@@ -188,8 +183,7 @@ def _download(url: str, output: str, _: object) -> None:
     """A downloader for pooch: copy a local file, or download a file, again if the connection breaks.
 
     Raises:
-        DownloadError: the local file cannot be opened; the server cannot be reached, refuses, or breaks every
-            connection.
+        DownloadError: a local file cannot be opened; the server cannot be reached, refuses, or always breaks off.
         OSError: the disk is full, for example.
     """
     parsed = urlparse(url)
@@ -206,8 +200,10 @@ def _download(url: str, output: str, _: object) -> None:
         try:
             _stream(url, Path(output))
             return
-        except requests.RequestException as error:
-            raise DownloadError(f"{url}: {_plain(error)}") from None
+        except requests.HTTPError as error:
+            raise DownloadError(str(error)) from None
+        except requests.RequestException as error:  # its own message is of objects of the library
+            raise DownloadError(f"{url}: cannot connect ({type(error).__name__}): is there a network?") from None
         except HTTPError:
             time.sleep(PAUSE)
     raise DownloadError(f"{url}: the connection broke")
@@ -223,15 +219,3 @@ def _stream(url: str, output: Path) -> None:
         bar = tqdm.wrapattr(response.raw, "read", total=total, desc=Path(url).name, disable=None)
         with output.open("wb") as file, bar as body:
             shutil.copyfileobj(body, file)
-
-
-def _plain(error: requests.RequestException) -> str:
-    """A short message for a network error; the libraries' messages contain names of their objects."""
-    match error:
-        case requests.HTTPError() if error.response is not None:
-            return f"the server answers {error.response.status_code} {error.response.reason}"
-        case requests.ConnectionError() | requests.Timeout():
-            # "HTTPConnection(host=..., port=...): Failed to ...", inside the exception's first argument.
-            reason = str(getattr(error.args[0], "reason", "")) if error.args else ""
-            return f"cannot connect ({reason.partition(': ')[2] or type(error).__name__}): is there a network?"
-    return f"{type(error).__name__}: {error}"

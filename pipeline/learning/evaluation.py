@@ -1,4 +1,4 @@
-"""The inputs of the evaluation of a trained run."""
+"""What an evaluation is given."""
 
 from __future__ import annotations
 

@@ -33,15 +33,15 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
         jobs: by default one for each core that this process may use.
 
     Raises:
-        PlanError: DVC cannot read the repository.
+        UserError: DVC cannot read the repository.
     """
     plan = read_plan(root, targets)
     data = [name for name, item in plan.items() if item.stale and name.partition("@")[0] in PREPARING]
     if data and _dvc(root, "--single-item", *data).wait():
         return 1
-    groups = grouped(plan)
+    groups, needs = grouped(plan)
     jobs = min(jobs or cpu_count(), len(groups))
-    if jobs > 1 and (unfinished := _run(root, groups, needed_groups(plan, groups), jobs)):
+    if jobs > 1 and (unfinished := _run(root, groups, needs, jobs)):
         now = read_plan(root, targets)
         for name in sorted(unfinished):
             if now[name].stale:
@@ -50,20 +50,17 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
     return min(_dvc(root, *targets).wait(), 1)
 
 
-def grouped(plan: Mapping[str, PlannedItem]) -> dict[Group, list[str]]:
-    """The stale items between data sets and figures by group, each item after those that it needs."""
+def grouped(plan: Mapping[str, PlannedItem]) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
+    """The stale items between data sets and figures by group, each item after those that it needs; and for each group
+    the others that it waits for.
+    """
     groups: dict[Group, list[str]] = {}
     for name, item in plan.items():
         if item.stale and name.partition("@")[0] not in PREPARING | DRAWING:
             runs = frozenset(each for each in (name, *item.needs) if each.startswith("train@"))
             groups.setdefault(runs or frozenset([name]), []).append(name)
-    return groups
-
-
-def needed_groups(plan: Mapping[str, PlannedItem], groups: Mapping[Group, Sequence[str]]) -> dict[Group, set[Group]]:
-    """For each group the others that it waits for."""
     of = {name: group for group, names in groups.items() for name in names}
-    return {
+    return groups, {
         group: {of[need] for name in names for need in plan[name].needs if need in of} - {group}
         for group, names in groups.items()
     }

@@ -18,9 +18,10 @@ from PIL import Image
 from pipeline import memory
 from pipeline.data import own_images
 from pipeline.data.datasets import OWN_IMAGES, Dataset, save_dataset
-from pipeline.data.own_images import OwnImagesError, check_places, find
+from pipeline.data.own_images import check_places, find
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams, OwnImagesParams
+from pipeline.errors import UserError
 from pipeline.memory import OutOfMemoryError, available_bytes, readable
 
 RANDOM = np.random.default_rng(0)
@@ -82,7 +83,7 @@ def read(settings: OwnImagesParams, root: Path) -> tuple[Dataset, list[str]]:
 
 def refusal(settings: OwnImagesParams, root: Path) -> str:
     """The message that images are refused with."""
-    with pytest.raises(OwnImagesError) as caught:
+    with pytest.raises(UserError) as caught:
         read(settings, root)
     return str(caught.value)
 
@@ -265,7 +266,7 @@ def test_a_place_without_images_is_named(tmp_path: Path) -> None:
         (params(path="file"), "is not a folder, as format: folder needs"),
         (of_arrays(path="folder"), "is not a file, as format: npz needs"),
     ):
-        with pytest.raises(OwnImagesError, match=message):
+        with pytest.raises(match=message):
             find(settings, "own_images.pets", tmp_path)
 
 
@@ -280,7 +281,7 @@ def test_a_path_may_be_absolute_a_link_or_outside_the_repository(pets: Path) -> 
 @pytest.mark.parametrize("path", [".", "..", "data", "data/raw/pets", "data/raw/pets/more", "models"])
 def test_a_folder_that_stages_write_to_is_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "root" / path).mkdir(parents=True, exist_ok=True)
-    with pytest.raises(OwnImagesError, match="which a stage writes"):
+    with pytest.raises(match="which a stage writes"):
         check_places({"pets": params(path=path)}, tmp_path / "root", ["data/raw/pets", "models/vae"])
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.learning.checkpoints import Checkpoint, code_fingerprint
-from pipeline.learning.tensors import CheckpointError
+from pipeline.learning.checkpoints import Checkpoint, CheckpointError, code_fingerprint
 
 STATE: dict[str, Any] = {"epoch": 3, "history": [{"loss": 0.1 + 0.2, "bad": float("inf")}], "stopped": [True, False]}
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
+from pipeline.learning.checkpoints import CheckpointError, load_tensors, save_tensors, tensors_sha256
 
 
 @pytest.fixture
