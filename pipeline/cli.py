@@ -29,6 +29,9 @@ profile_app = typer.Typer(
     invoke_without_command=True, help="List the profiles (without a command), compare or switch them."
 )
 app.add_typer(profile_app, name="profile")
+Targets = Annotated[
+    list[str] | None, typer.Argument(help="stages or items, as for `dvc repro`; default: all of dvc.yaml")
+]
 
 
 @profile_app.callback()
@@ -287,9 +290,7 @@ def check() -> None:
 
 @app.command()
 def repro(
-    targets: Annotated[
-        list[str] | None, typer.Argument(help="stages or items, as for `dvc repro`; default: all of dvc.yaml")
-    ] = None,
+    targets: Targets = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, help="items at once; default: one per core")
     ] = None,
@@ -302,9 +303,7 @@ def repro(
 
 @app.command()
 def fan_out(
-    targets: Annotated[
-        list[str] | None, typer.Argument(help="stages or items, as for `dvc repro`; default: all of dvc.yaml")
-    ] = None,
+    targets: Targets = None,
     workers: Annotated[int | None, typer.Option(min=1, help="processes on this machine; default: one per core")] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="address of a running Dask scheduler, such as tcp://host:8786, instead")
@@ -364,7 +363,8 @@ def doctor() -> None:
     fine = True
     for what, ok, found, advice in examine(root, tracking_store(root)):
         fine = fine and ok
-        print(f"{'ok' if ok else 'problem':<8}{what:<12}{found}", *([f"{'':19} {advice}"] if advice else []), sep="\n")
+        advised = f"\n{'':20}{advice}" if advice else ""
+        print(f"{'ok' if ok else 'problem':<8}{what:<12}{found}{advised}", flush=True)
     raise typer.Exit(0 if fine else 1)
 
 

@@ -60,10 +60,8 @@ class Dataset:
 
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
-    """Write a data set as one compressed npz without pickles, atomically; equal data sets give equal bytes.
-
-    Raises:
-        FileWriteError: the file could not be written, for example because the disk is full.
+    """Write a data set as one compressed npz without pickles, atomically; equal data sets give equal bytes. Raises
+    `FileWriteError`.
     """
     arrays: dict[str, NDArray[Any]] = {
         "format": np.array(_FORMAT),
@@ -79,10 +77,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
 
 
 def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
-    """Read what `save_dataset` wrote in a stage, which messages name.
-
-    Raises `DatasetError` as `reading`, also if the file is no data set.
-    """
+    """What `save_dataset` wrote in a stage. Raises `DatasetError` as `reading`, also if the file is no data set."""
     with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         arrays = dict(stored)
         if str(arrays["format"]) != _FORMAT:
@@ -109,13 +104,8 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str) -> Iterator[None]:
-    """Name the file that cannot be read, and the stage that makes it anew.
-
-    Args:
-        path: the file, or the folder of the files.
-
-    Raises:
-        DatasetError: for any error in the block.
+    """Turn any error in the block into a `DatasetError` that names the file, or the folder of the files, that cannot be
+    read, and the stage that makes it anew.
     """
     try:
         yield

@@ -64,18 +64,16 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
             has other classes than named, a class has no image, or something is no image.
     """
     place = root / params.path
-    is_right, kind = (place.is_dir(), "folder") if params.format == "folder" else (place.is_file(), "file")
-    if not is_right:
-        wrong = f"is not a {kind}, as format: {params.format} needs" if place.exists() else "is not there"
+    if not (place.is_dir() if params.format == "folder" else place.is_file()):
+        wrong = f"is not what format: {params.format} needs" if place.exists() else "is not there"
         raise UserError(f"{where}.path: {place} {wrong}")
     if params.format == "npz":
         return place, []
     folders = _folders(place, ["train", "test"], "test_part") if params.test_part else [place]
-    parts: list[Part] = []
-    for folder in folders:
-        of_classes = _folders(folder, params.classes, "classes")
-        parts.append([(label, file) for label, inner in enumerate(of_classes) for file in _image_files(inner)])
-    return place, parts
+    of_classes = [_folders(folder, params.classes, "classes") for folder in folders]
+    return place, [
+        [(label, file) for label, one in enumerate(each) for file in _image_files(one)] for each in of_classes
+    ]
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
@@ -158,16 +156,14 @@ def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
     images are left alone.
     """
     entries = _entries(folder)
-    loose = [path.name for path in entries if path.is_file() and path.suffix.lower() in SUFFIXES]
-    if loose:
+    if loose := [path.name for path in entries if path.is_file() and path.suffix.lower() in SUFFIXES]:
         raise UserError(f"{folder} holds {loose[0]!r}: an image must be in the folder of its class")
     # macOS writes accents as separate characters.
     there = {unicodedata.normalize("NFC", path.name): path for path in entries if path.is_dir()}
     wanted = [unicodedata.normalize("NFC", name) for name in names]
-    missing, more = sorted(set(wanted) - set(there)), sorted(set(there) - set(wanted))
-    if missing:
+    if missing := sorted(set(wanted) - set(there)):
         raise UserError(f"{folder} has no folder for {_shown(missing)} of `{field}`")
-    if more:
+    if more := sorted(set(there) - set(wanted)):
         raise UserError(f"{folder} has folders that are not among `{field}`: {_shown(more)}")
     return [there[name] for name in wanted]
 
@@ -179,8 +175,7 @@ def _shown(names: Sequence[str], most: int = 5) -> str:
 
 def _image_files(folder: Path) -> list[Path]:
     paths = _entries(folder)
-    others = [path.name for path in paths if path.is_dir() or path.suffix.lower() not in SUFFIXES]
-    if others:
+    if others := [path.name for path in paths if path.is_dir() or path.suffix.lower() not in SUFFIXES]:
         raise UserError(f"{folder} must hold {', '.join(SUFFIXES)} files only: move or convert {_shown(others)}")
     if not paths:
         raise UserError(f"{folder} holds no images: fill it, or remove it and its entry in `classes`")
@@ -270,7 +265,7 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
 
 def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> list[Part]:
     """The images and labels of an npz file; `where` and `advice` are for a message that they do not fit into memory."""
-    names = [("images", "labels"), *([("test_images", "test_labels")] if params.test_part else [])]
+    names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
     try:
         with place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
@@ -287,10 +282,16 @@ def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> li
     parts: list[Part] = []
     for pixels, numbers in names:
         images, labels = _channels_first(f"{place}: {pixels}", arrays[pixels]), arrays[numbers]
-        channels = images.shape[1]
+        where = f"{place}: {numbers}"
+        count, channels, last = len(images), images.shape[1], len(params.classes) - 1
         if channels != params.channels and 2 in (channels, params.channels):
             raise UserError(f"{place}: {pixels} has {channels} channels, params.yaml says {params.channels}")
-        _check_labels(f"{place}: {numbers}", labels, len(images), params)
+        if labels.shape != (count,) or labels.dtype.kind not in "iu":
+            raise UserError(f"{where} is {labels.dtype} {labels.shape}, expected {count} whole numbers")
+        if labels.min() < 0 or labels.max() > last:
+            raise UserError(f"{where} go from {labels.min()} to {labels.max()}, but `classes` names 0 to {last}")
+        if empty := [name for label, name in enumerate(params.classes) if label not in labels]:
+            raise UserError(f"{where}: no image is of the class {_shown(empty)}")
         parts.append(list(zip(labels.tolist(), images, strict=True)))
     return parts
 
@@ -317,14 +318,3 @@ def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
             f"{SMALLEST}, {LARGEST:,} pixels at most"
         )
     return images
-
-
-def _check_labels(where: str, labels: NDArray[np.int64], count: int, params: OwnImagesParams) -> None:
-    if labels.shape != (count,) or labels.dtype.kind not in "iu":
-        raise UserError(f"{where} is {labels.dtype} {labels.shape}, expected {count} whole numbers")
-    last = len(params.classes) - 1
-    if labels.min() < 0 or labels.max() > last:
-        raise UserError(f"{where} go from {labels.min()} to {labels.max()}, but `classes` names 0 to {last}")
-    empty = [name for label, name in enumerate(params.classes) if label not in labels]
-    if empty:
-        raise UserError(f"{where}: no image is of the class {_shown(empty)}")

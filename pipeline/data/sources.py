@@ -1,16 +1,14 @@
-"""Sources of raw data: every file with its SHA-256 and its mirrors.
-
-A file comes from the first mirror that serves content with the right hash.
-"""
+"""Sources of raw data: every file with its SHA-256 and its mirrors. The first that has the right content is used."""
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import shutil
 import time
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pooch
@@ -54,15 +52,6 @@ class Source:
     folder: str = ""
 
 
-def _packaged(package: str, folder: str) -> str:
-    """A folder of data inside an installed package, located without importing the package. If that is missing, a path
-    that does not exist, and says so in the message about it.
-    """
-    spec = importlib.util.find_spec(package)
-    locations = spec.submodule_search_locations if spec else None
-    return str(Path(locations[0], folder)) if locations else f"{package} is not installed"
-
-
 NORB_TRAINING = "smallnorb-5x46789x9x18x6x2x96x96-training"
 NORB_TESTING = "smallnorb-5x01235x9x18x6x2x96x96-testing"
 """Prefixes of smallNORB's file names: categories x instances x elevations x azimuths x ..."""
@@ -74,7 +63,7 @@ _SMALLNORB48 = {
 
 SOURCES = {
     "digits": Source(
-        mirrors=(_packaged("sklearn", "datasets/data"),),
+        mirrors=(str(distribution("scikit-learn").locate_file("sklearn/datasets/data")),),
         files={"digits.csv.gz": "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"},
     ),
     "mnist": Source(
@@ -196,26 +185,22 @@ def _download(url: str, output: str, _: object) -> None:
         with content, Path(output).open("wb") as file:
             shutil.copyfileobj(content, file)
         return
+    # Nothing is decoded: some servers label .gz files as compressed for the transfer, and decoded they would have
+    # another hash.
+    options: dict[str, Any] = {"headers": {"Accept-Encoding": "identity"}, "stream": True, "timeout": TIMEOUT}
     for _attempt in range(ATTEMPTS):
         try:
-            _stream(url, Path(output))
+            with requests.get(url, **options) as response:
+                response.raise_for_status()
+                total = int(response.headers.get("Content-Length") or 0) or None
+                bar = tqdm.wrapattr(response.raw, "read", total=total, desc=Path(url).name, disable=None)
+                with Path(output).open("wb") as file, bar as body:
+                    shutil.copyfileobj(body, file)
             return
         except requests.HTTPError as error:
             raise DownloadError(str(error)) from None
         except requests.RequestException as error:  # its own message is of objects of the library
             raise DownloadError(f"{url}: cannot connect ({type(error).__name__}): is there a network?") from None
-        except HTTPError:
+        except HTTPError:  # the connection broke
             time.sleep(PAUSE)
     raise DownloadError(f"{url}: the connection broke")
-
-
-def _stream(url: str, output: Path) -> None:
-    """Write what a server sends without decoding it: some servers label .gz files as compressed for the transfer, and
-    decoded they would have another hash. Raises RequestException, HTTPError (the connection broke) and OSError.
-    """
-    with requests.get(url, headers={"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as response:
-        response.raise_for_status()
-        total = int(response.headers.get("Content-Length") or 0) or None
-        bar = tqdm.wrapattr(response.raw, "read", total=total, desc=Path(url).name, disable=None)
-        with output.open("wb") as file, bar as body:
-            shutil.copyfileobj(body, file)

@@ -28,10 +28,8 @@ CLAIM = ("id", "document", "where", "claim", "paper", "ours", "verdict", "datase
 
 
 def export(root: Path, folder: Path) -> int:
-    """Write the results of the current profile into a new folder. The number of files.
-
-    Raises:
-        UserError: the folder exists, the profile has no scorecard, parameters are invalid, or a result is corrupt.
+    """Write the results of the current profile into a new folder. The number of files. UserError if the folder exists,
+    the profile has no scorecard, parameters are invalid, or a result is corrupt.
     """
     if folder.exists():
         raise UserError(f"{folder} exists: name a new folder")

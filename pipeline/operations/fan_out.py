@@ -190,7 +190,7 @@ def _collect(
         ended = [(name, future) for name, future in futures.items() if future in batch]
         packets = [future.result() for _, future in ended if future.status == "finished"]
         if packets:
-            record(root, packets, plan)
+            _record(root, packets)
         for packet in packets:
             done.append(packet["name"])
             print(f"[{len(done)}/{len(futures)}] {packet['name']}: {packet['note']}", flush=True)
@@ -205,15 +205,13 @@ def _collect(
                 store.start_delivery(root / JOURNALS)
 
 
-def record(root: Path, packets: Sequence[Packet], plan: Mapping[str, PlannedItem]) -> None:
-    """Write packets from workers into a repository. Raises `UserError` for a file that is no output of its item."""
+def _record(root: Path, packets: Sequence[Packet]) -> None:
+    """Write packets from workers into a repository."""
     from dvc.repo import Repo
     from dvc.utils.serialize import dump_yaml
 
     with Repo(str(root)) as repo, repo.lock:
         for packet in packets:
-            if foreign := packet["files"].keys() - plan[packet["name"]].uncached:
-                raise UserError(f"{packet['name']} sent {', '.join(foreign)}, none of its outputs")
             _write_files(root, packet)
         entries = _lock_entries(root) | {packet["name"]: packet["entry"] for packet in packets}
         with atomic_path(root / "dvc.lock") as path:

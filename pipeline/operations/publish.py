@@ -45,13 +45,10 @@ _MODELS, _ARRAYS = "models/", "results/"
 
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     """Copy what is recorded of the current profile to the remote, and write a card for each trained run, and the list.
-
-    Returns:
-        bytes of each published output; and why others are not published.
+    The bytes of each published output, and why others are not published.
 
     Raises:
-        UserError: there are uncommitted changes, the profile is not for publication, it is too large, or DVC
-            cannot copy it.
+        UserError: there are uncommitted changes; the profile is not for publication or too large; DVC cannot copy it.
     """
     params = load_params(root / PARAMS)
     if not params.publish:
@@ -94,8 +91,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
     if new:  # without names, DVC would push everything; for each name, it reads dvc.lock again
         _run(root, sys.executable, "-m", "dvc", "push", "-q", "-r", REMOTE, *new)
     refused = dict.fromkeys(wanted, "its files are not in DVC's cache") | incomplete | _tidy(root, locked)
-    total = sum(path.stat().st_size for path in _files(root))
-    if total > LARGEST_TOTAL:
+    if (total := sum(path.stat().st_size for path in _files(root))) > LARGEST_TOTAL:
         raise UserError(
             f"{REMOTE}/ has {total / 1e6:.0f} MB now, at most {LARGEST_TOTAL / 1e6:.0f} are allowed. Undo it with `git "
             f"checkout {REMOTE} && git clean -fd {REMOTE}`, and share large runs by another DVC remote."
@@ -128,8 +124,7 @@ def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
         except UserError as error:
             refused[output] = str(error)
             continue
-        largest = max(path.stat().st_size for path in files)
-        if largest > LARGEST_FILE:
+        if (largest := max(path.stat().st_size for path in files)) > LARGEST_FILE:
             refused[output] = f"a file of {largest / 1e6:.1f} MB, at most {LARGEST_FILE / 1e6:.0f} are allowed"
         else:
             kept.update(files)

@@ -44,35 +44,26 @@ def written(folder: Path, test: int) -> tuple[Path, Dataset]:
 def test_parts_share_no_image_and_smaller_ones_are_the_beginnings_of_larger_ones(
     tmp_path: Path, test: int, seed: int | None
 ) -> None:
+    """Without a seed the published order is kept."""
     raw, own = written(tmp_path, test)
-    np.testing.assert_array_equal(build_dataset("mine", params(), raw).images, own.images)
-    large = build_dataset("mine", params(split_seed=seed), raw).split
-    small = build_dataset("mine", params(split_seed=seed, train=7), raw).split
-    assert len(np.unique(np.concatenate(list(large.values())))) == 55
-    np.testing.assert_array_equal(small["train"], large["train"][:7])
-    for part in ("validation", "test"):
-        np.testing.assert_array_equal(small[part], large[part])
-    fewer = build_dataset("mine", params(split_seed=0, test=5), raw).split["test"]
-    np.testing.assert_array_equal(fewer, build_dataset("mine", params(), raw).split["test"][:5])
 
+    def split(**changes: Any) -> dict[str, list[int]]:
+        built = build_dataset("mine", params(**{"split_seed": seed, **changes}), raw)
+        np.testing.assert_array_equal(built.images, own.images)
+        return {part: indices.tolist() for part, indices in built.split.items()}
 
-@pytest.mark.parametrize(("test", "begin"), [(TEST, TRAIN), (0, 80 - 10 - 15)])
-def test_without_a_seed_the_published_order_is_kept(tmp_path: Path, test: int, begin: int) -> None:
-    raw, _ = written(tmp_path, test)
-    split = build_dataset("mine", params(split_seed=None), raw).split
-    assert split["train"].tolist() == list(range(30))
-    assert split["validation"].tolist() == list(range(80 - test - 10, 80 - test))
-    assert split["test"].tolist() == list(range(begin, begin + 15))
-
-
-def test_the_seed_decides_the_split(tmp_path: Path) -> None:
-    raw, _ = written(tmp_path, TEST)
-    first, again = (build_dataset("mine", params(), raw).split for _ in range(2))
-    other = build_dataset("mine", params(split_seed=1), raw).split
-    for part in PARTS:
-        np.testing.assert_array_equal(first[part], again[part])
-        assert first[part].tolist() != other[part].tolist()
-        assert first[part].tolist() != sorted(first[part].tolist())
+    large = split()
+    assert split() == large
+    assert len(set(large["train"] + large["validation"] + large["test"])) == 55
+    assert split(train=7) == {**large, "train": large["train"][:7]}
+    if seed is None:
+        begin = TRAIN if test else 80 - 10 - 15
+        last = range(80 - test - 10, 80 - test)
+        assert large == {"train": [*range(30)], "validation": [*last], "test": [*range(begin, begin + 15)]}
+    else:
+        assert split(test=5)["test"] == large["test"][:5]
+        other = split(split_seed=1)
+        assert all(sorted(large[part]) != large[part] != other[part] for part in PARTS)
 
 
 @pytest.mark.parametrize(

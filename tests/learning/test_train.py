@@ -169,18 +169,10 @@ def test_a_validation_that_is_not_finite_stops_training_too(tmp_path: Path) -> N
     """The last step of an epoch can spoil the weights: no checkpoint may keep them as if they were good."""
     # Three validation images in batches of two: only validation ever sees one image alone.
     checkpoint = Checkpoint(tmp_path, "abc", interval=0)
-    with pytest.raises(DivergedError, match=r"epoch 2, validation: .*bad_term"):
-        train_line([0], epochs=5, checkpoints=[checkpoint], model=lambda: Line(bad_from=2.0, bad_for=1))
-    loaded = checkpoint.load("cpu")
-    assert loaded is not None
-    assert loaded[1]["epoch"] == 1
-
-
-def test_a_checkpoint_is_named_only_where_there_is_one(tmp_path: Path) -> None:
-    with pytest.raises(DivergedError, match="epoch 1, ") as caught:
-        train_line([0], epochs=5, checkpoints=[Checkpoint(tmp_path, "abc")], model=lambda: Line(bad_from=0.5))
+    with pytest.raises(DivergedError, match=r"epoch 1, validation: .*bad_term") as caught:
+        train_line([0], epochs=5, checkpoints=[checkpoint], model=lambda: Line(bad_from=1.0, bad_for=1))
     assert list(tmp_path.iterdir()) == []
-    assert str(tmp_path) not in str(caught.value)
+    assert str(tmp_path) not in str(caught.value), "no checkpoint is there to be named"
 
 
 # ---- resuming

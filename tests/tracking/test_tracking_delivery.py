@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.tracking import Group, Store, TrackedRun
+from pipeline.errors import UserError
+from pipeline.tracking import Store, TrackedRun
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.store import StoreError
 
-GROUP = Group("host-1-2", "reproduction", {"commit": "abc"})
+GROUP = {"id": "host-1-2", "name": "reproduction", "tags": {"commit": "abc"}}
 
 
 def sync(folder: Path, store: Store) -> list[str]:
@@ -102,15 +102,10 @@ def check_all(reader: Any, run: TrackedRun, drawn: TrackedRun) -> None:
     assert Model.load(str(folder / "MLmodel")).signature.inputs.inputs[0].shape == (-1, 1, 28, 28)
 
 
-def test_everything_arrives_once_however_often_it_is_delivered(tmp_path: Path, store: Store, reader: Any) -> None:
-    run, drawn = make_all(tmp_path)
-    assert sync(tmp_path, store) == [run.id, drawn.id]
-    assert sync(tmp_path, store) == []
-    check_all(reader, run, drawn)
-    for position in (tmp_path / "runs").glob("*/delivered*"):
-        position.unlink()  # as if the delivery had been killed before it wrote them
-    assert sync(tmp_path, store) == [run.id, drawn.id]
-    check_all(reader, run, drawn)
+def forget_positions(folder: Path) -> None:
+    """As if the delivery had been killed before it wrote them."""
+    for position in (folder / "runs").glob("*/delivered*"):
+        position.unlink()
 
 
 class Unreliable:
@@ -127,17 +122,22 @@ class Unreliable:
 
 
 @pytest.mark.slow
-def test_a_failure_anywhere_loses_nothing_and_repeats_nothing(tmp_path: Path, store: Store, reader: Any) -> None:
+def test_everything_arrives_once_whatever_fails_and_however_often_it_is_delivered(
+    tmp_path: Path, store: Store, reader: Any
+) -> None:
     run, drawn = make_all(tmp_path)
     for n in range(2, 40, 4):
         delivery = Delivery(tmp_path / "runs", store)
         delivery._client = Unreliable(delivery.client, n)
-        with suppress(StoreError):
+        with suppress(UserError):
             list(delivery.run())
         if n % 12 == 2:
-            for position in (tmp_path / "runs").glob("*/delivered*"):
-                position.unlink()
+            forget_positions(tmp_path)
     sync(tmp_path, store)
+    check_all(reader, run, drawn)
+    assert sync(tmp_path, store) == []
+    forget_positions(tmp_path)
+    assert sync(tmp_path, store) == [run.id, drawn.id]
     check_all(reader, run, drawn)
 
 
@@ -162,7 +162,7 @@ def test_a_killed_run_is_ended_and_its_continuation_appends_to_it(tmp_path: Path
     assert reader.history(found, "bound") == [(0, 0.0), (1, 1.0)]
 
 
-def test_a_deleted_run_stays_deleted(tmp_path: Path, store: Store, reader: Any) -> None:
+def test_a_deleted_run_stays_deleted_and_an_experiment_comes_back(tmp_path: Path, store: Store, reader: Any) -> None:
     deleted, other = make_run(tmp_path, group=GROUP), make_run(tmp_path, "other", group=GROUP)
     for run in (deleted, other):
         run.log_metrics({"bound": 0.5}, 0)
@@ -176,6 +176,10 @@ def test_a_deleted_run_stays_deleted(tmp_path: Path, store: Store, reader: Any) 
     assert sync(tmp_path, store) == [other.id]
     (found,) = reader.runs().values()
     assert (found.info.run_name, found.data.metrics, found.info.status) == ("other", {"bound": 0.7}, "FINISHED")
+    reader.client.delete_experiment(found.info.experiment_id)
+    make_run(tmp_path, "later").finish()
+    sync(tmp_path, store)
+    assert "later" in reader.runs()
 
 
 def test_a_damaged_journal_or_an_odd_event_keeps_back_nothing_else(
@@ -203,7 +207,7 @@ def test_a_damaged_journal_or_an_odd_event_keeps_back_nothing_else(
 def test_a_dead_server_is_told_at_once_and_no_message_has_a_password(tmp_path: Path) -> None:
     make_run(tmp_path).finish()
     dead = Store("http://grace:secret@127.0.0.1:9/mlflow")
-    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9/mlflow does not answer"):
+    with pytest.raises(UserError, match=r"http://127\.0\.0\.1:9/mlflow does not answer"):
         sync(tmp_path, dead)
 
     class Client:
@@ -212,6 +216,6 @@ def test_a_dead_server_is_told_at_once_and_no_message_has_a_password(tmp_path: P
 
     delivery = Delivery(tmp_path / "runs", Store("sqlite:///none"))
     delivery._client = Client()
-    with pytest.raises(StoreError, match="API request to http://127") as raised:
+    with pytest.raises(UserError, match="API request to http://127") as raised:
         list(delivery.run())
     assert "secret" not in str(raised.value)
