@@ -15,6 +15,7 @@ from small import ATTENTION, REGRESSION, SCAE_SIZE, small_params, small_run, wri
 
 from pipeline.files import sha256
 from pipeline.results.outcome import RECORD
+from pipeline.results.spread import flat
 from stages import study, train
 
 ROOT = Path(__file__).parents[2]
@@ -167,27 +168,16 @@ def test_every_number_says_where_it_comes_from(done: Path) -> None:
 
 def test_headline_numbers_are_few_and_are_those_of_the_record(done: Path) -> None:
     """Nested as in the record, means without spread, four digits."""
-
-    def checked(shown: dict[str, Any], record: dict[str, Any]) -> int:
-        count = 0
-        for key, value in shown.items():
-            if isinstance(value, dict):
-                count += checked(value, record[key])
-            else:
-                mean = record[key]["mean"] if isinstance(record[key], dict) else record[key]
-                assert value == float(f"{mean:.4g}")
-                count += 1
-        return count
-
     without = ("regression_sets", "attention_sets", "equivariance")  # of parts, or of a model that collapsed
     paths = sorted((done / "reports/small/results").rglob("*.json"))
     assert len(paths) > 30
     for path in paths:
-        shown = json.loads(path.read_text())
-        del shown[RECORD]
-        if path.parent.name not in without:
-            assert 1 <= checked(shown, load_record(path)) <= 16, path
-        assert not {"provenance", "study", "seconds"} & shown.keys()
+        content, record = json.loads(path.read_text()), flat(load_record(path))
+        del content[RECORD]
+        shown = flat(content)
+        assert shown == {name: float(f"{record[name]:.4g}") for name in shown}
+        assert path.parent.name in without or 1 <= len(shown) <= 16, path
+        assert not {"provenance", "study", "seconds"} & content.keys()
 
 
 def test_a_result_holds_the_settings_that_made_it_and_the_runs_that_its_study_trained(done: Path) -> None:
