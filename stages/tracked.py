@@ -1,4 +1,4 @@
-"""What a stage tracks in MLflow: its run, a trained model, and the figures and claims of a whole reproduction."""
+"""What a stage tracks in MLflow: its run, and the figures and claims of a whole reproduction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.files import json_sha256
-from pipeline.layout import JOURNALS, model_folder, tracking_store
+from pipeline.layout import JOURNALS, tracking_store
 from pipeline.settings import flatten
 from pipeline.studies import file_of
 from pipeline.tracking import TrackedRun
@@ -122,32 +122,6 @@ def open_run(
         context="evaluation" if item.stage in _EVALUATING else "training",
         store=tracking_store(home),
     )
-
-
-def log_model(workspace: Workspace, numbers: Mapping[str, float]) -> None:
-    """Track the weights that a training wrote as a model, with a card that says what they are and how to load them.
-
-    Args:
-        numbers: the headline numbers.
-    """
-    run, name = workspace.run, str(workspace.entry.name)
-    settings, folder = workspace.params.runs[name], model_folder(workspace.root, name)
-    if not folder.exists():
-        return
-    dataset = workspace.context.opened[settings.dataset]
-    images = {"name": "images", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, *dataset.shape]}}
-    card = {
-        "run": name,
-        "variant": settings.variant,
-        "dataset": dataset.label,
-        "commit": workspace.commit,
-        "loader": "pipeline.models.load_trained",
-        "seeds": settings.seeds,
-        "signature": {"inputs": [images]},
-        "settings": settings.model_dump(mode="json"),
-    }
-    kept = [{"file": file} for file in run.keep(sorted(folder.iterdir()))]
-    run.log("model", name=name, kind=settings.variant, files=kept, card=card, metrics=dict(numbers))
 
 
 def log_figures(run: TrackedRun, figures: Mapping[Path, Sequence[str]]) -> None:

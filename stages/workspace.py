@@ -29,7 +29,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from pipeline.commits import git_state
 from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
-from pipeline.layout import Layout, find_root
+from pipeline.layout import Layout, find_root, model_folder
 from pipeline.locks import lock_path, single_instance
 from pipeline.params import Params, parse_params, read_params
 from pipeline.studies.context import Context
@@ -119,9 +119,10 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track what is known only now: the device, the description with the results, and a trained model."""
+        """Track what is known only now: the device, the description with the results, and trained weights."""
         if not tags and self.entry.stage == "train":
-            tracked.log_model(self, self._headline)
+            for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
+                self.run.log_artifact(path, "model")
         note = tracked.run_note(self.entry.stage, self.entry.label, self.commit, self.dirty, self._headline)
         self.run.log_tags({"device": self.device, tracked.NOTE: note, **tags})
         if "torch" in sys.modules:  # otherwise it says nothing of where the others ran

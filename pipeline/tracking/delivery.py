@@ -10,7 +10,6 @@ outlives the stage that started it, and ends when no run has been written for a 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -22,7 +21,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from filelock import FileLock
@@ -44,7 +42,7 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 BATCH, DIGEST_LENGTH = 100, 36  # MLflow's limits
-REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "ENDPOINT_NOT_FOUND")  # servers older than 3 have no models
+REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFoundError)
 
 
@@ -216,8 +214,6 @@ class _Run:
                         self._client.set_tag(run, f"data.{event['name']}.sha256", event["sha256"])
                     case "artifact":
                         self._client.log_artifact(run, str(self._folder / event["file"]), event["folder"] or None)
-                    case "model":
-                        self._log_model(run, event)
                     case "end":
                         self._client.set_terminated(run, event["status"], event["time"])
                         if self._group:  # it ends for now, and has failed if any of its runs has
@@ -229,37 +225,6 @@ class _Run:
             for begin in range(0, len(batch), BATCH):
                 with self._unless_refused(kind):
                     self._client.log_batch(run, **{kind: batch[begin : begin + BATCH]})
-
-    def _log_model(self, run: str, event: Mapping[str, Any]) -> None:
-        """Log a model with its files, card and final numbers; a second time changes the same model.
-
-        MLflow cannot load it: weights are loaded by the code that the card names.
-        """
-        from mlflow.entities import LoggedModelOutput, Metric
-
-        client, name, card = self._client, event["name"], event["card"]
-        mine = f"source_run_id = '{run}' AND name = '{name}'"
-        [*found] = client.search_logged_models([self._experiment], filter_string=mine, max_results=1)
-        model = (found or [client.create_logged_model(self._experiment, name, run, model_type=event["kind"])])[0]
-        described = {  # which MLflow's page reads; YAML, of which JSON is a part
-            "flavors": {"safetensors": {key: value for key, value in card.items() if isinstance(value, str)}},
-            "model_id": model.model_id,
-            "run_id": run,
-            "signature": {key: json.dumps(value) for key, value in (card.get("signature") or {}).items()} or None,
-        }
-        with TemporaryDirectory() as folder:
-            for file, content in (("card.json", card), ("MLmodel", described)):
-                path = Path(folder) / file
-                path.write_text(json.dumps(content, indent=2) + "\n")
-                client.log_model_artifact(model.model_id, str(path))
-        for kept in event["files"]:
-            client.log_model_artifact(model.model_id, str(self._folder / kept["file"]))
-        client.finalize_logged_model(model.model_id, "READY")
-        for key, value in event["metrics"].items():
-            client.log_batch(run, metrics=[Metric(_key(key), float(value), event["time"], 0, model.model_id)])
-        outputs = client.get_run(run).outputs
-        if outputs is None or model.model_id not in [output.model_id for output in outputs.model_outputs]:
-            client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
 
     def _find(self, key: str, tags: Mapping[str, Any], name: str = "", time: int | None = None) -> str | None:
         """The run whose tag `key` equals that in `tags`; with a time (milliseconds), it is made if there is none."""

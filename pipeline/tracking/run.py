@@ -1,12 +1,10 @@
 """One tracked run and its local journal, and the start of the process that delivers it to MLflow. MLflow itself is
 imported there only.
 
-A journal is a file with one JSON event per line, appended and never rewritten.
-
-Events, all with `time` (milliseconds since 1970): `start` (id, experiment, its tags, name, params, tags, group, host),
-`resume` (host), `params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file,
-folder, of_run: the id of an earlier run that it belongs to), `model` (name, kind, files, card, metrics), `end`
-(status). Those with `of_group` are about the run that represents the group.
+A journal is a file with one JSON event per line, appended and never rewritten. Events, all with `time` (milliseconds
+since 1970): `start` (id, experiment, its tags, name, params, tags, group, host), `resume` (host), `params`, `metrics`
+(step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run: the id of an earlier
+run that it belongs to), `end` (status). Those with `of_group` are about the run that represents the group.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -260,27 +258,20 @@ class TrackedRun:
         self.log("dataset", name=name, label=label, sha256=digest, context=self.context)
 
     def log_artifact(self, path: Path, folder: str = "", **target: Any) -> None:
-        """Log a finished file, as it is now; `folder` is that in MLflow.
+        """Log a finished file, as it is now: a copy is kept with the journal. `folder` is that in MLflow.
 
         Args:
             target: `of_group=True` to log it with the group in place of this run, or `of_run`, the id of an earlier run
                 of the same experiment; nothing happens if MLflow does not have it.
         """
-        for file in self.keep([path]):
-            self.log("artifact", folder=folder, file=file, **target)
-
-    def keep(self, paths: Sequence[Path]) -> list[str]:
-        """Copy files as they are now: their paths in the run's folder. What cannot be kept only causes a warning."""
-        kept = []
-        for path in paths:
-            try:
-                place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
-                if not place.exists():
-                    write_bytes(place, path.read_bytes())
-                kept.append(str(place.relative_to(self.journal.folder)))
-            except (OSError, FileWriteError) as error:
-                self._warn(f"warning: cannot track {path}: {error}. The run goes on.")
-        return kept
+        try:
+            place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
+            if not place.exists():
+                write_bytes(place, path.read_bytes())
+        except (OSError, FileWriteError) as error:
+            self._warn(f"warning: cannot track {path}: {error}. The run goes on.")
+        else:
+            self.log("artifact", folder=folder, file=str(place.relative_to(self.journal.folder)), **target)
 
     def finish(self, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED") -> None:
         """End the run; what MLflow does not have yet is delivered after it. A second call does nothing."""

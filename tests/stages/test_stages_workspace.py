@@ -62,7 +62,7 @@ def in_process(root: Path, body: str, **environment: str) -> subprocess.Popen[st
 
 def test_a_stage_records_and_describes_itself_and_a_training_its_model(root: Path) -> None:
     with stage("train", RUN, root) as workspace:
-        workspace.context.opened["digits"] = Opened("digits", "ab", (1, 8, 8))
+        workspace.context.opened["digits"] = Opened("digits", "ab")
         record = workspace.provenance()
         assert workspace.places.record == root / f"reports/quick/results/train/{RUN}.json"
         assert workspace.places.arrays is None, "training has no arrays"
@@ -83,9 +83,8 @@ def test_a_stage_records_and_describes_itself_and_a_training_its_model(root: Pat
     assert (events[-1]["event"], events[-1]["status"]) == ("end", "FINISHED")
     first, last = (tags["mlflow.note.content"] for tags in (events[0]["tags"], events[-3]["tags"]))
     assert ("417.4" in first, "417.4" in last) == (False, True), "the headline numbers are known at the end"
-    (model,) = (event for event in events if event["event"] == "model")
-    assert (model["name"], model["kind"], model["metrics"]) == (RUN, "generative", {"validation.bound": 417.4})
-    assert {Path(each["file"]).name for each in model["files"]} == {"weights.safetensors", "model.json"}
+    kept = [Path(event["file"]).name for event in events if event["event"] == "artifact"]
+    assert kept == ["model.json", "weights.safetensors"]
 
 
 def test_what_cannot_run_is_refused_before_any_work(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +145,7 @@ def test_a_defect_keeps_its_traceback(root: Path) -> None:
         raise error
     events = journal(root)
     assert any(type(error).__name__ in event.get("tags", {}).get("error", "") for event in events)
-    assert not [event for event in events if event["event"] == "model"]
+    assert not [event for event in events if event["event"] == "artifact"]
     assert events[-1]["status"] == "FAILED"
 
 
