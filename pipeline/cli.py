@@ -19,12 +19,13 @@ from pipeline.layout import find_root
 if TYPE_CHECKING:
     from pipeline.profiles import Profiles
 
-_HELP = (
-    "Tools around the pipeline: profiles, comparison, publishing, execution on other machines, tracking, checks. "
-    "Stages: python -m stages.<name> --help."
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Tools around the pipeline: profiles, comparison, publishing, execution on other machines, tracking, checks. "
+    "Stages: python -m stages.<name> --help.",
 )
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=_HELP)
 profile_app = typer.Typer(
     invoke_without_command=True, help="List the profiles (without a command), compare or switch them."
 )
@@ -40,10 +41,9 @@ def profile_list(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     profiles = _profiles()
-    current, found = profiles.current, profiles.all()
-    width = max(len(profile.name) for profile in found)
-    for profile in found:
-        mark = "*" if profile.name == current else " "
+    width = max(len(profile.name) for profile in profiles.all())
+    for profile in profiles.all():
+        mark = "*" if profile.name == profiles.current else " "
         print(f"{mark} {profile.name:<{width}}  {profile.about}{'' if profile.has_lock else ' (not yet reproduced)'}")
 
 

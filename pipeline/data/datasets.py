@@ -27,10 +27,6 @@ OWN_IMAGES = "images.npz"
 _FORMAT, _FACTORS = "capsules data set 1", "factors/"
 
 
-class DatasetError(UserError):
-    """More images were requested than there are, or a file is missing, damaged or in another format."""
-
-
 @dataclass(frozen=True)
 class Dataset:
     """Images with labels and a fixed split.
@@ -77,7 +73,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
 
 
 def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
-    """What `save_dataset` wrote in a stage. Raises `DatasetError` as `reading`, also if the file is no data set."""
+    """What `save_dataset` wrote in a stage. Raises `UserError` as `reading`, also if the file is no data set."""
     with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         arrays = dict(stored)
         if str(arrays["format"]) != _FORMAT:
@@ -104,7 +100,7 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str) -> Iterator[None]:
-    """Turn any error in the block into a `DatasetError` that names the file, or the folder of the files, that cannot be
+    """Turn any error in the block into a `UserError` that names the file, or the folder of the files, that cannot be
     read, and the stage that makes it anew.
     """
     try:
@@ -112,8 +108,8 @@ def reading(path: Path, stage: str) -> Iterator[None]:
     except UserError:
         raise
     except FileNotFoundError as error:
-        raise DatasetError(f"{error.filename} is missing: run the {stage} stage first") from None
+        raise UserError(f"{error.filename} is missing: run the {stage} stage first") from None
     # All exceptions: the libraries raise many kinds on damaged files.
     except Exception as error:
         reason = str(error) or type(error).__name__
-        raise DatasetError(f"{path} cannot be read ({reason}): delete it and run the {stage} stage again") from error
+        raise UserError(f"{path} cannot be read ({reason}): delete it and run the {stage} stage again") from error

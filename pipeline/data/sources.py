@@ -32,10 +32,6 @@ PAUSE = 1.0
 _log = logging.getLogger(__name__)
 
 
-class DownloadError(UserError):
-    """No mirror serves a file with the right content. The message gives the reason for each."""
-
-
 @dataclass(frozen=True)
 class Source:
     """Files that belong together.
@@ -128,11 +124,11 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
         mirror: a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
 
     Raises:
-        DownloadError: no mirror has a file with the right content, or `mirror` is a URL of an unknown kind.
+        UserError: no mirror has a file with the right content, or `mirror` is a URL of an unknown kind.
         FileWriteError: a file could not be written, for example because the disk is full.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
-        raise DownloadError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
+        raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
     source = SOURCES[name]
     if not source.files:  # other stages depend on the folder
         write_text(folder / "README.txt", "There is nothing to download: preprocess renders the toys itself.\n")
@@ -153,7 +149,7 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
             try:
                 pooch.retrieve(url, sha256, fname=target.name, path=target.parent, downloader=_download)
                 return target
-            except DownloadError as error:
+            except UserError as error:
                 reasons.append(str(error))
             except ValueError as error:  # from pooch: wrong hash; it has deleted the download
                 reasons.append(f"{url}: wrong content: {error}")
@@ -162,7 +158,7 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
         where = error.filename or target
         raise FileWriteError(f"cannot write {where}: {error.strerror or error}. Earlier files stay.") from error
     shown = "".join(f"\n  {reason}" for reason in reasons)
-    raise DownloadError(
+    raise UserError(
         f"cannot get {file} of {name} (SHA-256 {sha256}):{shown}\n"
         f"To use your own copy, set {MIRROR_VARIABLE} to a folder or URL that holds {source.folder or name}/{file}."
     )
@@ -172,7 +168,7 @@ def _download(url: str, output: str, _: object) -> None:
     """A downloader for pooch: copy a local file, or download a file, again if the connection breaks.
 
     Raises:
-        DownloadError: a local file cannot be opened; the server cannot be reached, refuses, or always breaks off.
+        UserError: a local file cannot be opened; the server cannot be reached, refuses, or always breaks off.
         OSError: the disk is full, for example.
     """
     parsed = urlparse(url)
@@ -181,7 +177,7 @@ def _download(url: str, output: str, _: object) -> None:
         try:
             content = path.open("rb")
         except OSError as error:
-            raise DownloadError(f"{path}: {error.strerror}") from None
+            raise UserError(f"{path}: {error.strerror}") from None
         with content, Path(output).open("wb") as file:
             shutil.copyfileobj(content, file)
         return
@@ -198,9 +194,9 @@ def _download(url: str, output: str, _: object) -> None:
                     shutil.copyfileobj(body, file)
             return
         except requests.HTTPError as error:
-            raise DownloadError(str(error)) from None
+            raise UserError(str(error)) from None
         except requests.RequestException as error:  # its own message is of objects of the library
-            raise DownloadError(f"{url}: cannot connect ({type(error).__name__}): is there a network?") from None
+            raise UserError(f"{url}: cannot connect ({type(error).__name__}): is there a network?") from None
         except HTTPError:  # the connection broke
             time.sleep(PAUSE)
-    raise DownloadError(f"{url}: the connection broke")
+    raise UserError(f"{url}: the connection broke")

@@ -12,9 +12,10 @@ import pytest
 from limits import file_size_limit
 
 from pipeline.data import toys
-from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, DatasetError, load_dataset, pixel_bytes, save_dataset
+from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, load_dataset, pixel_bytes, save_dataset
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams
+from pipeline.errors import UserError
 from pipeline.files import FileWriteError
 
 RANDOM = np.random.default_rng(0)
@@ -74,7 +75,7 @@ def test_too_many_images_are_refused_naming_what_there_is(
 ) -> None:
     raw, _ = written(tmp_path, test)
     build_dataset("mine", params(**{name: count - 1 for name, count in changes.items()}), raw)
-    with pytest.raises(DatasetError, match=rf"datasets\.mine: .* at most {most}"):
+    with pytest.raises(UserError, match=rf"datasets\.mine: .* at most {most}"):
         build_dataset("mine", params(**changes), raw)
 
 
@@ -90,7 +91,7 @@ def test_a_larger_canvas_keeps_the_pixels_in_its_middle_and_says_so(tmp_path: Pa
 def test_a_class_without_training_images_is_named(tmp_path: Path) -> None:
     raw, own = written(tmp_path, 0)
     save_dataset(raw / OWN_IMAGES, dataclasses.replace(own, labels=np.zeros(80, np.int64)))
-    with pytest.raises(DatasetError, match=r"datasets\.mine: no training image is of the class 'dog'"):
+    with pytest.raises(UserError, match=r"datasets\.mine: no training image is of the class 'dog'"):
         build_dataset("mine", params(), raw)
 
 
@@ -157,7 +158,7 @@ def test_equal_data_sets_give_equal_bytes_at_any_time(tmp_path: Path, monkeypatc
 
 def test_damaged_and_foreign_files_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
-    with pytest.raises(DatasetError, match=r"mine\.npz is missing: run the preprocess stage first"):
+    with pytest.raises(UserError, match=r"mine\.npz is missing: run the preprocess stage first"):
         load_dataset(path)
     save_dataset(path, example())
     assert pixel_bytes(path) == pytest.approx(example().images.nbytes, abs=200)
@@ -167,11 +168,11 @@ def test_damaged_and_foreign_files_are_refused_by_name(tmp_path: Path) -> None:
         ("format", np.array("capsules data set 999"), "it is no 'capsules data set 1'"),
     ):
         np.savez(path, **{**arrays, name: value}, allow_pickle=True)
-        with pytest.raises(DatasetError, match=rf"mine\.npz .*{told}"):
+        with pytest.raises(UserError, match=rf"mine\.npz .*{told}"):
             load_dataset(path)
     path.write_bytes(whole[:-100])
     assert pixel_bytes(path) == 0
-    with pytest.raises(DatasetError, match=r"mine\.npz cannot be read"):
+    with pytest.raises(UserError, match=r"mine\.npz cannot be read"):
         load_dataset(path)
 
 

@@ -18,7 +18,8 @@ from servers import free_port
 from pipeline.data import sources
 from pipeline.data.published import READERS
 from pipeline.data.settings import PUBLISHED
-from pipeline.data.sources import SOURCES, DownloadError, Source, fetch
+from pipeline.data.sources import SOURCES, Source, fetch
+from pipeline.errors import UserError
 from pipeline.files import FileWriteError
 from pipeline.params import Params
 
@@ -114,7 +115,7 @@ def test_a_good_mirror_gives_the_file_and_gives_it_again_only_if_it_is_damaged(s
 def test_all_corrupt_names_the_file_and_both_hashes(server: Server, place: Place) -> None:
     wrong = CONTENT[:-1] + b"!"
     server.contents |= {"first": wrong, "second": b"not found, but politely"}
-    with pytest.raises(DownloadError) as caught:
+    with pytest.raises(UserError) as caught:
         place.fetch(server.mirror("first"), server.mirror("second"))
     message = str(caught.value)
     for part in (FILE, SHA256, hashlib.sha256(wrong).hexdigest(), "CAPSULES_MIRROR"):
@@ -124,7 +125,7 @@ def test_all_corrupt_names_the_file_and_both_hashes(server: Server, place: Place
 
 def test_a_broken_connection_is_tried_again_and_given_up_for_another(server: Server, place: Place) -> None:
     server.cuts["cut"] = [1000] * 100
-    with pytest.raises(DownloadError, match="connection broke"):
+    with pytest.raises(UserError, match="connection broke"):
         place.fetch(server.mirror("cut"))
     assert place.left == []
     assert place.fetch(server.mirror("cut"), server.mirror("good")).read_bytes() == CONTENT
@@ -135,13 +136,13 @@ def test_a_broken_connection_is_tried_again_and_given_up_for_another(server: Ser
 
 
 def test_no_server_at_all_says_so_and_how_to_go_on(place: Place) -> None:
-    with pytest.raises(DownloadError, match="is there a network"):
+    with pytest.raises(UserError, match="is there a network"):
         place.fetch(f"http://127.0.0.1:{free_port()}/", "http://nowhere.invalid/")
     assert place.left == []
 
 
 def test_a_mirror_of_another_scheme_is_refused_by_name(server: Server, place: Place) -> None:
-    with pytest.raises(DownloadError, match="s3://bucket"):
+    with pytest.raises(UserError, match="s3://bucket"):
         place.fetch(server.mirror("good"), mirror="s3://bucket")
     assert server.seen == []
 
