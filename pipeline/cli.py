@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Iterable
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,19 +17,22 @@ from pipeline.errors import ParamsError, UserError, show_error
 from pipeline.layout import find_root
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
     from pipeline.profiles import Profiles
 
-_HELP = (
-    "Tools around the pipeline: profiles, comparison, publishing, execution on other machines, tracking, checks. "
-    "Stages: python -m stages.<name> --help."
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Tools around the pipeline: profiles, comparison, publishing, execution on other machines, tracking, checks. "
+    "Stages: python -m stages.<name> --help.",
 )
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=_HELP)
 profile_app = typer.Typer(
     invoke_without_command=True, help="List the profiles (without a command), compare or switch them."
 )
 app.add_typer(profile_app, name="profile")
+Targets = Annotated[
+    list[str] | None, typer.Argument(help="stages or items, as for `dvc repro`; default: all of dvc.yaml")
+]
 
 
 @profile_app.callback()
@@ -37,10 +41,9 @@ def profile_list(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     profiles = _profiles()
-    current, found = profiles.current, profiles.all()
-    width = max(len(profile.name) for profile in found)
-    for profile in found:
-        mark = "*" if profile.name == current else " "
+    width = max(len(profile.name) for profile in profiles.all())
+    for profile in profiles.all():
+        mark = "*" if profile.name == profiles.current else " "
         print(f"{mark} {profile.name:<{width}}  {profile.about}{'' if profile.has_lock else ' (not yet reproduced)'}")
 
 
@@ -55,8 +58,10 @@ def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compar
     """Show the parameters that differ between another profile and the current one."""
     differences = _profiles().differences(name)
     width = max((len(key) for key, _, _ in differences), default=0)
-    for key, here, there in differences:
-        _print_folded(f"{key:<{width}}  {'-' if here is None else here} -> {'-' if there is None else there}")
+    _print_folded(
+        f"{key:<{width}}  {'-' if here is None else here} -> {'-' if there is None else there}"
+        for key, here, there in differences
+    )
     if not differences:
         print(f"profile {name} has the same parameters as the current one")
 
@@ -98,8 +103,7 @@ def status(
     here = profile in (None, profiles.current)
     found = profile_items(root, path, lambda label: here and is_running(root, *label.split("/")))
     *lines, total = table(found)
-    for line in [*lines, f"items: {total}"]:
-        _print_folded(line)
+    _print_folded([*lines, f"items: {total}"])
     if any(item.estimated and item.hours for item in found):
         print("~ and about: an estimate, the median of the stage")
 
@@ -122,6 +126,7 @@ def compare(
     from pipeline.comparison.changes import changes, describe
     from pipeline.comparison.sides import WORKING_TREE, load_sides
     from pipeline.results.claims import load_claims
+    from pipeline.state import profile_items
 
     root = find_root()
     words = [*(sides or ["HEAD"])]
@@ -142,10 +147,10 @@ def compare(
     before, after = loaded
     spreads = (spread.read(root, before.profile), spread.read(root, after.profile))
     units = {claim.id: claim.unit for claim in load_claims()}
-    for line in describe(before, after, changes(before, after, spreads), units):
-        _print_folded(line)
+    _print_folded(describe(before, after, changes(before, after, spreads), units))
     for side in loaded:
-        if side.tree.commit is None and (stale := _stale(root, side.profile)):
+        items = [] if side.tree.commit else profile_items(root, _profiles().params_path(side.profile))
+        if stale := sum(item.state == "stale" for item in items):
             print(f"\nnote: {stale} results of {side.tree.name} were made with other parameters than profile")
             print(f"{side.profile} has now: `make repro` in this profile makes them anew")
 
@@ -184,7 +189,9 @@ def load(
     ] = None,
 ) -> None:
     """Load trained weights; given images, print their classes (the mean over seeds), or which features they have."""
-    from pipeline.data.datasets import class_names
+    import numpy as np
+
+    from pipeline.data.datasets import reading
     from pipeline.layout import dataset_path, model_folder
     from pipeline.models import load_trained, read_images
 
@@ -201,7 +208,10 @@ def load(
         return
     given = read_images(images, channels, size)
     if trained.classifies:
-        names = dict(enumerate(class_names(dataset_path(find_root(), trained.settings.dataset))))
+        names, data = dict[int, str](), dataset_path(find_root(), trained.settings.dataset)
+        if data.exists():
+            with reading(data, "preprocess"), np.load(data) as stored:
+                names = dict(enumerate(stored["classes"].tolist()))
         for index, scores in enumerate(trained.scores(given)):
             label = int(scores.argmax())
             called = f", {names[label]}" if label in names else ""
@@ -217,15 +227,11 @@ def _check_run(name: str) -> None:
 
     profiles = _profiles()
     runs = {each.name: list(read_params(profiles.params_path(each.name))["runs"]) for each in profiles.all()}
-    if name in runs[profiles.current]:
+    if name in (known := runs[profiles.current]):
         return
-    having = [profile for profile, names in runs.items() if name in names]
-    if having:
-        raise UserError(
-            f"run '{name}' is in profile {' and '.join(having)}: `python -m pipeline profile switch {having[0]}` first"
-        )
-    known = ", ".join(runs[profiles.current])
-    raise UserError(f"there is no run '{name}'; profile {profiles.current} has {known}")
+    if having := [profile for profile, names in runs.items() if name in names]:
+        raise UserError(f"run '{name}' is in another profile: `python -m pipeline profile switch {having[0]}` first")
+    raise UserError(f"there is no run '{name}'; profile {profiles.current} has {', '.join(known)}")
 
 
 @app.command()
@@ -234,9 +240,11 @@ def check() -> None:
 
     Exit code 2 if a value in params.yaml is not allowed here.
     """
+    from pipeline.memory import WEIGHT_COPIES, available_bytes, readable
     from pipeline.params import load_params
     from pipeline.profiles import merges_written_out
     from pipeline.state import outputs
+    from pipeline.systems import count_parameters
 
     root = find_root()
     if not os.access(root, os.W_OK):
@@ -250,10 +258,8 @@ def check() -> None:
             "make a profile of your own as docs/profiles.md says"
         )
     if merges_written_out(root / "params.yaml"):
-        print(
-            "Every section of params.yaml that merges another (<<: *name) also gives all of its values, so an edit of"
-        )
-        print("one section changes no other. `dvc exp run -S` writes it so, `dvc exp run --temp -S` leaves it alone.")
+        print("Sections of params.yaml that merge another (<<: *name) also give all of its values, so an edit of one")
+        print("changes no other. `dvc exp run -S` writes it so, `dvc exp run --temp -S` leaves it alone.")
     try:
         if params.device == "cuda":  # only then, because it takes seconds to load torch
             from pipeline.compute import choose_device
@@ -267,14 +273,7 @@ def check() -> None:
             check_places(params.own_images, root, outs)
     except UserError as error:
         raise ParamsError(str(error)) from None
-    _check_models(params)
-
-
-def _check_models(params: Params) -> None:
-    """Check that the model of every run can be built for its images, and that its weights fit into memory."""
-    from pipeline.memory import WEIGHT_COPIES, available_bytes, readable
-    from pipeline.systems import count_parameters
-
+    # The model of every run can be built for its images, and its weights fit into memory.
     for name, run in params.runs.items():
         size = params.datasets[run.dataset].canvas
         try:
@@ -291,9 +290,7 @@ def _check_models(params: Params) -> None:
 
 @app.command()
 def repro(
-    targets: Annotated[
-        list[str] | None, typer.Argument(help="stages or items, as for `dvc repro`; default: all of dvc.yaml")
-    ] = None,
+    targets: Targets = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", "-j", min=1, help="items at once; default: one per core")
     ] = None,
@@ -306,9 +303,7 @@ def repro(
 
 @app.command()
 def fan_out(
-    targets: Annotated[
-        list[str] | None, typer.Argument(help="stages or items, as for `dvc repro`; default: all of dvc.yaml")
-    ] = None,
+    targets: Targets = None,
     workers: Annotated[int | None, typer.Option(min=1, help="processes on this machine; default: one per core")] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="address of a running Dask scheduler, such as tcp://host:8786, instead")
@@ -330,16 +325,7 @@ def fan_out(
         raise UserError("fan-out takes --workers or --scheduler")
     if gpu_items and not scheduler:
         raise UserError("--gpu-items needs --scheduler: workers here have no resource GPU")
-    code = run(
-        find_root(),
-        targets or (),
-        workers=workers,
-        scheduler=scheduler,
-        remote=remote,
-        repository=repository,
-        gpu_items=gpu_items,
-    )
-    raise typer.Exit(code)
+    raise typer.Exit(run(find_root(), targets or (), workers, scheduler, remote, repository, gpu_items))
 
 
 @app.command()
@@ -375,26 +361,20 @@ def doctor() -> None:
 
     root = find_root()
     fine = True
-    for check in examine(root, tracking_store(root)):
-        fine = fine and check.ok
-        advice = f"\n{'':20}{check.advice}" if check.advice else ""
-        print(f"{'ok' if check.ok else 'problem':<8}{check.what:<12}{check.found}{advice}", flush=True)
+    for what, ok, found, advice in examine(root, tracking_store(root)):
+        fine = fine and ok
+        advised = f"\n{'':20}{advice}" if advice else ""
+        print(f"{'ok' if ok else 'problem':<8}{what:<12}{found}{advised}", flush=True)
     raise typer.Exit(0 if fine else 1)
 
 
-def _print_folded(line: str) -> None:
-    """Print a line, in a terminal folded to its width."""
-    if sys.stdout.isatty():
-        columns = shutil.get_terminal_size().columns
-        line = textwrap.fill(line, columns, subsequent_indent=" " * 8, break_on_hyphens=False)
-    print(line)
-
-
-def _stale(root: Path, profile: str) -> int:
-    """How many results of a profile were made with other parameters than its `params.yaml` has now."""
-    from pipeline.state import profile_items
-
-    return sum(item.state == "stale" for item in profile_items(root, _profiles().params_path(profile)))
+def _print_folded(lines: Iterable[str]) -> None:
+    """Print lines, in a terminal folded to its width."""
+    for line in lines:
+        if sys.stdout.isatty():
+            columns = shutil.get_terminal_size().columns
+            line = textwrap.fill(line, columns, subsequent_indent=" " * 8, break_on_hyphens=False)
+        print(line)
 
 
 def _profiles() -> Profiles:

@@ -8,7 +8,6 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,22 +19,22 @@ NEEDED_GIB = 5.0
 NETWORK_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class Check:
-    """One line of the report; `advice` says what to do if the check fails."""
-
-    what: str
-    ok: bool
-    found: str
-    advice: str = ""
+ADVICE = {
+    "parameters": "correct params.yaml",
+    "lock": "resolve the merge conflict, or get it back: git checkout dvc.lock",
+    "mlflow": "start it, or unset MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later",
+}
+"""What to do where a check meets an error of its own."""
 
 
 class CheckError(Exception):
     """What a check found wrong, and what to do about it."""
 
 
-def examine(root: Path, store: Store | None) -> Iterator[Check]:
-    """Run all checks, one after another; each has its own time limit, and none raises an error."""
+def examine(root: Path, store: Store | None) -> Iterator[tuple[str, bool, str, str]]:
+    """Run all checks, one after another: what is checked, whether all is well, what was found, and what to do if it is
+    not. Each has its own time limit, and none raises an error.
+    """
     checks: dict[str, Callable[[], str]] = {
         "python": platform.python_version,
         "torch": lambda: _torch(root),
@@ -51,11 +50,13 @@ def examine(root: Path, store: Store | None) -> Iterator[Check]:
     }
     for what, check in checks.items():
         try:
-            yield Check(what, True, check())
+            yield what, True, check(), ""
         except CheckError as problem:
-            yield Check(what, False, *problem.args)
+            found, advice = problem.args
+            yield what, False, found, advice
         except Exception as error:  # a check that raises is reported as a problem
-            yield Check(what, False, " ".join(f"{type(error).__name__}: {error}".split())[:200])
+            named = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+            yield what, False, named + " ".join(str(error).split()), ADVICE.get(what, "")
 
 
 def _torch(root: Path) -> str:
@@ -87,21 +88,14 @@ def _kernels() -> str:
 def _parameters(root: Path) -> str:
     from pipeline.params import load_params
 
-    try:
-        params = load_params(root / "params.yaml")
-    except UserError as error:
-        raise CheckError(str(error), "correct params.yaml") from None
+    params = load_params(root / "params.yaml")
     return f"profile {params.profile}, {len(params.runs)} runs"
 
 
 def _lock(root: Path) -> str:
     from pipeline.state import outputs
 
-    try:
-        recorded = {each.label for each in outputs(root / "dvc.lock") if each.path.startswith("reports/")}
-    except UserError as error:
-        advice = "resolve the merge conflict, or get it back: git checkout dvc.lock"
-        raise CheckError(" ".join(str(error).split()), advice) from None
+    recorded = {each.label for each in outputs(root / "dvc.lock") if each.path.startswith("reports/")}
     return f"dvc.lock has {len(recorded)} results"
 
 
@@ -150,11 +144,7 @@ def _downloads(root: Path) -> str:
 def _mlflow(store: Store | None) -> str:
     if store is None:
         return "switched off by CAPSULES_MLFLOW; runs are recorded under .tracking only"
-    try:
-        store.probe()
-    except UserError as error:
-        advice = "start it, or unset MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later"
-        raise CheckError(f"{version('mlflow')}: {error}", advice) from None
+    store.probe()
     created = " (will be created at its first use)" if store.database and not store.database.exists() else ""
     return f"{version('mlflow')} at {store.shown}{created}"
 
@@ -192,6 +182,5 @@ def _run_cache(root: Path) -> str:
 def _git(root: Path) -> str:
     commit, _ = git_state(root)
     if commit == "unknown":
-        advice = "install Git, and clone the repository: DVC needs it, and results record their commit"
-        raise CheckError("no commit here", advice)
+        raise CheckError("no commit here", "install Git, and clone the repository: results record their commit")
     return f"at {commit[:10]}"

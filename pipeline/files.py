@@ -80,9 +80,7 @@ def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     The zip headers that `numpy.savez` writes differ between versions of Python. Here, the bytes depend only on zlib
     (zlib-ng compresses differently).
 
-    Raises:
-        FileWriteError: the file could not be written, for example because the disk is full.
-        ValueError: an array contains Python objects, which only a pickle could store.
+    Raises `FileWriteError`, and `ValueError` for an array of Python objects, which only a pickle could store.
     """
     import numpy as np
 
@@ -112,10 +110,8 @@ _Loader.add_implicit_resolver(
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; None if it is empty.
 
-    Sections may be merged (`<<: *name`) and then share objects: copy them before changing them.
-
-    Raises:
-        FileReadError: the file is missing, unreadable or not UTF-8, or as `parse_yaml`.
+    Sections may be merged (`<<: *name`) and then share objects: copy them before changing them. Raises `FileReadError`
+    if the file is missing, unreadable or not UTF-8, or as `parse_yaml`.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -125,10 +121,8 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The content of the text of a YAML file, which errors call `name`.
-
-    Raises:
-        FileReadError: it is not YAML, or has a key twice in one section (PyYAML would silently take the last one).
+    """The content of the text of a YAML file, which errors call `name`. Raises `FileReadError` if it is not YAML or a
+    section has a key twice (PyYAML would silently take the last one).
     """
     loader = _Loader(text)
     try:

@@ -1,9 +1,12 @@
-"""What a stage tracks in MLflow: its run, a trained model, and the figures and claims of a whole reproduction."""
+"""What a stage tracks in MLflow: its run, and the figures and claims of a whole reproduction."""
 
 from __future__ import annotations
 
+import ast
+import json
 import os
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,19 +16,53 @@ from pipeline.files import json_sha256
 from pipeline.layout import JOURNALS, tracking_store
 from pipeline.settings import flatten
 from pipeline.studies import file_of
-from pipeline.tracking import Group, TrackedRun
-from stages import notes
+from pipeline.tracking import TrackedRun
 
 if TYPE_CHECKING:
     from psutil import Process
 
     from pipeline.dependencies import Item
     from pipeline.page.scorecard import Row
-    from pipeline.studies.context import Opened
-    from pipeline.systems import Run
     from stages.workspace import Workspace
 
-HASH_LENGTH = 12
+NOTE = "mlflow.note.content"
+"""The tag of a run or an experiment that MLflow shows as its description."""
+
+COUNTS, COUNTS_OF_PAPERS, VALUES = "claims", "claims_at_papers_settings", "claim_values"
+"""Prefixes of a reproduction's metrics: counts of verdicts, those at the papers' settings, our number of each claim."""
+
+
+def _by_name(stage: str, metrics: Sequence[str], *tags: str) -> dict[str, Any]:
+    """A view of the runs of one stage."""
+    return {
+        "searchFilter": f"tags.stage = '{stage}'",
+        "orderByKey": "tags.`mlflow.runName`",
+        "orderByAsc": True,
+        "selectedColumns": [
+            "attributes.`Duration`",
+            *(f"metrics.`{name}`" for name in metrics),
+            *(f"tags.`{name}`" for name in tags),
+        ],
+    }
+
+
+_COUNTED = ("run", "holds", "fails", "within", "better", "worse")
+_TRAINED = ("validation.bound", "validation.loss", "validation.accuracy", "validation.pixel_error", "images_per_second")
+_EVALUATED = ("test.accuracy", "test.centre", "test.bound", "test.pixel_error")
+VIEWS = {
+    "reproductions": {
+        **_by_name("(all)", [f"{COUNTS}/{verdict}" for verdict in _COUNTED], "commit", "dirty"),
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+    },
+    "trainings": _by_name("train", _TRAINED, "warning", "commit", "device"),
+    "evaluations": _by_name("evaluate", _EVALUATED, "commit", "device"),
+}
+"""Views of MLflow's table of runs, in the form in which its page shares one; all else is as the page has it by default.
+
+Sorted by name, the same training of several reproductions is below each other. Sorted by time, MLflow hides nested runs
+below their parents.
+"""
 
 _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance", "attack")
 """Stages that train nothing: they use data sets for evaluation."""
@@ -33,7 +70,7 @@ _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance
 
 def params_hash(parameters: Any) -> str:
     """A short hash of the parameters."""
-    return json_sha256(parameters)[:HASH_LENGTH]
+    return json_sha256(parameters)[:12]
 
 
 def open_run(
@@ -59,7 +96,7 @@ def open_run(
         "mlflow.source.git.commit": commit,
         "mlflow.source.name": f"stages.study {item.stage}" if file_of(item.stage) else f"stages.{item.stage}",
         "mlflow.source.type": "LOCAL",
-        notes.NOTE: notes.run_note(item.stage, item.label, {}, settings, {}, commit, dirty),
+        NOTE: run_note(item.stage, item.label, commit, dirty, {}),
         "dirty": dirty,
         "params_hash": params_hash(settings),
     }
@@ -73,11 +110,11 @@ def open_run(
         title = experiment or f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit[:7]}"
         shared = ("profile", "commit", "mlflow.source.git.commit", "mlflow.source.type", "dirty")
         of_group = {"mlflow.source.name": "dvc repro", **{key: str(tags[key]) for key in shared}}
-        group = Group(f"{platform.node()}-{dvc.pid}-{hash(dvc)}", title, of_group)
+        group = {"id": f"{platform.node()}-{dvc.pid}-{hash(dvc)}", "name": title, "tags": of_group}
     return TrackedRun(
         home / JOURNALS,
         experiment=f"capsules/{profile}",
-        experiment_tags=notes.experiment_tags(profile),
+        experiment_tags=experiment_tags(profile),
         name=item.label,
         params=settings,
         tags=tags,
@@ -85,37 +122,6 @@ def open_run(
         context="evaluation" if item.stage in _EVALUATING else "training",
         store=tracking_store(home),
     )
-
-
-def log_model(
-    run: TrackedRun,
-    name: str,
-    settings: Run,
-    files: Sequence[Path],
-    dataset: Opened,
-    commit: str,
-    numbers: Mapping[str, float],
-) -> None:
-    """Track trained weights as a model, with a card that says what they are and how to load them.
-
-    Args:
-        name: of the trained run.
-        dataset: that it was trained on.
-        numbers: the headline numbers.
-    """
-    images = {"name": "images", "type": "tensor", "tensor-spec": {"dtype": "float32", "shape": [-1, *dataset.shape]}}
-    card = {
-        "run": name,
-        "variant": settings.variant,
-        "dataset": dataset.label,
-        "commit": commit,
-        "loader": "pipeline.models.load_trained",
-        "seeds": settings.seeds,
-        "signature": {"inputs": [images]},
-        "settings": settings.model_dump(mode="json"),
-    }
-    kept = [{"file": file} for file in run.keep(files)]
-    run.log("model", name=name, kind=settings.variant, files=kept, card=card, metrics=dict(numbers))
 
 
 def log_figures(run: TrackedRun, figures: Mapping[Path, Sequence[str]]) -> None:
@@ -132,15 +138,77 @@ def log_scorecard(workspace: Workspace, rows: Sequence[Row], files: Sequence[Pat
     from pipeline.page.scorecard import count_verdicts
     from pipeline.results.claims import DOCUMENTS
 
-    run, counts = workspace.run, count_verdicts(rows)
-    documents = []
+    run, commit, profile = workspace.run, workspace.commit, workspace.profile
+    verdicts = Counter(row["verdict"] for row in rows)
+    answers = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items() if verdict != "not run")
+    table = ["| document | claims run |", "| --- | --- |"]
     for number, title in DOCUMENTS.items():
         ran = [row["verdict"] != "not run" for row in rows if row["document"] == number]
-        documents.append((number, title, sum(ran), len(ran)))
-    note = notes.reproduction_note(workspace.profile, workspace.commit, workspace.dirty, counts, documents)
-    run.log_tags({notes.NOTE: note}, of_group=True)
-    run.log_metrics(notes.reproduction_metrics(rows, counts), step=0, of_group=True)
+        table.append(f"| {title} | {sum(ran)} of {len(ran)} |")
+    note = (
+        f"**{len(rows) - verdicts['not run']} of {len(rows)} claims run: {answers}.** Profile `{profile}`, commit "
+        f"{_committed(commit, workspace.dirty)}. Its page is the artifact `index.html`; the figures lie beside it."
+    )
+    repeat = _code([f"git checkout {commit}", f"python -m pipeline profile switch {profile}", "make repro"])
+    run.log_tags({NOTE: "\n\n".join([note, "\n".join(table), "### Repeat it", repeat])}, of_group=True)
+    run.log_metrics(reproduction_metrics(rows, count_verdicts(rows)), step=0, of_group=True)
     run.log("params", of_group=True, params=flatten(workspace.params.model_dump(mode="json")))
     for path in files:
         run.log_artifact(path)
         run.log_artifact(path, of_group=True)
+
+
+# ---- descriptions in Markdown, and the metrics of a reproduction
+
+
+def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[str, float]) -> str:
+    """The description of a run of a stage on an item, called `label`: its first headline numbers, none while it goes
+    on, what it does, and how to repeat it.
+    """
+    first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:5])
+    source = (file_of(name) or Path(__file__).with_name(f"{name}.py")).read_text(encoding="utf-8")
+    what = (ast.get_docstring(ast.parse(source)) or name).partition("\n")[0]
+    # MLflow folds a description after about three lines.
+    parts = [*([f"{first}."] if first else []), what, f"Repeat commit {_committed(commit, dirty)}:"]
+    return "\n\n".join([*parts, _code([f"git checkout {commit}", f"dvc repro -f -s {label}"])])
+
+
+def reproduction_metrics(
+    rows: Sequence[Mapping[str, Any]], counts: Mapping[Any, Mapping[Any, int]]
+) -> dict[str, float]:
+    """A reproduction's metrics: how many claims have each verdict, in total and at the papers' settings; our numbers.
+
+    Args:
+        rows: of the scorecard.
+        counts: `count_verdicts` of the rows, the papers' settings first.
+    """
+    papers, *_ = counts.values()
+    totals = {verdict: sum(each[verdict] for each in counts.values()) for verdict in papers}
+    counted = {
+        f"{prefix}/{verdict.replace(' ', '_')}": float(count)
+        for prefix, verdicts in ((COUNTS, totals), (COUNTS_OF_PAPERS, papers))
+        for verdict, count in verdicts.items()
+        if prefix == COUNTS or verdict != "not run"
+    }
+    ran = sum(count for verdict, count in totals.items() if verdict != "not run")
+    values = {f"{VALUES}/{row['id']}": float(row["ours"]["value"]) for row in rows if row["ours"]}
+    return {f"{COUNTS}/run": float(ran), **counted, **values}
+
+
+def experiment_tags(profile: str) -> dict[str, str]:
+    """The description of a profile's experiment, and its views: tables with the columns that matter."""
+    note = (
+        f"Every reproduction of the profile `{profile}` is a run with one nested run for each executed stage. "
+        "The views `reproductions`, `trainings` and `evaluations` have the columns that matter: open them by the links "
+        "that `make ui` prints, or add `?viewStateShareKey=trainings` to the address of the list of runs."
+    )
+    views = {f"mlflow.sharedViewState.{name}": json.dumps(view) for name, view in VIEWS.items()}
+    return {NOTE: note, "mlflow.experimentKind": "custom_model_development", **views}
+
+
+def _committed(commit: str, dirty: bool) -> str:
+    return f"`{commit[:10]}`{' with uncommitted changes' if dirty else ''}"
+
+
+def _code(lines: Sequence[str]) -> str:
+    return "\n".join(["```", *lines, "```"])

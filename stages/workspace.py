@@ -12,13 +12,16 @@ import errno
 import logging
 import os
 import platform
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -31,14 +34,17 @@ from pipeline.locks import lock_path, single_instance
 from pipeline.params import Params, parse_params, read_params
 from pipeline.studies.context import Context
 from pipeline.tracking import TrackedRun
-from stages import notes, tracked
-from stages.guards import exit_with, starters
-from stages.tracked import params_hash
+from stages import tracked
 
 if TYPE_CHECKING:
+    from psutil import Process
+
     from pipeline.results.outcome import Outcome, Places
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
+POLL_SECONDS, GRACE_SECONDS = 0.5, 5.0
+TERMINATED = 128 + signal.SIGTERM
+_SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +98,7 @@ class Workspace(Layout):
             "profile": self.profile,
             "commit": self.commit,
             "dirty": self.dirty,
-            "params_hash": params_hash(self.settings),
+            "params_hash": tracked.params_hash(self.settings),
             "settings": self.settings,
             "device": self.device,
             "seconds": round(time.monotonic() - self.begun, 2),
@@ -102,11 +108,7 @@ class Workspace(Layout):
         }
 
     def write(self, outcome: Outcome) -> None:
-        """Write the stage's result with its provenance, and track the numbers.
-
-        Raises:
-            FileWriteError, NotFiniteError: as `write_outcome`.
-        """
+        """Write the stage's result with its provenance, and track the numbers. Raises as `write_outcome`."""
         from pipeline.results.outcome import headlines, write_outcome
         from pipeline.results.spread import flat
 
@@ -117,25 +119,14 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track what is known only now: the device, the description with the results, and a trained model."""
+        """Track what is known only now: the device, the description with the results, and trained weights."""
         if not tags and self.entry.stage == "train":
-            self._track_model()
-        self.run.log_tags({"device": self.device, notes.NOTE: self._note(), **tags})
+            for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
+                self.run.log_artifact(path, "model")
+        note = tracked.run_note(self.entry.stage, self.entry.label, self.commit, self.dirty, self._headline)
+        self.run.log_tags({"device": self.device, tracked.NOTE: note, **tags})
         if "torch" in sys.modules:  # otherwise it says nothing of where the others ran
             self.run.log_tags({"device": self.device}, of_group=True)
-
-    def _note(self) -> str:
-        facts = {"data": self.context.data or "", "device": self.device}
-        commit = (self.commit, self.dirty)
-        return notes.run_note(self.entry.stage, self.entry.label, facts, self.settings, self._headline, *commit)
-
-    def _track_model(self) -> None:
-        assert self.entry.name is not None
-        settings, folder = self.params.runs[self.entry.name], model_folder(self.root, self.entry.name)
-        files = [path for path in sorted(folder.glob("*")) if path.is_file()]
-        if files:
-            dataset = self.context.opened[settings.dataset]
-            tracked.log_model(self.run, self.entry.name, settings, files, dataset, self.commit, self._headline)
 
     @property
     def device(self) -> str:
@@ -164,7 +155,10 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         values = read_params(root / "params.yaml")
         params = parse_params(values)
         graph = Graph.load(root, values)
-        entry = _item(graph, name, item)
+        known = graph.items.get(name, {})
+        if known and item not in known:
+            raise ParamsError(f"{name} has no '{item}'; params.yaml has: {', '.join(sorted(map(str, known)))}")
+        entry = graph.item(name, item)
         chain, dvc = starters()
         with (
             logging_redirect_tqdm([logger]),
@@ -198,14 +192,10 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             )
             try:
                 yield workspace
-            except (KeyboardInterrupt, SystemExit) as error:
-                clean = isinstance(error, SystemExit) and not error.code
-                workspace.conclude(**({} if clean else {"error": "stopped"}))
-                run.finish("FINISHED" if clean else "KILLED")
-                raise
             except BaseException as error:
-                workspace.conclude(error=f"{type(error).__name__}: {error}")
-                run.finish("FAILED")
+                killed = isinstance(error, (KeyboardInterrupt, SystemExit))
+                workspace.conclude(error="stopped" if killed else f"{type(error).__name__}: {error}")
+                run.finish("KILLED" if killed else "FAILED")
                 raise
             workspace.conclude()
             run.finish("FINISHED")
@@ -218,17 +208,11 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             raise
         _exit(f"{error.strerror}: {error.filename or root}. {_earlier_results()}", 1)
     except (MemoryError, RuntimeError) as error:
-        full = _full_memory(error)
-        if not full:
+        of_gpu = type(error).__name__ == "OutOfMemoryError"  # torch has no error of its own for the CPU
+        if not (of_gpu or isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error)):
             raise
+        full = "the GPU's memory" if of_gpu else "memory"
         _exit(f"{full} is full: lower batch_size, or use smaller images. {_earlier_results()}", 1)
-
-
-def _full_memory(error: BaseException) -> str:
-    """Which memory was too small, if an error says so; else empty. torch has no error of its own for the CPU."""
-    if type(error).__name__ == "OutOfMemoryError":
-        return "the GPU's memory"
-    return "memory" if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error) else ""
 
 
 def _earlier_results() -> str:
@@ -238,14 +222,82 @@ def _earlier_results() -> str:
     return "Earlier results are untouched."
 
 
-def _item(graph: Graph, name: str, item: str | None) -> Item:
-    """The item of a stage. ParamsError if it is not in params.yaml, GraphError if dvc.yaml has no such stage."""
-    known = graph.items.get(name, {})
-    if known and item not in known:
-        raise ParamsError(f"{name} has no '{item}'; params.yaml has: {', '.join(sorted(map(str, known)))}")
-    return graph.item(name, item)
-
-
 def _exit(message: str, code: int) -> NoReturn:
     print(f"error: {message}", file=sys.stderr, flush=True)
     raise SystemExit(code) from None
+
+
+# ---- a stage does not outlive the reproduction that started it
+
+
+def starters() -> tuple[list[Process], Process | None]:
+    """The processes that started this stage, nearest first, and the one of them that stands for the reproduction.
+
+    They are `dvc`, the `python -m pipeline repro` above it, the `make` above these, and shells between them: DVC runs a
+    command through a shell, which may or may not replace itself by it. If one is killed, its child lives on. None if
+    DVC did not start this process.
+    """
+    chain: list[Process] = []
+    shells: list[Process] = []
+    reproduction = None
+    if "DVC_STAGE" not in os.environ:
+        return chain, reproduction
+    import psutil
+
+    with suppress(psutil.Error):
+        for process in psutil.Process().parents():
+            words = [Path(word).name.lstrip("-") for word in process.cmdline()[:4]]
+            if words and words[0] in _SHELLS:
+                shells.append(process)
+                continue
+            if "dvc" in words:
+                reproduction = reproduction or process
+            elif words[2:] == ["pipeline", "repro"]:
+                reproduction = process
+            elif words[:1] not in (["make"], ["gmake"]):
+                break
+            chain += [*shells, process]
+            shells = []
+    return chain, reproduction
+
+
+@contextmanager
+def exit_with(chain: list[Process]) -> Iterator[None]:
+    """Exit soon after any process of `chain` has ended; during the block, SIGTERM also causes an orderly exit.
+
+    If a reproduction is killed, its stage goes on: the shell in between keeps waiting, or the stage gets another
+    parent. So neither the parent's id nor a signal at its death is enough, and the whole chain is watched. The stage
+    gets SIGTERM; if it is still running after `GRACE_SECONDS`, it is ended.
+    """
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(POLL_SECONDS):
+            if not all(_is_alive(process) for process in chain):
+                with suppress(OSError):  # it may have been the reader of this output
+                    print("the process that started this stage has ended: stopping", file=sys.stderr, flush=True)
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(GRACE_SECONDS)
+                os._exit(TERMINATED)
+
+    def exit_in_order(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, exit_in_order)
+    if chain:
+        threading.Thread(target=watch, name="ancestor-watch", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _is_alive(process: Process) -> bool:
+    """Whether a process runs. Its id may be reused by another process, and a zombie is still listed."""
+    import psutil
+
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -105,9 +105,7 @@ NO_DEPENDENCY = {
     "pipeline/settings.py": "the form of settings; their values are parameters",
     "pipeline/data/sources.py": "where files are downloaded from, and what they are called",
     "pipeline/data/datasets.py": "reads and writes the file of a data set",
-    "pipeline/learning/checkpoints.py": "keeps the state of a training",
-    "pipeline/learning/evaluation.py": "what an evaluation is given",
-    "pipeline/learning/tensors.py": "reads and writes files of tensors",
+    "pipeline/learning/checkpoints.py": "reads and writes files of tensors",
     "pipeline/results/outcome.py": "how a result is written",
 }
 """Code that no number depends on, and why: an edit of it makes nothing stale."""

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from pipeline.classification.classifier import Classifier
 from pipeline.data.datasets import Dataset
 from pipeline.layers.images import centre_crop
-from pipeline.learning.evaluation import EvaluationInputs
+from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome

@@ -49,7 +49,7 @@ def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Lab
     images with their classes, `familiar` and `novel`.
 
     Raises:
-        ViewpointError: viewpoints of images in a part are unknown.
+        UserError: viewpoints of images in a part are unknown.
     """
     familiar = {}
     for part in PARTS:

@@ -23,8 +23,7 @@ def build_affnist(raw: Path, versions: int = 32) -> Dataset:
         versions: how many of the 32 random versions of each MNIST test digit to read; 10,000 images each. The factor
             `version` counts them from 1.
 
-    Raises:
-        DatasetError: the file is missing or damaged.
+    Raises `UserError` as `reading`.
     """
     from scipy.io import loadmat
 

@@ -27,10 +27,6 @@ OWN_IMAGES = "images.npz"
 _FORMAT, _FACTORS = "capsules data set 1", "factors/"
 
 
-class DatasetError(UserError):
-    """More images were requested than there are, or a file is missing, damaged or in another format."""
-
-
 @dataclass(frozen=True)
 class Dataset:
     """Images with labels and a fixed split.
@@ -60,10 +56,8 @@ class Dataset:
 
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
-    """Write a data set as one compressed npz without pickles, atomically; equal data sets give equal bytes.
-
-    Raises:
-        FileWriteError: the file could not be written, for example because the disk is full.
+    """Write a data set as one compressed npz without pickles, atomically; equal data sets give equal bytes. Raises
+    `FileWriteError`.
     """
     arrays: dict[str, NDArray[Any]] = {
         "format": np.array(_FORMAT),
@@ -79,11 +73,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
 
 
 def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
-    """Read what `save_dataset` wrote in a stage, which messages name.
-
-    Raises:
-        DatasetError: the file is missing, damaged or not a data set. The message names it.
-    """
+    """What `save_dataset` wrote in a stage. Raises `UserError` as `reading`, also if the file is no data set."""
     with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         arrays = dict(stored)
         if str(arrays["format"]) != _FORMAT:
@@ -99,15 +89,6 @@ def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
         )
 
 
-def class_names(path: Path) -> tuple[str, ...]:
-    """The display names of a data set's classes; none if its file is missing or damaged."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return tuple(stored["classes"].tolist())
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-        return ()
-
-
 def pixel_bytes(path: Path) -> int:
     """The size of a data set's images in memory, from the header of its file; 0 if it is missing or damaged."""
     try:
@@ -119,21 +100,16 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str) -> Iterator[None]:
-    """Name the file that cannot be read, and the stage that makes it anew.
-
-    Args:
-        path: the file, or the folder of the files.
-
-    Raises:
-        DatasetError: for any error in the block.
+    """Turn any error in the block into a `UserError` that names the file, or the folder of the files, that cannot be
+    read, and the stage that makes it anew.
     """
     try:
         yield
     except UserError:
         raise
     except FileNotFoundError as error:
-        raise DatasetError(f"{error.filename} is missing: run the {stage} stage first") from None
+        raise UserError(f"{error.filename} is missing: run the {stage} stage first") from None
     # All exceptions: the libraries raise many kinds on damaged files.
     except Exception as error:
         reason = str(error) or type(error).__name__
-        raise DatasetError(f"{path} cannot be read ({reason}): delete it and run the {stage} stage again") from error
+        raise UserError(f"{path} cannot be read ({reason}): delete it and run the {stage} stage again") from error

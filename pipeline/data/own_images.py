@@ -45,10 +45,6 @@ _NOT_IMAGES = ("thumbs.db", "desktop.ini")
 """Files that file managers leave behind, as they do hidden ones."""
 
 
-class OwnImagesError(UserError):
-    """The user's images cannot be used as they are. The message names the file or folder."""
-
-
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
 """Images with their labels, in the order of classes and names: files, or arrays `[C, H, W]`."""
 
@@ -64,22 +60,20 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
         root: what a relative path is relative to.
 
     Raises:
-        OwnImagesError: there is nothing at the path, or a file where a folder is asked for, or the reverse; a folder
+        UserError: there is nothing at the path, or a file where a folder is asked for, or the reverse; a folder
             has other classes than named, a class has no image, or something is no image.
     """
     place = root / params.path
-    is_right, kind = (place.is_dir(), "folder") if params.format == "folder" else (place.is_file(), "file")
-    if not is_right:
-        wrong = f"is not a {kind}, as format: {params.format} needs" if place.exists() else "is not there"
-        raise OwnImagesError(f"{where}.path: {place} {wrong}")
+    if not (place.is_dir() if params.format == "folder" else place.is_file()):
+        wrong = f"is not what format: {params.format} needs" if place.exists() else "is not there"
+        raise UserError(f"{where}.path: {place} {wrong}")
     if params.format == "npz":
         return place, []
     folders = _folders(place, ["train", "test"], "test_part") if params.test_part else [place]
-    parts: list[Part] = []
-    for folder in folders:
-        of_classes = _folders(folder, params.classes, "classes")
-        parts.append([(label, file) for label, inner in enumerate(of_classes) for file in _image_files(inner)])
-    return place, parts
+    of_classes = [_folders(folder, params.classes, "classes") for folder in folders]
+    return place, [
+        [(label, file) for label, one in enumerate(each) for file in _image_files(one)] for each in of_classes
+    ]
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
@@ -88,14 +82,13 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
     Args:
         outs: paths that stages write, relative to `root`.
 
-    Raises:
-        OwnImagesError: as `find`, and for a folder that stages write to.
+    Raises as `find`, and for a folder that stages write to.
     """
     for name, params in own_images.items():
         place = (root / params.path).resolve()
         for out in ((root / out).resolve() for out in outs):
             if place.is_relative_to(out) or out.is_relative_to(place):
-                raise OwnImagesError(f"own_images.{name}.path: {place} holds or lies in {out}, which a stage writes")
+                raise UserError(f"own_images.{name}.path: {place} holds or lies in {out}, which a stage writes")
         find(params, f"own_images.{name}", root)
 
 
@@ -108,8 +101,7 @@ def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], o
         tell: is given how many images there are before they are decoded, and then what was done to them.
 
     Raises:
-        OwnImagesError: as `find`, and for a file that is damaged, no image, too large, or of a kind that is not read.
-        OutOfMemoryError: the images do not fit into memory.
+        UserError: as `find`; a file is damaged, no image, too large or of a kind that is not read; too little memory.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     place, parts = find(params, where, root)
@@ -143,19 +135,19 @@ def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], o
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Files and folders by name, hidden ones left out. OwnImagesError for links, other kinds, and unreadable ones."""
+    """Files and folders by name, hidden ones left out. UserError for links, other kinds, and unreadable ones."""
     try:
         paths = sorted(folder.iterdir())
     except OSError as error:
-        raise OwnImagesError(f"{folder} cannot be read: {error.strerror or error}") from None
+        raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
     for path in paths:
         shown = os.fsencode(path).decode(errors="backslashreplace")
         if shown != str(path):
-            raise OwnImagesError(f"{shown}: the name is not UTF-8: rename the file, or remove it")
+            raise UserError(f"{shown}: the name is not UTF-8: rename the file, or remove it")
         if path.is_symlink():
-            raise OwnImagesError(f"{shown!r} is a link, behind which DVC would not see changes: copy the file instead")
+            raise UserError(f"{shown!r} is a link, behind which DVC would not see changes: copy the file instead")
         if not (path.is_file() or path.is_dir()):
-            raise OwnImagesError(f"{shown!r} is neither a file nor a folder (a pipe, a socket or a device): remove it")
+            raise UserError(f"{shown!r} is neither a file nor a folder (a pipe, a socket or a device): remove it")
     return [path for path in paths if not path.name.startswith(".") and path.name.lower() not in _NOT_IMAGES]
 
 
@@ -164,17 +156,15 @@ def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
     images are left alone.
     """
     entries = _entries(folder)
-    loose = [path.name for path in entries if path.is_file() and path.suffix.lower() in SUFFIXES]
-    if loose:
-        raise OwnImagesError(f"{folder} holds {loose[0]!r}: an image must be in the folder of its class")
+    if loose := [path.name for path in entries if path.is_file() and path.suffix.lower() in SUFFIXES]:
+        raise UserError(f"{folder} holds {loose[0]!r}: an image must be in the folder of its class")
     # macOS writes accents as separate characters.
     there = {unicodedata.normalize("NFC", path.name): path for path in entries if path.is_dir()}
     wanted = [unicodedata.normalize("NFC", name) for name in names]
-    missing, more = sorted(set(wanted) - set(there)), sorted(set(there) - set(wanted))
-    if missing:
-        raise OwnImagesError(f"{folder} has no folder for {_shown(missing)} of `{field}`")
-    if more:
-        raise OwnImagesError(f"{folder} has folders that are not among `{field}`: {_shown(more)}")
+    if missing := sorted(set(wanted) - set(there)):
+        raise UserError(f"{folder} has no folder for {_shown(missing)} of `{field}`")
+    if more := sorted(set(there) - set(wanted)):
+        raise UserError(f"{folder} has folders that are not among `{field}`: {_shown(more)}")
     return [there[name] for name in wanted]
 
 
@@ -185,11 +175,10 @@ def _shown(names: Sequence[str], most: int = 5) -> str:
 
 def _image_files(folder: Path) -> list[Path]:
     paths = _entries(folder)
-    others = [path.name for path in paths if path.is_dir() or path.suffix.lower() not in SUFFIXES]
-    if others:
-        raise OwnImagesError(f"{folder} must hold {', '.join(SUFFIXES)} files only: move or convert {_shown(others)}")
+    if others := [path.name for path in paths if path.is_dir() or path.suffix.lower() not in SUFFIXES]:
+        raise UserError(f"{folder} must hold {', '.join(SUFFIXES)} files only: move or convert {_shown(others)}")
     if not paths:
-        raise OwnImagesError(f"{folder} holds no images: fill it, or remove it and its entry in `classes`")
+        raise UserError(f"{folder} holds no images: fill it, or remove it and its entry in `classes`")
     return paths
 
 
@@ -197,23 +186,18 @@ def _image_files(folder: Path) -> list[Path]:
 
 
 def _decoded(file: Path, channels: int) -> tuple[Image.Image, bool, bool]:
-    """An image, as `upright_on_black`, whether it had colours, and whether it was transparent in places.
-
-    Raises:
-        OwnImagesError: it is damaged, no image, too large, or of a kind that is not read.
-        OutOfMemoryError: it does not fit into memory.
-    """
+    """An image, as `upright_on_black`, whether it had colours, and whether it was transparent in places."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
             with Image.open(file, formats=("PNG", "JPEG")) as image:
                 if image.width * image.height > LARGEST:
-                    raise OwnImagesError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
+                    raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
                 # An animation would be read as its first image. JPEG files of phones hold a preview, too.
                 if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
-                    raise OwnImagesError(f"{file} is animated: save it as one image")
+                    raise UserError(f"{file} is animated: save it as one image")
                 if image.mode not in HAS_COLOURS:
-                    raise OwnImagesError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
+                    raise UserError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
                 # The image itself, turned, and as RGBA.
                 check_fits(12 * image.width * image.height, str(file), "Make it smaller.")
                 return upright_on_black(image, channels), HAS_COLOURS[image.mode], _is_transparent(image)
@@ -221,7 +205,7 @@ def _decoded(file: Path, channels: int) -> tuple[Image.Image, bool, bool]:
         raise
     # All exceptions: decoders raise many kinds on damaged files.
     except Exception as error:
-        raise OwnImagesError(f"{file} is damaged, or no PNG or JPEG image: {error or type(error).__name__}") from None
+        raise UserError(f"{file} is damaged, or no PNG or JPEG image: {error or type(error).__name__}") from None
 
 
 def _is_transparent(image: Image.Image) -> bool:
@@ -281,29 +265,33 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
 
 def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> list[Part]:
     """The images and labels of an npz file; `where` and `advice` are for a message that they do not fit into memory."""
-    names = [("images", "labels"), *([("test_images", "test_labels")] if params.test_part else [])]
+    names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
     try:
         with place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             if sorted(stored.files) != sorted(wanted):
                 there = ", ".join(sorted(stored.files)) or "none"
-                raise OwnImagesError(
-                    f"{place} must hold the arrays {', '.join(wanted)}, and no others (found: {there})"
-                )
+                raise UserError(f"{place} must hold the arrays {', '.join(wanted)}, and no others (found: {there})")
             check_fits(sum(info.file_size for info in stored.zip.infolist()), where, advice)
             arrays = {name: np.asarray(stored[name]) for name in wanted}
     except UserError:
         raise
     # All exceptions: numpy raises many kinds on damaged files.
     except Exception as error:
-        raise OwnImagesError(f"{place} is damaged, or no npz file: {error}") from None
+        raise UserError(f"{place} is damaged, or no npz file: {error}") from None
     parts: list[Part] = []
     for pixels, numbers in names:
         images, labels = _channels_first(f"{place}: {pixels}", arrays[pixels]), arrays[numbers]
-        channels = images.shape[1]
+        where = f"{place}: {numbers}"
+        count, channels, last = len(images), images.shape[1], len(params.classes) - 1
         if channels != params.channels and 2 in (channels, params.channels):
-            raise OwnImagesError(f"{place}: {pixels} has {channels} channels, params.yaml says {params.channels}")
-        _check_labels(f"{place}: {numbers}", labels, len(images), params)
+            raise UserError(f"{place}: {pixels} has {channels} channels, params.yaml says {params.channels}")
+        if labels.shape != (count,) or labels.dtype.kind not in "iu":
+            raise UserError(f"{where} is {labels.dtype} {labels.shape}, expected {count} whole numbers")
+        if labels.min() < 0 or labels.max() > last:
+            raise UserError(f"{where} go from {labels.min()} to {labels.max()}, but `classes` names 0 to {last}")
+        if empty := [name for label, name in enumerate(params.classes) if label not in labels]:
+            raise UserError(f"{where}: no image is of the class {_shown(empty)}")
         parts.append(list(zip(labels.tolist(), images, strict=True)))
     return parts
 
@@ -311,7 +299,7 @@ def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> li
 def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Images `[N, H, W]`, `[N, H, W, C]` or `[N, C, H, W]` as `[N, C, H, W]`."""
     if images.dtype != np.uint8:
-        raise OwnImagesError(f"{where} holds {images.dtype} numbers, expected bytes (uint8), 0 black and 255 white")
+        raise UserError(f"{where} holds {images.dtype} numbers, expected bytes (uint8), 0 black and 255 white")
     match images.shape:
         case (_, _, _):
             images = images[:, None]
@@ -320,24 +308,13 @@ def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
         case (_, 1 | 2 | 3, _, _):
             pass
         case shape:
-            raise OwnImagesError(
+            raise UserError(
                 f"{where} has the shape {shape}, expected [N, H, W], [N, H, W, C] or [N, C, H, W] with C from 1 to 3"
             )
     count, _, height, width = images.shape
     if count == 0 or min(height, width) < SMALLEST or height * width > LARGEST:
-        raise OwnImagesError(
+        raise UserError(
             f"{where} has {count:,} images of {width}x{height} pixels, expected one or more, each side at least "
             f"{SMALLEST}, {LARGEST:,} pixels at most"
         )
     return images
-
-
-def _check_labels(where: str, labels: NDArray[np.int64], count: int, params: OwnImagesParams) -> None:
-    if labels.shape != (count,) or labels.dtype.kind not in "iu":
-        raise OwnImagesError(f"{where} is {labels.dtype} {labels.shape}, expected {count} whole numbers")
-    last = len(params.classes) - 1
-    if labels.min() < 0 or labels.max() > last:
-        raise OwnImagesError(f"{where} go from {labels.min()} to {labels.max()}, but `classes` names 0 to {last}")
-    empty = [name for label, name in enumerate(params.classes) if label not in labels]
-    if empty:
-        raise OwnImagesError(f"{where}: no image is of the class {_shown(empty)}")

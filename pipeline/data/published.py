@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from pipeline.data import toys
-from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, DatasetError, load_dataset, reading
+from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, load_dataset, reading
 from pipeline.data.settings import DatasetParams
 from pipeline.data.sources import NORB_TESTING, NORB_TRAINING
+from pipeline.errors import UserError
 
 CATEGORIES = ("animal", "human", "airplane", "truck", "car")
 """What the labels 0 to 4 stand for."""
@@ -274,7 +275,7 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
         raw: folder of the source's downloaded files.
 
     Raises:
-        DatasetError: a file is missing or damaged, more images are requested than there are, the canvas is smaller than
+        UserError: a file is missing or damaged, more images are requested than there are, the canvas is smaller than
             the images, or no training image is left of a class.
     """
     with reading(raw, stage="download"):
@@ -283,7 +284,7 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
     missing = set(range(len(content.classes))) - set(content.labels[split["train"]].tolist())
     if missing and params.source not in READERS:  # small sets can lose a class to the other parts
         names = ", ".join(repr(content.classes[label]) for label in sorted(missing)[:5])
-        raise DatasetError(f"datasets.{name}: no training image is of the class {names}: set another split_seed")
+        raise UserError(f"datasets.{name}: no training image is of the class {names}: set another split_seed")
     images, labels, factors = content.images, content.labels, content.factors
     if callable(images):
         kept, places = np.unique(np.concatenate([split[part] for part in PARTS]), return_inverse=True)
@@ -292,7 +293,7 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
         split = dict(zip(PARTS, np.split(places, np.cumsum([len(split[part]) for part in PARTS[:-1]])), strict=True))
     side, canvas = images.shape[-1], params.canvas
     if canvas < side:
-        raise DatasetError(f"datasets.{name}: canvas {canvas} is too small for images of {side}x{side} pixels")
+        raise UserError(f"datasets.{name}: canvas {canvas} is too small for images of {side}x{side} pixels")
     free = canvas - side
     margin = (free // 2, free - free // 2)  # an odd pixel is added at the bottom and on the right
     return Dataset(
@@ -314,7 +315,7 @@ def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDAr
     try:
         params.check_counts(f"datasets.{name}", content.label, pool_size, content.test)
     except ValueError as error:
-        raise DatasetError(str(error)) from None
+        raise UserError(str(error)) from None
     if params.split_seed is None:
         begin = pool_size if content.test else pool_size - validation - params.test
         return {

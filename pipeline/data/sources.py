@@ -1,16 +1,14 @@
-"""Sources of raw data: every file with its SHA-256 and its mirrors.
-
-A file comes from the first mirror that serves content with the right hash.
-"""
+"""Sources of raw data: every file with its SHA-256 and its mirrors. The first that has the right content is used."""
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import shutil
 import time
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pooch
@@ -34,10 +32,6 @@ PAUSE = 1.0
 _log = logging.getLogger(__name__)
 
 
-class DownloadError(UserError):
-    """No mirror serves a file with the right content. The message gives the reason for each."""
-
-
 @dataclass(frozen=True)
 class Source:
     """Files that belong together.
@@ -54,15 +48,6 @@ class Source:
     folder: str = ""
 
 
-def _packaged(package: str, folder: str) -> str:
-    """A folder of data inside an installed package, located without importing the package. If that is missing, a path
-    that does not exist, and says so in the message about it.
-    """
-    spec = importlib.util.find_spec(package)
-    locations = spec.submodule_search_locations if spec else None
-    return str(Path(locations[0], folder)) if locations else f"{package} is not installed"
-
-
 NORB_TRAINING = "smallnorb-5x46789x9x18x6x2x96x96-training"
 NORB_TESTING = "smallnorb-5x01235x9x18x6x2x96x96-testing"
 """Prefixes of smallNORB's file names: categories x instances x elevations x azimuths x ..."""
@@ -74,7 +59,7 @@ _SMALLNORB48 = {
 
 SOURCES = {
     "digits": Source(
-        mirrors=(_packaged("sklearn", "datasets/data"),),
+        mirrors=(str(distribution("scikit-learn").locate_file("sklearn/datasets/data")),),
         files={"digits.csv.gz": "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"},
     ),
     "mnist": Source(
@@ -139,13 +124,11 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
         mirror: a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
 
     Raises:
-        DownloadError: no mirror has a file with the right content, or `mirror` is a URL of an unknown kind.
+        UserError: no mirror has a file with the right content, or `mirror` is a URL of an unknown kind.
         FileWriteError: a file could not be written, for example because the disk is full.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
-        raise DownloadError(
-            f"{mirror}: files cannot be read from there: use a folder, or a URL with https, http or file"
-        )
+        raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
     source = SOURCES[name]
     if not source.files:  # other stages depend on the folder
         write_text(folder / "README.txt", "There is nothing to download: preprocess renders the toys itself.\n")
@@ -156,8 +139,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
     """Download one file from the first of several folders or URLs that has it."""
-    source = SOURCES[name]
-    sha256 = source.files[file]
+    source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:
         if target.is_file() and pooch.file_hash(target) == sha256:
@@ -167,18 +149,16 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
             try:
                 pooch.retrieve(url, sha256, fname=target.name, path=target.parent, downloader=_download)
                 return target
-            except DownloadError as error:
+            except UserError as error:
                 reasons.append(str(error))
             except ValueError as error:  # from pooch: wrong hash; it has deleted the download
                 reasons.append(f"{url}: wrong content: {error}")
             _log.warning("%s", reasons[-1])
     except OSError as error:
         where = error.filename or target
-        raise FileWriteError(
-            f"cannot write {where}: {error.strerror or error}. Earlier files are untouched."
-        ) from error
+        raise FileWriteError(f"cannot write {where}: {error.strerror or error}. Earlier files stay.") from error
     shown = "".join(f"\n  {reason}" for reason in reasons)
-    raise DownloadError(
+    raise UserError(
         f"cannot get {file} of {name} (SHA-256 {sha256}):{shown}\n"
         f"To use your own copy, set {MIRROR_VARIABLE} to a folder or URL that holds {source.folder or name}/{file}."
     )
@@ -188,8 +168,7 @@ def _download(url: str, output: str, _: object) -> None:
     """A downloader for pooch: copy a local file, or download a file, again if the connection breaks.
 
     Raises:
-        DownloadError: the local file cannot be opened; the server cannot be reached, refuses, or breaks every
-            connection.
+        UserError: a local file cannot be opened; the server cannot be reached, refuses, or always breaks off.
         OSError: the disk is full, for example.
     """
     parsed = urlparse(url)
@@ -198,40 +177,26 @@ def _download(url: str, output: str, _: object) -> None:
         try:
             content = path.open("rb")
         except OSError as error:
-            raise DownloadError(f"{path}: {error.strerror}") from None
+            raise UserError(f"{path}: {error.strerror}") from None
         with content, Path(output).open("wb") as file:
             shutil.copyfileobj(content, file)
         return
+    # Nothing is decoded: some servers label .gz files as compressed for the transfer, and decoded they would have
+    # another hash.
+    options: dict[str, Any] = {"headers": {"Accept-Encoding": "identity"}, "stream": True, "timeout": TIMEOUT}
     for _attempt in range(ATTEMPTS):
         try:
-            _stream(url, Path(output))
+            with requests.get(url, **options) as response:
+                response.raise_for_status()
+                total = int(response.headers.get("Content-Length") or 0) or None
+                bar = tqdm.wrapattr(response.raw, "read", total=total, desc=Path(url).name, disable=None)
+                with Path(output).open("wb") as file, bar as body:
+                    shutil.copyfileobj(body, file)
             return
-        except requests.RequestException as error:
-            raise DownloadError(f"{url}: {_plain(error)}") from None
-        except HTTPError:
+        except requests.HTTPError as error:
+            raise UserError(str(error)) from None
+        except requests.RequestException as error:  # its own message is of objects of the library
+            raise UserError(f"{url}: cannot connect ({type(error).__name__}): is there a network?") from None
+        except HTTPError:  # the connection broke
             time.sleep(PAUSE)
-    raise DownloadError(f"{url}: the connection broke")
-
-
-def _stream(url: str, output: Path) -> None:
-    """Write what a server sends without decoding it: some servers label .gz files as compressed for the transfer, and
-    decoded they would have another hash. Raises RequestException, HTTPError (the connection broke) and OSError.
-    """
-    with requests.get(url, headers={"Accept-Encoding": "identity"}, stream=True, timeout=TIMEOUT) as response:
-        response.raise_for_status()
-        total = int(response.headers.get("Content-Length") or 0) or None
-        bar = tqdm.wrapattr(response.raw, "read", total=total, desc=Path(url).name, disable=None)
-        with output.open("wb") as file, bar as body:
-            shutil.copyfileobj(body, file)
-
-
-def _plain(error: requests.RequestException) -> str:
-    """A short message for a network error; the libraries' messages contain names of their objects."""
-    match error:
-        case requests.HTTPError() if error.response is not None:
-            return f"the server answers {error.response.status_code} {error.response.reason}"
-        case requests.ConnectionError() | requests.Timeout():
-            # "HTTPConnection(host=..., port=...): Failed to ...", inside the exception's first argument.
-            reason = str(getattr(error.args[0], "reason", "")) if error.args else ""
-            return f"cannot connect ({reason.partition(': ')[2] or type(error).__name__}): is there a network?"
-    return f"{type(error).__name__}: {error}"
+    raise UserError(f"{url}: the connection broke")

@@ -21,10 +21,6 @@ STEPS = {"azimuth": 20, "elevation": 5}
 """Degrees between neighbouring viewpoints."""
 
 
-class ViewpointError(UserError):
-    """The viewpoints of some images are unknown, or not among those of the published split."""
-
-
 def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
     """Which images have familiar viewpoints, `[N]`; the others have novel ones.
 
@@ -32,17 +28,17 @@ def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "ele
         factors: the images' factors, `[N]` each; azimuth and elevation in degrees.
 
     Raises:
-        ViewpointError: the images lack this factor, or it is unknown or another angle for some of them.
+        UserError: the images lack this factor, or it is unknown or another angle for some of them.
     """
     if by not in factors:
         known = ", ".join(sorted(factors)) or "none"
-        raise ViewpointError(f"these images cannot be split by {by}: their known factors are: {known}")
+        raise UserError(f"these images cannot be split by {by}: their known factors are: {known}")
     degrees = factors[by]
     familiar = np.isin(degrees, FAMILIAR[by])
     neither = np.flatnonzero(~(familiar | np.isin(degrees, NOVEL[by])))
     if len(neither):
         angles = ", ".join(str(value) for value in np.unique(degrees[neither])[:5])
-        raise ViewpointError(
+        raise UserError(
             f"{len(neither)} of {len(degrees)} images cannot be split by {by}: they have {angles} (-1 is unknown). "
             "Choose a data set whose viewpoints are known, such as toys, smallnorb or smallnorb48-posed"
         )

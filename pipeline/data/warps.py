@@ -46,10 +46,7 @@ def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
             pixel size and sits in the middle before it is moved.
 
     Returns:
-        `[B, C, S, S]` float32 in [0, 1].
-
-    Raises:
-        ValueError: the image cannot sit in the middle of the canvas on whole pixels.
+        `[B, C, S, S]` float32 in [0, 1]. ValueError if the image cannot be in the middle of the canvas on whole pixels.
     """
     count, channels, height, _ = images.shape
     size = height if canvas is None else canvas
@@ -64,16 +61,11 @@ def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
     return functional.grid_sample(pixels, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
-def _uniform(
-    shape: tuple[int, ...], low: float, high: float, generator: torch.Generator, device: torch.device
-) -> Tensor:
-    # Drawn where the generator lives: a CPU generator gives the same warps whatever the device.
-    return torch.empty(shape, device=generator.device).uniform_(low, high, generator=generator).to(device)
-
-
 def uniform_rotations(count: int, angle: float, generator: torch.Generator, device: torch.device) -> Tensor:
     """Matrices `[count, 2, 3]` that turn by angles uniform in [-angle, +angle] degrees (document 000, Table 1)."""
-    return rotations(_uniform((count,), -angle, angle, generator, device))
+    # Drawn where the generator lives: a CPU generator gives the same warps whatever the device.
+    angles = torch.empty(count, device=generator.device).uniform_(-angle, angle, generator=generator)
+    return rotations(angles.to(device))
 
 
 def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: torch.device, images: Tensor) -> Tensor:
@@ -90,7 +82,7 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
     Returns:
         `[B, 2, 3]` matrices for `warp(images, matrices, canvas)`.
     """
-    draws = _uniform((count, 6), 0, 1, generator, device)
+    draws = torch.rand(count, 6, generator=generator, device=generator.device).to(device)
     low, high = AFFNIST_SCALE
     scale = low + (high - low) * draws[:, :2]
     shear = AFFNIST_SHEAR * (2 * draws[:, 2] - 1)

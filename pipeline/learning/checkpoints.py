@@ -1,21 +1,92 @@
-"""Checkpoints during training, identified by everything that they depend on.
+"""Trained weights and checkpoints during training: named tensors with a JSON header in one safetensors file.
 
-A training's fingerprint is a hash of its parameters, data and code. Its checkpoint is in a folder with that name. So
-training with a changed parameter never uses an old checkpoint, and changing it back finds the old one again.
+A training's fingerprint is a hash of everything that it depends on: parameters, data and code. Its checkpoint is in a
+folder with that name. So training with a changed parameter never uses an old checkpoint, and changing it back finds the
+old one again.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
-from pipeline.files import json_sha256, sha256
-from pipeline.learning.tensors import load_tensors, save_tensors
+from pipeline.errors import UserError
+from pipeline.files import atomic_path, json_sha256, sha256
+
+_HEADER = "capsules"
+
+
+class CheckpointError(UserError):
+    """A file of tensors is missing, damaged, or belongs to something else."""
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write `tensors` and a JSON `header` to `path`, atomically. Raises `FileWriteError`.
+
+    The header also gets the tensors' `sha256`, which is checked when they are loaded: the format itself would not
+    notice a changed number.
+    """
+    detached = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    header = {**header, "sha256": tensors_sha256(detached)}
+    with atomic_path(path) as temporary:
+        try:
+            save_file(detached, temporary, metadata={_HEADER: json.dumps(header)})
+        except SafetensorError as error:
+            # The library reports a failed write only as text, with the system's error number in brackets.
+            number = re.search(r"os error (\d+)", str(error))
+            raise OSError(int(number[1]) if number else 0, str(error)) from error
+
+
+def tensors_sha256(tensors: dict[str, Tensor]) -> str:
+    """A hash of the names, types, shapes and values."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        array = tensors[name].detach().cpu().contiguous().numpy()
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def load_tensors(
+    path: Path, expected: dict[str, Any], device: torch.device | str = "cpu"
+) -> tuple[dict[str, Tensor], dict]:
+    """What `save_tensors` wrote: the tensors by name, and the header with their `sha256`.
+
+    Args:
+        expected: keys and values that the header must have.
+
+    Raises:
+        CheckpointError: the file is missing or damaged, or its header differs from `expected`. The message names it.
+    """
+    if not path.exists():
+        raise CheckpointError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
+    try:
+        with safe_open(path, framework="pt", device=str(device)) as file:
+            header = json.loads((file.metadata() or {}).get(_HEADER, "null"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged ({error}). Delete it and run again.") from error
+    if not isinstance(header, dict):
+        raise CheckpointError(f"{path} was not written by this pipeline. Delete it and run again.")
+    for key, value in expected.items():
+        if header.get(key) != value:
+            raise CheckpointError(
+                f"{path} belongs to something else: {key} {header.get(key)!r} instead of {value!r}. "
+                "Delete it and run again."
+            )
+    if header.get("sha256") != tensors_sha256(tensors):
+        raise CheckpointError(f"{path} is damaged (its numbers do not match their hash). Delete it and run again.")
+    return tensors, header
 
 
 def fingerprint(**dependencies: Any) -> str:
@@ -55,29 +126,18 @@ class Checkpoint:
         self._saved = -float("inf")
 
     def load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The last saved tensors and JSON state, or None if there is no checkpoint.
-
-        Raises:
-            CheckpointError: the file is damaged or belongs to another training.
-        """
+        """The last saved tensors and JSON state; None if there is no checkpoint. Raises as `load_tensors`."""
         if not self.path.exists():
             return None
-        tensors, header = self._load(device)
+        tensors, header = load_tensors(self.path, {"fingerprint": self.key}, device)
         return tensors, header["state"]
 
     def written_by(self) -> str:
-        """The id of the tracked run stored in the checkpoint; empty if there is no checkpoint.
-
-        Raises:
-            CheckpointError: as `load`.
-        """
-        return str(self._load("cpu")[1]["tracked_run"]) if self.path.exists() else ""
+        """The id of the tracked run that it was saved with; empty if there is none. Raises as `load_tensors`."""
+        return str(load_tensors(self.path, {"fingerprint": self.key})[1]["tracked_run"]) if self.path.exists() else ""
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
         """Save `tensors` and the JSON `state`, unless the last save was less than `interval` seconds ago."""
         if force or time.monotonic() - self._saved >= self.interval:
             save_tensors(self.path, tensors, {"fingerprint": self.key, "tracked_run": self.tracked_run, "state": state})
             self._saved = time.monotonic()
-
-    def _load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        return load_tensors(self.path, {"fingerprint": self.key}, device)

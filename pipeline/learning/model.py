@@ -1,11 +1,18 @@
-"""The interface of models for training and probing."""
+"""The interface of models for training and probing, and what an evaluation of them is given."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Generator, Tensor, device, nn
+
+from pipeline.data.datasets import Dataset
+from pipeline.learning.settings import RunSettings
+from pipeline.settings import Section
 
 
 class Model(nn.Module):
@@ -64,6 +71,26 @@ class Model(nn.Module):
     @abstractmethod
     def generative_parameters(self) -> int:
         """Number of parameters of the generative part, without the encoder."""
+
+
+@dataclass(frozen=True)
+class EvaluationInputs:
+    """The inputs of the evaluation of a trained run.
+
+    Attributes:
+        models: one per replica.
+        sections: sections of `params.yaml` that the stage depends on, by name; each package uses its own.
+        official: reads affNIST's own test images; None unless the parameters request them and the image size matches.
+        title: shown next to progress bars.
+    """
+
+    models: Sequence[Model]
+    dataset: Dataset
+    run: RunSettings
+    sections: Mapping[str, Section]
+    official: Callable[[], Dataset | None]
+    device: torch.device
+    title: str
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -41,7 +41,6 @@ class Adam(Optimiser):
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move every parameter that has a gradient."""
         gradients = {parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None}
         for parameter in gradients:
             if not self.state[parameter]:
@@ -73,9 +72,6 @@ class RMSProp(Optimiser):
 
     torch's own differs in three things that a tuned step size depends on: s starts at 0 and not at 1, eps is added
     outside of the root, and a change of lr takes hold of the whole velocity at once.
-
-    Args:
-        parameters, lr: as `Optimiser`.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, decay: float, momentum: float, eps: float) -> None:
@@ -84,7 +80,6 @@ class RMSProp(Optimiser):
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move every parameter that has a gradient."""
         for parameter in self.parameters:
             if parameter.grad is None:
                 continue
@@ -98,10 +93,7 @@ class RMSProp(Optimiser):
 
 
 def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Optimiser:
-    """The optimiser of a training.
-
-    RMSProp's constants are those of the authors' code for stacked capsule autoencoders.
-    """
+    """The optimiser of a training. RMSProp's constants are those of the code of SCAE's authors."""
     if training.optimiser == "adam":
         return Adam(parameters, lr=training.learning_rate)
     eps = 1e-2 / training.batch_size**2

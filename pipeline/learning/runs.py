@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +17,20 @@ from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
 from pipeline.data.holdout import hold_out
 from pipeline.files import json_sha256, write_json
-from pipeline.learning.checkpoints import Checkpoint, fingerprint
+from pipeline.learning.checkpoints import (
+    Checkpoint,
+    CheckpointError,
+    fingerprint,
+    load_tensors,
+    save_tensors,
+    tensors_sha256,
+)
 from pipeline.learning.model import Model
 from pipeline.learning.settings import RunSettings
-from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors, tensors_sha256
 from pipeline.learning.train import Labelled, Parameters, Row, Task, Trained, train
 from pipeline.tracking import Part, TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
-
 BuildModel = Callable[[RunSettings, int], Model]
 """Builds a new model of a run for square images with this many pixels per side (`systems.build_model`)."""
 
@@ -39,8 +44,6 @@ class Setup:
     """Settings shared by the trainings of one stage.
 
     Attributes:
-        build: builds models.
-        device: to train on.
         checkpoints: folder of the checkpoints of unfinished trainings.
         code: returns a hash of the code that trains a variant; a checkpoint of other code is not continued.
     """
@@ -75,10 +78,8 @@ def train_run(
         watched: images and classes of the data set, by name, on which the model is measured after every epoch.
 
     Raises:
-        UserError: the data set does not fit the model: classes, channels, or images smaller than the crop; or it has
-            no images to be held out as the run says.
-        DivergedError: training produced a number that is not finite.
-        CheckpointError: a checkpoint is damaged.
+        UserError: the data set does not fit the model (`check_fits`), or has no images to be held out as the run says.
+        DivergedError, CheckpointError: training produced a number that is not finite; a checkpoint is damaged.
     """
     prepare(setup.device)
     _, channels, image_size, _ = dataset.images.shape
@@ -96,15 +97,12 @@ def train_run(
     }
     if watched:
         depends["watched"] = sorted(watched)
-    seeds = run.seeds
-
-    def checkpoint_of(replica: int) -> Checkpoint:
-        of_seed = {**depends, "seed": seeds[replica]}
+    seeds, checkpoints = run.seeds, []
+    for replica, seed in enumerate(seeds):
+        of_seed = {**depends, "seed": seed}
         if start or frozen:
             of_seed |= {"start": tensors_sha256(start[replica] if start else {}), "frozen": sorted(frozen)}
-        return Checkpoint(setup.checkpoints, fingerprint(**of_seed))
-
-    checkpoints = [checkpoint_of(replica) for replica in range(len(seeds))]
+        checkpoints.append(Checkpoint(setup.checkpoints, fingerprint(**of_seed)))
     any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # stops at the first that can be resumed
     for checkpoint in checkpoints:
         checkpoint.tracked_run = tracked.id
@@ -149,17 +147,10 @@ def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Tra
     return _models(setup.build(run, image_size).to(setup.device), trained.parameters)
 
 
-def of_kind(kind: type[AnyModel], models: Iterable[Model]) -> list[AnyModel]:
-    """The models as a list of type `kind`.
-
-    Raises:
-        TypeError: a model is of another type.
-    """
-    typed = []
-    for model in models:
-        if not isinstance(model, kind):
-            raise TypeError(f"a {type(model).__name__} where a {kind.__name__} is needed")
-        typed.append(model)
+def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:
+    """The models as a list of type `kind`, which they are."""
+    typed = [model for model in models if isinstance(model, kind)]
+    assert len(typed) == len(models)
     return typed
 
 
@@ -189,14 +180,11 @@ def weights_file(seed: int) -> str:
 
 def save_run(
     folder: Path, name: str, run: RunSettings, image_size: int, data_sha256: str, code: str, trained: Trained
-) -> list[Path]:
+) -> None:
     """Write a trained run's weights, one file per seed, and `model.json`, which says what they were made with.
 
     It has the settings and the hashes of data set and code. So a stage that depends on the folder depends on all three,
     even if other code gives the same weights.
-
-    Returns:
-        the files of weights.
     """
     identity = _identity(name, run, image_size)
     written = {}
@@ -211,7 +199,6 @@ def save_run(
     for other in folder.glob("*.safetensors"):
         if other.name not in written:
             other.unlink()
-    return [folder / file for file in written]
 
 
 def load_run(
@@ -223,9 +210,10 @@ def load_run(
         CheckpointError: weights are missing, damaged, or belong to another run, model or training.
     """
     prepare(device)
-    summary = _summary(folder)
+    summary: Any = {}
     identity = _identity(name, run, image_size)
-    with suppress(ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
         # Weights that are older than a setting have the hash of the settings that there were.
         if type(run).model_validate(summary["settings"]).model == run.model:
             identity["model"] = summary["model"]
@@ -243,12 +231,3 @@ def load_run(
             raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")
         loaded.append(parameters)
     return _models(skeleton, loaded)
-
-
-def _summary(folder: Path) -> dict[str, Any]:
-    """What a trained run's folder says of it; nothing if that cannot be read."""
-    try:
-        found = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -117,18 +117,13 @@ class RunSettings(Section):
         return None
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
-        """Check that the model fits images `[N, channels, size, size]` with this number of classes.
-
-        Raises:
-            UserError: it does not; the message names the setting.
-        """
+        """UserError if the model does not fit images `[N, channels, size, size]` with this number of classes."""
         if self.channels != channels:
             images = f"images of {self.dataset} have {channels} channel{'s' * (channels > 1)}"
             has_views = "views" in type(self.model).model_fields
             setting = "model.views is" if has_views else f"a model of variant {self.variant} takes"
             raise UserError(f"{images}, but {setting} {self.channels}")
-        if self.augmentation.seen_size(size) > size:
-            crop = self.augmentation.seen_size(size)
+        if (crop := self.augmentation.seen_size(size)) > size:
             raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")
 
     def without_effect(self) -> dict[str, str]:

@@ -21,8 +21,13 @@ def outcome(trained: Trained, model: Model) -> Outcome:
         model: an untrained model, to count its parameters.
     """
     history, best = trained.history, best_rows(trained)
+    parts = {part: [name for name in history.columns if name.startswith(f"{part}_")] for part in ("validation", KNOWN)}
     numbers: dict[str, Any] = {
-        **{part: found for part in ("validation", KNOWN) if (found := _at_best(history, best, part))},
+        **{
+            part: {name.removeprefix(f"{part}_"): spread(row[name] for row in best) for name in names}
+            for part, names in parts.items()
+            if names
+        },
         "best_epoch": spread(trained.best_epoch),
         "epochs": spread(history.groupby("replica")["epoch"].max()),
         "images_per_second": spread(history.groupby("replica")["images_per_second"].median()),
@@ -33,12 +38,6 @@ def outcome(trained: Trained, model: Model) -> Outcome:
     first = ["replica", "epoch"]
     table = history[[*first, *history.columns.difference([*first, "images_per_second"], sort=False)]]
     return Outcome("training", table.astype({"replica": int, "epoch": int}), numbers, tuple(headline))
-
-
-def _at_best(history: pd.DataFrame, best: list[pd.Series[float]], part: str) -> dict[str, dict[str, float]]:
-    """Metrics of a part at each replica's best epoch; none where it was not measured."""
-    names = [column for column in history.columns if column.startswith(f"{part}_")]
-    return {name.removeprefix(f"{part}_"): spread(row[name] for row in best) for name in names}
 
 
 def best_rows(trained: Trained) -> list[pd.Series[float]]:

@@ -97,7 +97,7 @@ def train(
     device: torch.device,
     *,
     checkpoints: Sequence[Checkpoint] | None = None,
-    on_epoch: Callable[[Row], None] | None = None,
+    on_epoch: Callable[[Row], None] = lambda row: None,
     title: str = "train",
     start: Sequence[Parameters] | None = None,
     frozen: Collection[str] = (),
@@ -137,10 +137,7 @@ def train(
 
 @dataclass
 class _Loop:
-    """The training of one seed.
-
-    A seed's initial values, batches and noise depend on nothing but itself.
-    """
+    """The training of one seed, whose initial values, batches and noise depend on nothing but itself."""
 
     task: Task
     replica: int
@@ -149,7 +146,7 @@ class _Loop:
     start: Mapping[str, Tensor]
     frozen: Collection[str]
     checkpoint: Checkpoint | None
-    on_epoch: Callable[[Row], None] | None
+    on_epoch: Callable[[Row], None]
     title: str
 
     def __post_init__(self) -> None:
@@ -202,8 +199,7 @@ class _Loop:
                 self.seconds += time.monotonic() - begun
                 self.history.append(row)
                 self._save(force=self.epoch == epochs or self.stopped)
-                if self.on_epoch:
-                    self.on_epoch(row)
+                self.on_epoch(row)
                 bar.update()
                 told = {name: f"{row[name]:.4g}" for name in row if name.endswith(("validation_loss", "accuracy"))}
                 bar.set_postfix(told, refresh=False)
@@ -331,8 +327,8 @@ class _Loop:
             setattr(self, name, state[name])
         # The seed's place among the others may be another when this is found again.
         self.history = [{**row, "replica": self.replica} for row in self.history]
-        for row in self.history if self.on_epoch else ():
-            self.on_epoch(row)  # type: ignore[misc]
+        for row in self.history:
+            self.on_epoch(row)
 
 
 @torch.no_grad()

@@ -32,8 +32,6 @@ WEIGHTS = Path("published", "demo")
 PARTS, ROUTING = "capsules-digits", "matrix-digits"
 DIGITS = DatasetParams(source="digits", canvas=28, train=1200, validation=237, test=360, split_seed=0)
 """The data set that they were trained on."""
-ROUTED = slice(2, 4)
-"""The digits whose routing is drawn."""
 
 
 @torch.no_grad()
@@ -58,10 +56,10 @@ def demo(root: Path, folder: Path) -> dict[Path, str]:
     activations, taken = trained.scores(pixels).max(1)
     headings = [f"{dataset.classes[k]}\n{a:.2f}" for k, a in zip(taken.tolist(), activations.tolist(), strict=True)]
 
-    iterations = iterations_of(network)
-    seen = centre_crop(pixels[ROUTED], network.image_size)
+    iterations, two = iterations_of(network), slice(2, 4)
+    seen = centre_crop(pixels[two], network.image_size)
     routed = cast(dict[str, NDArray[np.float32]], follow(network, iterations, seen).of(range(2)))
-    film = RoutingFilm(dataset.classes, iterations, images[ROUTED, 0], labels[ROUTED], **routed)
+    film = RoutingFilm(dataset.classes, iterations, images[two, 0], labels[two], **routed)
     drawn = {
         folder / "parts.png": (
             image_rows(rows, headings, "matrix capsules see a\nits activation"),

@@ -23,29 +23,20 @@ from pipeline.page.figures import on_disk
 from pipeline.params import load_params
 from pipeline.results.reading import Results
 
-ALWAYS = ("CITATION.cff", "LICENSE", "params.yaml", "dvc.lock")
-"""Files of the repository that are put in as they are."""
 CLAIM = ("id", "document", "where", "claim", "paper", "ours", "verdict", "dataset", "profile")
 """What the scorecard says of each claim."""
 
 
-class ExportError(UserError):
-    """The export cannot be written."""
-
-
 def export(root: Path, folder: Path) -> int:
-    """Write the results of the current profile into a new folder. The number of files.
-
-    Raises:
-        ExportError: the folder exists, or the profile has no scorecard.
-        ParamsError, ResultError: parameters are invalid; a result file is corrupt.
+    """Write the results of the current profile into a new folder. The number of files. UserError if the folder exists,
+    the profile has no scorecard, parameters are invalid, or a result is corrupt.
     """
     if folder.exists():
-        raise ExportError(f"{folder} exists: name a new folder")
+        raise UserError(f"{folder} exists: name a new folder")
     params = load_params(root / "params.yaml")
     layout = Layout(root, params.profile)
     if not layout.scorecard_path.exists():
-        raise ExportError(f"profile {params.profile} has no scorecard: run `dvc repro`")
+        raise UserError(f"profile {params.profile} has no scorecard: run `dvc repro`")
     results = Results(layout.records_folder, layout.arrays_folder, evidence=params.evidence)
     commit, dirty = git_state(root)
     crate = ROCrate()
@@ -58,14 +49,11 @@ def export(root: Path, folder: Path) -> int:
         crate.add_file(path, f"{place}{path.name}", properties=about)
 
     with TemporaryDirectory() as made:
-        drawn = set()
         for drawing in report.draw(results, Written()):
-            path = Path(made, f"{drawing.name}.pdf")
-            drawing.write_pdf(path)
+            drawing.write_pdf(path := Path(made, f"{drawing.name}.pdf"))
             add(path, "figures/", drawing)
-            drawn.add(drawing.name)
         for picture in on_disk(layout.figures_folder, results):
-            if picture.name not in drawn:
+            if not Path(made, f"{picture.name}.pdf").exists():
                 add(layout.figures_folder / picture.file, "figures/", picture)
         for table in report.build(results):
             latex = table.shown.to_latex(index=False, escape=True, caption=table.title, label=f"tab:{table.name}")
@@ -76,7 +64,7 @@ def export(root: Path, folder: Path) -> int:
         claims = Path(made, "scorecard.csv")
         rows = json.loads(layout.scorecard_path.read_text(encoding="utf-8"))
         pd.json_normalize([{key: row[key] for key in CLAIM} for row in rows]).to_csv(claims, index=False)
-        for path in (claims, *(root / name for name in ALWAYS)):
+        for path in (claims, *(root / name for name in ("CITATION.cff", "LICENSE", "params.yaml", "dvc.lock"))):
             add(path, "")
         crate.write(folder)
     return sum(path.is_file() for path in folder.rglob("*"))

@@ -47,19 +47,14 @@ Packet = dict[str, Any]
 """What an item made: its `name`, `entry` in dvc.lock and `files` (uncached outputs by path); from workers, a `note`."""
 
 
-class FanOutError(UserError):
-    """The items cannot be sent to workers."""
-
-
 def fan_out(
     root: Path,
-    targets: Sequence[str] = (),
-    *,
-    workers: int | None = None,
-    scheduler: str | None = None,
-    remote: str | None = None,
-    repository: str | None = None,
-    gpu_items: str | None = None,
+    targets: Sequence[str],
+    workers: int | None,
+    scheduler: str | None,
+    remote: str | None,
+    repository: str | None,
+    gpu_items: str | None,
 ) -> int:
     """Run the items behind the targets that are out of date, and record them. The exit code: 1 if one failed, else 0.
 
@@ -72,12 +67,11 @@ def fan_out(
         gpu_items: a pattern such as `train@*`: these items get workers with the Dask resource `GPU`.
 
     Raises:
-        FanOutError: there are uncommitted changes, or workers cannot be reached.
-        PlanError: DVC cannot read the repository.
+        UserError: there are uncommitted changes, workers cannot be reached, or DVC cannot read the repository.
     """
     commit, dirty = git_state(root)
     if dirty:
-        raise FanOutError("workers run the last commit, but there are changes since: see `git status`, and commit them")
+        raise UserError("workers run the last commit, but there are changes since: see `git status`, and commit them")
     with single_instance(lock_path(root, "fan-out"), "fan-out"):
         plan = read_plan(root, targets)
         if before := split(plan)[0]:
@@ -89,7 +83,7 @@ def fan_out(
         if sent:
             if remote and (needs := {need for name in sent for need in plan[name].needs if not plan[need].stale}):
                 _dvc(root, "push", "--remote", remote, *needs)
-            count, job = workers or min(len(sent), cpu_count()), _job(root, commit, remote, repository)
+            job, count = _job(root, commit, remote, repository), workers or min(len(sent), cpu_count())
             try:
                 with _client(root, count, scheduler) as client:
                     _collect(root, plan, _submit(client, root, plan, sent, job, gpu_items), done, failed)
@@ -132,7 +126,7 @@ def _job(root: Path, commit: str, remote: str | None, repository: str | None) ->
 
 @contextmanager
 def _client(root: Path, workers: int, scheduler: str | None) -> Iterator[Client]:
-    """A client of Dask's workers. Raises `FanOutError` if packages or the scheduler are missing."""
+    """A client of Dask's workers. Raises `UserError` if packages or the scheduler are missing."""
     with ExitStack() as stack:
         try:
             from distributed import Client, LocalCluster
@@ -150,7 +144,7 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Iterator[Client]
             if scheduler:
                 client.get_versions(check=True, packages=["dvc", "numpy", "torch"])
         except (ModuleNotFoundError, OSError, ValueError) as error:
-            raise FanOutError(f"there are no workers: {error} (see docs/scaling.md)") from None
+            raise UserError(f"there are no workers: {error} (see docs/scaling.md)") from None
         yield client
 
 
@@ -196,7 +190,7 @@ def _collect(
         ended = [(name, future) for name, future in futures.items() if future in batch]
         packets = [future.result() for _, future in ended if future.status == "finished"]
         if packets:
-            record(root, packets, plan)
+            _record(root, packets)
         for packet in packets:
             done.append(packet["name"])
             print(f"[{len(done)}/{len(futures)}] {packet['name']}: {packet['note']}", flush=True)
@@ -205,21 +199,19 @@ def _collect(
                 failed.add(name)
                 print(f"{name} failed: {future.exception()}", flush=True)
             elif future.status not in ("finished", "error"):
-                raise FanOutError("the scheduler was lost; what is recorded stays recorded")
+                raise UserError("the scheduler was lost; what is recorded stays recorded")
         if store := tracking_store(root):
             with suppress(OSError):
                 store.start_delivery(root / JOURNALS)
 
 
-def record(root: Path, packets: Sequence[Packet], plan: Mapping[str, PlannedItem]) -> None:
-    """Write packets from workers into a repository. Raises `FanOutError` for a file that is no output of its item."""
+def _record(root: Path, packets: Sequence[Packet]) -> None:
+    """Write packets from workers into a repository."""
     from dvc.repo import Repo
     from dvc.utils.serialize import dump_yaml
 
     with Repo(str(root)) as repo, repo.lock:
         for packet in packets:
-            if foreign := packet["files"].keys() - plan[packet["name"]].uncached:
-                raise FanOutError(f"{packet['name']} sent {', '.join(foreign)}, none of its outputs")
             _write_files(root, packet)
         entries = _lock_entries(root) | {packet["name"]: packet["entry"] for packet in packets}
         with atomic_path(root / "dvc.lock") as path:

@@ -16,10 +16,6 @@ DRAWING = frozenset({"figures", "tables"})
 """Stages that show all results."""
 
 
-class PlanError(UserError):
-    """DVC cannot read the repository."""
-
-
 @dataclass(frozen=True)
 class PlannedItem:
     """One item of dvc.yaml.
@@ -38,7 +34,7 @@ class PlannedItem:
 
 
 def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, PlannedItem]:
-    """All items behind the targets, by name, each after those that it needs. Raises `PlanError` for DVC's errors."""
+    """All items behind the targets, by name, each after those that it needs. Raises `UserError` for DVC's errors."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
     from networkx import topological_sort
@@ -57,5 +53,5 @@ def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, PlannedItem]
                     uncached = tuple(os.path.relpath(out.fs_path, root) for out in stage.outs if not out.use_cache)
                     plan[name] = PlannedItem(needs, behind, name in changed or bool(behind), uncached)
     except DvcException as error:
-        raise PlanError(f"DVC: {error}") from error
+        raise UserError(f"DVC: {error}") from error
     return plan

@@ -43,24 +43,25 @@ LARGEST_TOTAL = 150_000_000
 _MODELS, _ARRAYS = "models/", "results/"
 
 
-class PublishingError(UserError):
-    """Something cannot be published."""
-
-
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     """Copy what is recorded of the current profile to the remote, and write a card for each trained run, and the list.
-
-    Returns:
-        bytes of each published output; and why others are not published.
+    The bytes of each published output, and why others are not published.
 
     Raises:
-        PublishingError: there are uncommitted changes, the profile is not for publication, it is too large, or DVC
-            cannot copy it.
+        UserError: there are uncommitted changes; the profile is not for publication or too large; DVC cannot copy it.
     """
     params = load_params(root / PARAMS)
     if not params.publish:
-        raise PublishingError(f"profile {params.profile} has `publish: false` in {PARAMS}")
-    _check_committed(root)
+        raise UserError(f"profile {params.profile} has `publish: false` in {PARAMS}")
+    # A clone of the commit must not differ, but for the remote, and for which profile is current.
+    apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
+    changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
+    committed = _run(root, "git", "ls-tree", "-r", "HEAD")
+    for file in FILES:  # their content is what counts: switching profiles moves them
+        if (root / file).exists() and _run(root, "git", "hash-object", file).strip() not in committed:
+            changed += f" M {file}\n"
+    if changed:
+        raise UserError(f"there are uncommitted changes; commit or undo them first:\n{changed}")
     states = {item.label: item.state for item in profile_items(root, root / PARAMS)}
     here = [output for output in outputs(root / LOCK) if output.path.startswith((_MODELS, _ARRAYS))]
     wanted = [output for output in here if states.get(output.label) == "recorded"]
@@ -78,35 +79,20 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     return sizes, left_out
 
 
-def _check_committed(root: Path) -> None:
-    """Raise an error if a clone of the commit would differ, but for the remote, and for the profile that is current."""
-    apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
-    changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
-    committed = _run(root, "git", "ls-tree", "-r", "HEAD")
-    for file in FILES:  # their content is what counts: switching profiles moves them
-        if (root / file).exists() and _run(root, "git", "hash-object", file).strip() not in committed:
-            changed += f" M {file}\n"
-    if changed:
-        raise PublishingError(f"there are uncommitted changes; commit or undo them first:\n{changed}")
-
-
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
     """Push the outputs `wanted` to the remote; remove from it each file that belongs to no complete output of `locked`.
-
-    Returns:
-        why outputs are not on the remote: those of `wanted`, and others of which it had a part.
+    Why outputs are not on the remote: those of `wanted`, and others of which it had a part.
 
     Raises:
-        PublishingError: the remote has become too large, or DVC reports an error.
+        UserError: the remote has become too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
     if new:  # without names, DVC would push everything; for each name, it reads dvc.lock again
         _run(root, sys.executable, "-m", "dvc", "push", "-q", "-r", REMOTE, *new)
     refused = dict.fromkeys(wanted, "its files are not in DVC's cache") | incomplete | _tidy(root, locked)
-    total = sum(path.stat().st_size for path in _files(root))
-    if total > LARGEST_TOTAL:
-        raise PublishingError(
+    if (total := sum(path.stat().st_size for path in _files(root))) > LARGEST_TOTAL:
+        raise UserError(
             f"{REMOTE}/ has {total / 1e6:.0f} MB now, at most {LARGEST_TOTAL / 1e6:.0f} are allowed. Undo it with `git "
             f"checkout {REMOTE} && git clean -fd {REMOTE}`, and share large runs by another DVC remote."
         )
@@ -114,16 +100,12 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
 
 
 def stored(root: Path, output: Output) -> list[Path]:
-    """The files of an output on the remote, and the listing of its folder.
-
-    Raises:
-        PublishingError: one of them is missing or damaged.
-    """
+    """The files of an output on the remote, and the listing of its folder. UserError if one is missing or damaged."""
 
     def checked(name: str) -> Path:
         path = _place(root, name)
         if md5(path) != name.removesuffix(".dir"):
-            raise PublishingError(f"{path.relative_to(root)} is {'damaged' if path.exists() else 'missing'}")
+            raise UserError(f"{path.relative_to(root)} is {'damaged' if path.exists() else 'missing'}")
         return path
 
     listing = checked(output.md5)
@@ -139,11 +121,10 @@ def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
             continue
         try:
             files = stored(root, output)
-        except PublishingError as error:
+        except UserError as error:
             refused[output] = str(error)
             continue
-        largest = max(path.stat().st_size for path in files)
-        if largest > LARGEST_FILE:
+        if (largest := max(path.stat().st_size for path in files)) > LARGEST_FILE:
             refused[output] = f"a file of {largest / 1e6:.1f} MB, at most {LARGEST_FILE / 1e6:.0f} are allowed"
         else:
             kept.update(files)
@@ -165,7 +146,7 @@ def _files(root: Path) -> list[Path]:
 def _run(root: Path, *command: str) -> str:
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise PublishingError(f"`{' '.join(command[:4])} ...` failed: {(done.stderr or done.stdout).strip()}")
+        raise UserError(f"`{' '.join(command[:4])} ...` failed: {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 

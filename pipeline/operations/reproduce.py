@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import IO, Never
+from typing import Never
 
 from joblib import cpu_count
 from tqdm import tqdm
@@ -32,16 +32,15 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
         targets: names of stages or items, as for `dvc repro`; by default all.
         jobs: by default one for each core that this process may use.
 
-    Raises:
-        PlanError: DVC cannot read the repository.
+    Raises as `read_plan`.
     """
     plan = read_plan(root, targets)
     data = [name for name, item in plan.items() if item.stale and name.partition("@")[0] in PREPARING]
     if data and _dvc(root, "--single-item", *data).wait():
         return 1
-    groups = grouped(plan)
+    groups, needs = grouped(plan)
     jobs = min(jobs or cpu_count(), len(groups))
-    if jobs > 1 and (unfinished := _run(root, groups, needed_groups(plan, groups), jobs)):
+    if jobs > 1 and (unfinished := _run(root, groups, needs, jobs)):
         now = read_plan(root, targets)
         for name in sorted(unfinished):
             if now[name].stale:
@@ -50,20 +49,17 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
     return min(_dvc(root, *targets).wait(), 1)
 
 
-def grouped(plan: Mapping[str, PlannedItem]) -> dict[Group, list[str]]:
-    """The stale items between data sets and figures by group, each item after those that it needs."""
+def grouped(plan: Mapping[str, PlannedItem]) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
+    """The stale items between data sets and figures by group, each item after those that it needs; and for each group
+    the others that it waits for.
+    """
     groups: dict[Group, list[str]] = {}
     for name, item in plan.items():
         if item.stale and name.partition("@")[0] not in PREPARING | DRAWING:
             runs = frozenset(each for each in (name, *item.needs) if each.startswith("train@"))
             groups.setdefault(runs or frozenset([name]), []).append(name)
-    return groups
-
-
-def needed_groups(plan: Mapping[str, PlannedItem], groups: Mapping[Group, Sequence[str]]) -> dict[Group, set[Group]]:
-    """For each group the others that it waits for."""
     of = {name: group for group, names in groups.items() for name in names}
-    return {
+    return groups, {
         group: {of[need] for name in names for need in plan[name].needs if need in of} - {group}
         for group, names in groups.items()
     }
@@ -100,28 +96,17 @@ def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) ->
     threads = str(max(cpu_count() // jobs, 1))
     process = _dvc(root, "--single-item", *names, stdout=subprocess.PIPE, OMP_NUM_THREADS=threads)
     assert process.stdout is not None
-    for line, ended in _lines(process.stdout):
-        if not ended:
+    for line in process.stdout:
+        if "%|" in line:  # the state of a progress bar: a carriage return ends a line, too
             bar.set_postfix_str(line.partition("|")[0])
         elif line.strip():
-            bar.write(line)
+            bar.write(line.rstrip("\n"))
             bar.update(line.startswith(("Running stage", "Stage '")))
     return process.wait()
 
 
-def _lines(output: IO[bytes]) -> Iterator[tuple[str, bool]]:
-    """The lines of a process, and the states of its progress bars: each text, and whether it is a finished line."""
-    kept = b""
-    while content := output.read1():  # type: ignore[attr-defined]
-        *lines, kept = (kept + content).split(b"\n")
-        for line in lines:
-            yield line.rpartition(b"\r")[2].decode(errors="replace"), True
-        if b"\r" in kept:
-            yield kept.rpartition(b"\r")[2].decode(errors="replace"), False
-
-
-def _dvc(root: Path, *words: str, stdout: int | None = None, **environment: str) -> subprocess.Popen[bytes]:
+def _dvc(root: Path, *words: str, stdout: int | None = None, **environment: str) -> subprocess.Popen[str]:
     """A running `dvc repro`. It waits for others that read or write DVC's files at the same moment."""
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *words]
-    error = subprocess.STDOUT if stdout else None
-    return subprocess.Popen(command, cwd=root, env=environment | os.environ, stdout=stdout, stderr=error)
+    error, env = subprocess.STDOUT if stdout else None, environment | os.environ
+    return subprocess.Popen(command, cwd=root, env=env, stdout=stdout, stderr=error, text=True, errors="replace")

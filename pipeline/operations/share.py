@@ -1,9 +1,7 @@
 """Pushes to a DVC remote everything that DVC's run cache remembers.
 
-`dvc push --run-cache` pushes all records of the run cache, but only those outputs that `dvc.lock` names and that lie in
-DVC's cache. A record restores a stage only where all its outputs are. So two things are missing on the remote: outputs
-at other parameters, and the results that are kept in Git, which every stage here has: DVC copies them into its local
-cache, for the run cache, and pushes none. This pushes both.
+`dvc push --run-cache` pushes all records of the run cache, but only those outputs that `dvc.lock` names and that are no
+results kept in Git. A record restores a stage only where all its outputs are, so this pushes all.
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
         without: folders or files, relative to `root`. The outputs of a stage that makes one of them are not pushed.
 
     Raises:
-        UserError: there is nothing at a place in `without`. There is no such remote, it does not answer or take all
-            files, cannot have a run cache (one over HTTP), or is the folder of published results, which is in Git.
+        UserError: nothing is at a place in `without`; there is no such remote, it does not take all files, cannot have
+            a run cache (one over HTTP), or is the folder of published results, which is in Git.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo

@@ -37,10 +37,8 @@ def send(delivery: Delivery) -> None:
 
 
 def show(root: Path, port: int) -> NoReturn:
-    """Send the runs to the repository's own file, print links to the views, and become MLflow's server.
-
-    Raises:
-        UserError: the port cannot be used, another server is starting there, or MLflow is switched off.
+    """Send the runs to the repository's own file, print links to the views, and become MLflow's server. UserError if
+    the port cannot be used, another server is starting there, or MLflow is switched off.
     """
     path = lock_path(root, f"ui-{port}")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from pipeline.data.datasets import Dataset
-from pipeline.learning.evaluation import EvaluationInputs
-from pipeline.learning.model import Model
+from pipeline.learning.model import EvaluationInputs, Model
 from pipeline.probes.features import features
 from pipeline.probes.generalisation import AFFINE, probe_accuracies, rotated
 from pipeline.probes.metrics import metrics_on_test_images

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, TypeVar
 
-from pipeline.learning.evaluation import EvaluationInputs
+from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.summary import best_validation
 from pipeline.learning.train import Trained

@@ -40,12 +40,10 @@ class Opened(NamedTuple):
 
     Attributes:
         sha256: of its file; None if it was generated.
-        shape: of an image.
     """
 
     label: str
     sha256: str | None
-    shape: tuple[int, ...]
 
 
 class Training(NamedTuple):
@@ -145,7 +143,7 @@ class Context:
         """A data set.
 
         Raises:
-            DatasetError: the file is missing or damaged.
+            UserError: the file is missing or damaged.
             OutOfMemoryError: its images would not fit into memory; they are not read then.
         """
         from pipeline.data.datasets import load_dataset, pixel_bytes
@@ -157,7 +155,7 @@ class Context:
             needed, what = COPIES * pixel_bytes(path), f"{self.label}: the images of {name}"
             check_fits(needed, what, "Use fewer or smaller images.")
             dataset = load_dataset(path)
-            return dataset, Opened(dataset.label, sha256(path), dataset.images.shape[1:])
+            return dataset, Opened(dataset.label, sha256(path))
 
         dataset, self.opened[name] = self.once(("dataset", name), read)
         return dataset
@@ -174,7 +172,7 @@ class Context:
 
     def generates(self, what: str) -> None:
         """State that the study generates its data, and what they are."""
-        self.opened[what] = Opened(what, None, ())
+        self.opened[what] = Opened(what, None)
 
     def models(self, run: str, kind: type[AnyModel], replicas: int | None = None) -> list[AnyModel]:
         """The models of a trained run, one per replica, all of one kind.

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def measure(context: Context) -> Outcome:
     """Evaluate an entry of `runs`, with its trained weights."""
     from pipeline.data.affnist import AFFNIST_SIZE, build_affnist
-    from pipeline.learning.evaluation import EvaluationInputs
-    from pipeline.learning.model import Model
+    from pipeline.learning.model import EvaluationInputs, Model
     from pipeline.systems import SYSTEMS
 
     params, run = context.params, context.params.runs[context.item]

@@ -40,7 +40,7 @@ def check(params: Params, where: str, study: SweepParams) -> None:
 
 def measure(context: Context) -> Outcome:
     """Train a run on images rotated within an angle, and probe it on such images. The axes of `sweep` are both."""
-    from pipeline.learning.evaluation import EvaluationInputs
+    from pipeline.learning.model import EvaluationInputs
     from pipeline.probes import sweep as probes
     from pipeline.systems import SYSTEMS
 

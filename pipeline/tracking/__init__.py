@@ -4,7 +4,6 @@ Training never waits for MLflow and never fails because of it: `TrackedRun` appe
 and another process (`delivery.py`) delivers the journals of the folder, after an outage what was missed as well.
 """
 
-from pipeline.tracking.run import Group, Part, TrackedRun
-from pipeline.tracking.store import Store
+from pipeline.tracking.run import Part, Store, TrackedRun
 
-__all__ = ["Group", "Part", "Store", "TrackedRun"]
+__all__ = ["Part", "Store", "TrackedRun"]

@@ -10,7 +10,6 @@ outlives the stage that started it, and ends when no run has been written for a 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -22,14 +21,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from filelock import FileLock
 
+from pipeline.errors import UserError
 from pipeline.files import write_text
-from pipeline.tracking.run import Journal
-from pipeline.tracking.store import Store, StoreError, background_lock, background_log, without_passwords
+from pipeline.tracking.run import Journal, Store, background_lock, background_log, without_passwords
 
 _logger = logging.getLogger(__name__)
 
@@ -44,7 +42,7 @@ SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
 BATCH, DIGEST_LENGTH = 100, 36  # MLflow's limits
-REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "ENDPOINT_NOT_FOUND")  # servers older than 3 have no models
+REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFoundError)
 
 
@@ -64,7 +62,7 @@ def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SE
                 if failed:
                     background_log(folder).write_text("")
                 failed = False
-            except StoreError as error:
+            except UserError as error:
                 if not failed:
                     later = "Runs are recorded locally; `python -m pipeline sync-mlflow` delivers them later."
                     print(f"warning: {error}. {later}", file=sys.stderr, flush=True)
@@ -94,7 +92,7 @@ class Delivery:
         A run whose process is gone without an end event is marked as killed. A run that fails does not stop the others.
 
         Raises:
-            StoreError: the store does not answer or rejected a run.
+            UserError: the store does not answer or rejected a run.
             TimeoutError: another process has been delivering for a minute, and still does.
         """
         failures = []
@@ -108,7 +106,7 @@ class Delivery:
                     self.store.probe()
                     failures.append(f"{journal.id}: {without_passwords(str(error)):.300}")
         if failures:
-            raise StoreError(f"MLflow at {self.store.shown} did not accept {failures[0]}")
+            raise UserError(f"MLflow at {self.store.shown} did not accept {failures[0]}")
 
     def unfinished(self) -> list[Journal]:
         """The journals that are not known to have ended and to be delivered."""
@@ -139,13 +137,21 @@ class Delivery:
         is_written = journal.is_written()  # before reading, so that no event is missed
         size = journal.path.stat().st_size
         start = next((event for event, _ in journal.read()), {})
-        news = start.get("event") == "start" and self._deliver_news(journal, start, is_written)
+        news = start.get("event") == "start" and self._deliver_news(journal, start)
+        if news and is_written and self._measure and journal.id not in self._measured:
+            self._measured.add(journal.id)
+            *_, host = [event["host"] for event, _ in journal.read() if "host" in event]
+            if host == socket.gethostname():
+                from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+                SystemMetricsMonitor(news, resume_logging=True, tracking_uri=self.store.uri).start()
         if not is_written:
             self._complete[journal.id] = size
             self._measured.discard(journal.id)
-        return news
+        return bool(news)
 
-    def _deliver_news(self, journal: Journal, start: Mapping[str, Any], is_written: bool) -> bool:
+    def _deliver_news(self, journal: Journal, start: Mapping[str, Any]) -> str | None:
+        """MLflow's id of the run whose news were delivered; None if there were none, or it was deleted there."""
         name = start["experiment"]
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
@@ -155,23 +161,15 @@ class Delivery:
         position = journal.folder / f"delivered-{experiment.experiment_id}-{experiment.creation_time}"
         news = list(journal.read(int(position.read_text()) if position.exists() else 0))
         if not news:
-            return False
+            return None
         if experiment.lifecycle_stage == "deleted":
             self.client.restore_experiment(experiment.experiment_id)
             _logger.warning("note: restored MLflow's experiment %s, which had been deleted: it has new runs", name)
         run = _Run(self.client, experiment.experiment_id, start, journal.folder)
-        if run.id is None:
-            return False
-        run.log([event for event, _ in news])
-        write_text(position, str(news[-1][1]))
-        if self._measure and is_written and journal.id not in self._measured:
-            self._measured.add(journal.id)
-            *_, host = [event["host"] for event, _ in journal.read() if "host" in event]
-            if host == socket.gethostname():
-                from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
-
-                SystemMetricsMonitor(run.id, resume_logging=True, tracking_uri=self.store.uri).start()
-        return True
+        if run.id is not None:
+            run.log([event for event, _ in news])
+            write_text(position, str(news[-1][1]))
+        return run.id
 
 
 class _Run:
@@ -192,7 +190,7 @@ class _Run:
 
     def log(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Log events, values and texts in batches."""
-        from mlflow.entities import Metric, Param, RunTag
+        from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
         batches: dict[tuple[str, str], list[Any]] = defaultdict(list)
         for event in events:
@@ -206,65 +204,27 @@ class _Run:
                     batches[run, "metrics"].append(Metric(_key(key), float(value), event["time"], event["step"]))
                 for kind, entity in (("params", Param), ("tags", RunTag)):
                     batches[run, kind] += [entity(_key(key), str(value)) for key, value in event.get(kind, {}).items()]
-                self._log(run, event)
+                match event["event"]:
+                    case "resume":
+                        self._client.update_run(run, status="RUNNING")
+                    case "dataset":
+                        data = Dataset(event["name"], event["sha256"][:DIGEST_LENGTH], "local", event["label"])
+                        context = InputTag("mlflow.data.context", event.get("context", "training"))
+                        self._client.log_inputs(run, [DatasetInput(data, [context])])
+                        self._client.set_tag(run, f"data.{event['name']}.sha256", event["sha256"])
+                    case "artifact":
+                        self._client.log_artifact(run, str(self._folder / event["file"]), event["folder"] or None)
+                    case "end":
+                        self._client.set_terminated(run, event["status"], event["time"])
+                        if self._group:  # it ends for now, and has failed if any of its runs has
+                            group = self._client.get_run(self._group).info
+                            failed = event["status"] != "FINISHED" or group.status == "FAILED"
+                            until = max(event["time"], group.end_time or 0)
+                            self._client.set_terminated(self._group, "FAILED" if failed else "FINISHED", until)
         for (run, kind), batch in batches.items():
             for begin in range(0, len(batch), BATCH):
                 with self._unless_refused(kind):
                     self._client.log_batch(run, **{kind: batch[begin : begin + BATCH]})
-
-    def _log(self, run: str, event: Mapping[str, Any]) -> None:
-        """Log what is not a value or a text."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        match event["event"]:
-            case "resume":
-                self._client.update_run(run, status="RUNNING")
-            case "dataset":
-                data = Dataset(event["name"], event["sha256"][:DIGEST_LENGTH], "local", event["label"])
-                context = InputTag("mlflow.data.context", event.get("context", "training"))
-                self._client.log_inputs(run, [DatasetInput(data, [context])])
-                self._client.set_tag(run, f"data.{event['name']}.sha256", event["sha256"])
-            case "artifact":
-                self._client.log_artifact(run, str(self._folder / event["file"]), event["folder"] or None)
-            case "model":
-                self._log_model(run, event)
-            case "end":
-                self._client.set_terminated(run, event["status"], event["time"])
-                if self._group:  # it ends for now, and has failed if any of its runs has
-                    group = self._client.get_run(self._group).info
-                    status = "FAILED" if event["status"] != "FINISHED" or group.status == "FAILED" else "FINISHED"
-                    self._client.set_terminated(self._group, status, max(event["time"], group.end_time or 0))
-
-    def _log_model(self, run: str, event: Mapping[str, Any]) -> None:
-        """Log a model with its files, card and final numbers; a second time changes the same model.
-
-        MLflow cannot load it: weights are loaded by the code that the card names.
-        """
-        from mlflow.entities import LoggedModelOutput, Metric
-
-        client, name, card = self._client, event["name"], event["card"]
-        mine = f"source_run_id = '{run}' AND name = '{name}'"
-        [*found] = client.search_logged_models([self._experiment], filter_string=mine, max_results=1)
-        model = (found or [client.create_logged_model(self._experiment, name, run, model_type=event["kind"])])[0]
-        described = {  # which MLflow's page reads; YAML, of which JSON is a part
-            "flavors": {"safetensors": {key: value for key, value in card.items() if isinstance(value, str)}},
-            "model_id": model.model_id,
-            "run_id": run,
-            "signature": {key: json.dumps(value) for key, value in (card.get("signature") or {}).items()} or None,
-        }
-        with TemporaryDirectory() as folder:
-            for file, content in (("card.json", card), ("MLmodel", described)):
-                path = Path(folder) / file
-                path.write_text(json.dumps(content, indent=2) + "\n")
-                client.log_model_artifact(model.model_id, str(path))
-        for kept in event["files"]:
-            client.log_model_artifact(model.model_id, str(self._folder / kept["file"]))
-        client.finalize_logged_model(model.model_id, "READY")
-        for key, value in event["metrics"].items():
-            client.log_batch(run, metrics=[Metric(_key(key), float(value), event["time"], 0, model.model_id)])
-        outputs = client.get_run(run).outputs
-        if outputs is None or model.model_id not in [output.model_id for output in outputs.model_outputs]:
-            client.log_outputs(run, [LoggedModelOutput(model.model_id, 0)])
 
     def _find(self, key: str, tags: Mapping[str, Any], name: str = "", time: int | None = None) -> str | None:
         """The run whose tag `key` equals that in `tags`; with a time (milliseconds), it is made if there is none."""

@@ -1,9 +1,10 @@
-"""One tracked run and its local journal: a file with one JSON event per line, appended and never rewritten.
+"""One tracked run and its local journal, and the start of the process that delivers it to MLflow. MLflow itself is
+imported there only.
 
-Events, all with `time` (milliseconds since 1970): `start` (id, experiment, its tags, name, params, tags, group, host),
-`resume` (host), `params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file,
-folder, of_run: the id of an earlier run that it belongs to), `model` (name, kind, files, card, metrics), `end`
-(status). Those with `of_group` are about the run that represents the group.
+A journal is a file with one JSON event per line, appended and never rewritten. Events, all with `time` (milliseconds
+since 1970): `start` (id, experiment, its tags, name, params, tags, group, host), `resume` (host), `params`, `metrics`
+(step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run: the id of an earlier
+run that it belongs to), `end` (status). Those with `of_group` are about the run that represents the group.
 """
 
 from __future__ import annotations
@@ -11,22 +12,96 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import secrets
 import socket
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from filelock import FileLock
 
+from pipeline.errors import UserError
 from pipeline.files import FileWriteError, sha256, write_bytes
 from pipeline.settings import flatten
-from pipeline.tracking.store import Store, background_log
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where MLflow keeps its runs.
+
+    Args:
+        uri: as in `MLFLOW_TRACKING_URI`.
+        artifacts: folder of new experiments' artifacts; None: the server's default.
+    """
+
+    uri: str
+    artifacts: Path | None = None
+
+    @property
+    def shown(self) -> str:
+        """The address without user name and password."""
+        return without_passwords(self.uri)
+
+    @property
+    def database(self) -> Path | None:
+        """The file of an SQLite store."""
+        return Path(self.uri.removeprefix("sqlite:///")) if self.uri.startswith("sqlite:///") else None
+
+    def probe(self) -> None:
+        """Check that a server answers within a few seconds. Raises `UserError`, also for a folder."""
+        if "://" not in self.uri or self.uri.startswith("file:"):
+            raise UserError(f"MLflow 3 keeps no runs in a folder such as {self.uri}: name a server or a database")
+        if self.uri.startswith("http"):
+            import requests
+
+            try:
+                requests.get(f"{self.uri.rstrip('/')}/health", timeout=3)
+            except requests.RequestException as error:
+                raise UserError(f"MLflow at {self.shown} does not answer ({type(error).__name__})") from error
+
+    def start_delivery(self, folder: Path) -> None:
+        """Start the process that delivers the journals in `folder`, unless it runs and will see what was written."""
+        try:
+            with background_lock(folder).acquire(blocking=False):
+                background_log(folder).write_text("")  # warnings of an earlier process may be out of date
+        except TimeoutError:
+            return
+        search = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
+        with background_log(folder).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pipeline.tracking.delivery", str(folder), str(self.artifacts or "")],
+                cwd=folder.parent,  # import its code: this stage's may be in a copy that DVC soon deletes
+                # The address is no argument: it may hold a password.
+                env={**os.environ, "PYTHONPATH": search, "MLFLOW_TRACKING_URI": self.uri},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # signals from the stage's terminal must not reach it
+            )
+        process.returncode = 0  # nobody waits for it: no warning by Python that it still runs
+
+
+def background_lock(folder: Path) -> FileLock:
+    """The lock that the delivering process holds while it runs."""
+    return FileLock(folder / "background.lock", thread_local=False)
+
+
+def background_log(folder: Path) -> Path:
+    """The file for what the delivering process has to tell the user, in lines that begin with `warning:` or `note:`."""
+    return folder / "background.log"
+
+
+def without_passwords(text: str) -> str:
+    """A text on one line whose addresses have no user name and password any more: MLflow's errors have them."""
+    return re.sub(r"//[^/\s]*@", "//", " ".join(text.split()))
 
 
 class Journal:
@@ -75,21 +150,6 @@ class Journal:
             return True
 
 
-@dataclass(frozen=True)
-class Group:
-    """Runs that belong together, such as those of one reproduction; in MLflow they are nested below a run of its own.
-
-    Attributes:
-        id: unique.
-        name: of the run that represents them.
-        tags: of this run.
-    """
-
-    id: str
-    name: str
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
 @dataclass
 class TrackedRun:
     """A run's journal, which a process of its own delivers to MLflow.
@@ -103,7 +163,8 @@ class TrackedRun:
         name: display name of the run.
         params: may be nested.
         tags: values are converted to text.
-        group: without one, what is logged of the group is dropped.
+        group: runs that belong together, such as those of one reproduction, which MLflow nests below a run of its own:
+            a unique `id`, and `name` and `tags` of this run. Without it, what is logged of the group is dropped.
         context: what the run uses data sets for: "training" or "evaluation".
         experiment_tags: of MLflow's experiment, such as its description.
         store: None: record locally only.
@@ -114,7 +175,7 @@ class TrackedRun:
     name: str
     params: Mapping[str, Any] = field(default_factory=dict)
     tags: Mapping[str, Any] = field(default_factory=dict)
-    group: Group | None = None
+    group: Mapping[str, Any] | None = None
     context: str = "training"
     experiment_tags: Mapping[str, str] = field(default_factory=dict)
     store: Store | None = None
@@ -170,7 +231,7 @@ class TrackedRun:
                 self.journal.writer.acquire(blocking=False)
                 start = {key: getattr(self, key) for key in ("id", "experiment", "experiment_tags", "name")}
                 tags = {key: str(value) for key, value in self.tags.items()}
-                start |= {"params": flatten(self.params), "tags": tags, "group": self.group and asdict(self.group)}
+                start |= {"params": flatten(self.params), "tags": tags, "group": self.group}
                 self.log("start", host=socket.gethostname(), **start)
             self.journal.append(event, **({"of_group": True} if of_group else {}), **fields)
             if self.store is not None:
@@ -197,35 +258,20 @@ class TrackedRun:
         self.log("dataset", name=name, label=label, sha256=digest, context=self.context)
 
     def log_artifact(self, path: Path, folder: str = "", **target: Any) -> None:
-        """Log a finished file, as it is now; `folder` is that in MLflow.
+        """Log a finished file, as it is now: a copy is kept with the journal. `folder` is that in MLflow.
 
         Args:
             target: `of_group=True` to log it with the group in place of this run, or `of_run`, the id of an earlier run
                 of the same experiment; nothing happens if MLflow does not have it.
         """
-        for file in self.keep([path]):
-            self.log("artifact", folder=folder, file=file, **target)
-
-    def keep(self, paths: Sequence[Path]) -> list[str]:
-        """Keep files as they are now, by hard links if possible: their paths in the run's folder.
-
-        Those that cannot be kept are left out, with a warning.
-        """
-        kept = []
-        for path in paths:
-            try:
-                place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
-                place.parent.mkdir(parents=True, exist_ok=True)
-                try:
-                    os.link(path, place)
-                except FileExistsError:
-                    pass
-                except OSError:  # another file system
-                    write_bytes(place, path.read_bytes())
-                kept.append(str(place.relative_to(self.journal.folder)))
-            except (OSError, FileWriteError) as error:
-                self._warn(f"warning: cannot track {path}: {error}. The run goes on.")
-        return kept
+        try:
+            place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
+            if not place.exists():
+                write_bytes(place, path.read_bytes())
+        except (OSError, FileWriteError) as error:
+            self._warn(f"warning: cannot track {path}: {error}. The run goes on.")
+        else:
+            self.log("artifact", folder=folder, file=str(place.relative_to(self.journal.folder)), **target)
 
     def finish(self, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED") -> None:
         """End the run; what MLflow does not have yet is delivered after it. A second call does nothing."""
@@ -244,20 +290,17 @@ class TrackedRun:
 @dataclass(frozen=True)
 class Part:
     """One of several trainings in a tracked run: its metrics and tags have its name, such as "pixel_sd=0.1", before
-    theirs.
+    theirs. All else is the run's.
     """
 
     run: TrackedRun
     name: str
 
     def log_metrics(self, values: Mapping[str, float], step: int) -> None:
-        """As `TrackedRun.log_metrics`."""
         self.run.log_metrics({f"{self.name}/{key}": value for key, value in values.items()}, step)
 
     def log_tags(self, tags: Mapping[str, Any]) -> None:
-        """As `TrackedRun.log_tags`."""
         self.run.log_tags({f"{self.name}/{key}": value for key, value in tags.items()})
 
     def __getattr__(self, name: str) -> Any:
-        """All else is the run's."""
         return getattr(self.run, name)

@@ -12,9 +12,10 @@ import pytest
 from limits import file_size_limit
 
 from pipeline.data import toys
-from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, DatasetError, load_dataset, pixel_bytes, save_dataset
+from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, load_dataset, pixel_bytes, save_dataset
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams
+from pipeline.errors import UserError
 from pipeline.files import FileWriteError
 
 RANDOM = np.random.default_rng(0)
@@ -44,35 +45,26 @@ def written(folder: Path, test: int) -> tuple[Path, Dataset]:
 def test_parts_share_no_image_and_smaller_ones_are_the_beginnings_of_larger_ones(
     tmp_path: Path, test: int, seed: int | None
 ) -> None:
+    """Without a seed the published order is kept."""
     raw, own = written(tmp_path, test)
-    np.testing.assert_array_equal(build_dataset("mine", params(), raw).images, own.images)
-    large = build_dataset("mine", params(split_seed=seed), raw).split
-    small = build_dataset("mine", params(split_seed=seed, train=7), raw).split
-    assert len(np.unique(np.concatenate(list(large.values())))) == 55
-    np.testing.assert_array_equal(small["train"], large["train"][:7])
-    for part in ("validation", "test"):
-        np.testing.assert_array_equal(small[part], large[part])
-    fewer = build_dataset("mine", params(split_seed=0, test=5), raw).split["test"]
-    np.testing.assert_array_equal(fewer, build_dataset("mine", params(), raw).split["test"][:5])
 
+    def split(**changes: Any) -> dict[str, list[int]]:
+        built = build_dataset("mine", params(**{"split_seed": seed, **changes}), raw)
+        np.testing.assert_array_equal(built.images, own.images)
+        return {part: indices.tolist() for part, indices in built.split.items()}
 
-@pytest.mark.parametrize(("test", "begin"), [(TEST, TRAIN), (0, 80 - 10 - 15)])
-def test_without_a_seed_the_published_order_is_kept(tmp_path: Path, test: int, begin: int) -> None:
-    raw, _ = written(tmp_path, test)
-    split = build_dataset("mine", params(split_seed=None), raw).split
-    assert split["train"].tolist() == list(range(30))
-    assert split["validation"].tolist() == list(range(80 - test - 10, 80 - test))
-    assert split["test"].tolist() == list(range(begin, begin + 15))
-
-
-def test_the_seed_decides_the_split(tmp_path: Path) -> None:
-    raw, _ = written(tmp_path, TEST)
-    first, again = (build_dataset("mine", params(), raw).split for _ in range(2))
-    other = build_dataset("mine", params(split_seed=1), raw).split
-    for part in PARTS:
-        np.testing.assert_array_equal(first[part], again[part])
-        assert first[part].tolist() != other[part].tolist()
-        assert first[part].tolist() != sorted(first[part].tolist())
+    large = split()
+    assert split() == large
+    assert len(set(large["train"] + large["validation"] + large["test"])) == 55
+    assert split(train=7) == {**large, "train": large["train"][:7]}
+    if seed is None:
+        begin = TRAIN if test else 80 - 10 - 15
+        last = range(80 - test - 10, 80 - test)
+        assert large == {"train": [*range(30)], "validation": [*last], "test": [*range(begin, begin + 15)]}
+    else:
+        assert split(test=5)["test"] == large["test"][:5]
+        other = split(split_seed=1)
+        assert all(sorted(large[part]) != large[part] != other[part] for part in PARTS)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +75,7 @@ def test_too_many_images_are_refused_naming_what_there_is(
 ) -> None:
     raw, _ = written(tmp_path, test)
     build_dataset("mine", params(**{name: count - 1 for name, count in changes.items()}), raw)
-    with pytest.raises(DatasetError, match=rf"datasets\.mine: .* at most {most}"):
+    with pytest.raises(UserError, match=rf"datasets\.mine: .* at most {most}"):
         build_dataset("mine", params(**changes), raw)
 
 
@@ -99,7 +91,7 @@ def test_a_larger_canvas_keeps_the_pixels_in_its_middle_and_says_so(tmp_path: Pa
 def test_a_class_without_training_images_is_named(tmp_path: Path) -> None:
     raw, own = written(tmp_path, 0)
     save_dataset(raw / OWN_IMAGES, dataclasses.replace(own, labels=np.zeros(80, np.int64)))
-    with pytest.raises(DatasetError, match=r"datasets\.mine: no training image is of the class 'dog'"):
+    with pytest.raises(UserError, match=r"datasets\.mine: no training image is of the class 'dog'"):
         build_dataset("mine", params(), raw)
 
 
@@ -164,28 +156,23 @@ def test_equal_data_sets_give_equal_bytes_at_any_time(tmp_path: Path, monkeypatc
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        (None, "cannot be read"),
-        ({"labels": np.array([object()] * 6)}, "allow_pickle"),
-        ({"format": np.array("capsules data set 999")}, "it is no 'capsules data set 1'"),
-    ],
-)
-def test_damaged_and_foreign_files_are_refused_by_name(
-    tmp_path: Path, changed: dict[str, np.ndarray] | None, told: str
-) -> None:
+def test_damaged_and_foreign_files_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
-    with pytest.raises(DatasetError, match=r"mine\.npz is missing: run the preprocess stage first"):
+    with pytest.raises(UserError, match=r"mine\.npz is missing: run the preprocess stage first"):
         load_dataset(path)
     save_dataset(path, example())
     assert pixel_bytes(path) == pytest.approx(example().images.nbytes, abs=200)
-    if changed is None:
-        path.write_bytes(path.read_bytes()[:-100])
-        assert pixel_bytes(path) == 0
-    else:
-        np.savez(path, **dict(np.load(path)) | changed, allow_pickle=True)
-    with pytest.raises(DatasetError, match=rf"mine\.npz .*{told}"):
+    arrays, whole = dict(np.load(path)), path.read_bytes()
+    for name, value, told in (
+        ("labels", np.array([object()] * 6), "allow_pickle"),
+        ("format", np.array("capsules data set 999"), "it is no 'capsules data set 1'"),
+    ):
+        np.savez(path, **{**arrays, name: value}, allow_pickle=True)
+        with pytest.raises(UserError, match=rf"mine\.npz .*{told}"):
+            load_dataset(path)
+    path.write_bytes(whole[:-100])
+    assert pixel_bytes(path) == 0
+    with pytest.raises(UserError, match=r"mine\.npz cannot be read"):
         load_dataset(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 import pytest
 
 from pipeline.data.datasets import Dataset
-from pipeline.data.holdout import KNOWN, HoldoutError, hold_out, watch_tests
+from pipeline.data.holdout import KNOWN, hold_out, watch_tests
 from pipeline.data.published import TRAIN_INSTANCES, build_dataset
 from pipeline.data.settings import DatasetParams, HoldoutParams
+from pipeline.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -59,37 +59,23 @@ def test_known_images_are_a_fair_sample_drawn_alike_every_time(toys: Dataset) ->
 
 def test_watched_images_are_of_the_test_part_and_none_twice(toys: Dataset) -> None:
     images, labels = watch_tests(toys, 10)["test"]
-    tests, classes = toys.part("test")
     assert len(as_set(images)) == len(labels) == 10
-    found = {image.tobytes(): label for image, label in zip(tests, classes, strict=True)}
+    found = {image.tobytes(): label for image, label in zip(*toys.part("test"), strict=True)}
     assert [found[image.tobytes()] for image in images] == list(labels)
     assert len(watch_tests(toys, 1000)["test"][1]) == 30
     assert watch_tests(toys, 0) == {}
 
 
-def half_known(toys: Dataset) -> Dataset:
-    values = toys.factors["lighting"].copy()
-    values[toys.split["train"][:7]] = -1
-    return replace(toys, factors={**toys.factors, "lighting": values})
-
-
-def of_one_instance(toys: Dataset) -> Dataset:
-    return replace(toys, factors={**toys.factors, "instance": np.full(len(toys.labels), 4)})
-
-
-@pytest.mark.parametrize(
-    ("changed", "settings", "named"),
-    [
-        (lambda toys: replace(toys, factors={}), {}, "holdout.factor"),
-        (half_known, {"factor": "lighting", "value": 1}, "holdout.factor: the lighting is unknown of 7 of 120"),
-        (lambda toys: toys, {"value": 3}, "holdout.value"),
-        (of_one_instance, {}, "holdout"),
-        (lambda toys: toys, {"known_share": 0.999}, "holdout"),
-    ],
-    ids=["no such factor", "partly unknown", "absent", "all held out", "all known"],
-)
-def test_what_cannot_be_held_out_is_refused_by_name(
-    toys: Dataset, changed: Callable[[Dataset], Dataset], settings: dict[str, Any], named: str
-) -> None:
-    with pytest.raises(HoldoutError, match=f"^{named}"):
-        hold_out(changed(toys), holdout(**settings))
+def test_what_cannot_be_held_out_is_refused_by_name(toys: Dataset) -> None:
+    partly = toys.factors["lighting"].copy()
+    partly[toys.split["train"][:7]] = -1
+    all_four = np.full(len(toys.labels), 4)
+    for factors, settings, named in (
+        ({}, {}, "holdout.factor: "),
+        ({"lighting": partly}, {"factor": "lighting"}, "holdout.factor: the lighting is unknown of 7 of 120"),
+        (toys.factors, {"value": 3}, "holdout.value: "),
+        ({"instance": all_four}, {}, "holdout: "),
+        (toys.factors, {"known_share": 0.999}, "holdout: "),
+    ):
+        with pytest.raises(UserError, match=f"^{named}"):
+            hold_out(replace(toys, factors=factors), holdout(**settings))

@@ -18,9 +18,10 @@ from PIL import Image
 from pipeline import memory
 from pipeline.data import own_images
 from pipeline.data.datasets import OWN_IMAGES, Dataset, save_dataset
-from pipeline.data.own_images import OwnImagesError, check_places, find
+from pipeline.data.own_images import check_places, find
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams, OwnImagesParams
+from pipeline.errors import UserError
 from pipeline.memory import OutOfMemoryError, available_bytes, readable
 
 RANDOM = np.random.default_rng(0)
@@ -28,16 +29,8 @@ SIDE = 16
 
 
 def params(**changes: Any) -> OwnImagesParams:
-    values: dict[str, Any] = {
-        "path": "pets",
-        "format": "folder",
-        "test_part": False,
-        "classes": ["cat", "dog"],
-        "channels": 3,
-        "side": SIDE,
-        "fit": "crop",
-    }
-    return OwnImagesParams.model_validate(values | changes)
+    values = {"path": "pets", "format": "folder", "test_part": False, "classes": ["cat", "dog"]}
+    return OwnImagesParams.model_validate({**values, "channels": 3, "side": SIDE, "fit": "crop", **changes})
 
 
 def picture(height: int = SIDE, width: int = SIDE, channels: int = 3) -> np.ndarray:
@@ -82,7 +75,7 @@ def read(settings: OwnImagesParams, root: Path) -> tuple[Dataset, list[str]]:
 
 def refusal(settings: OwnImagesParams, root: Path) -> str:
     """The message that images are refused with."""
-    with pytest.raises(OwnImagesError) as caught:
+    with pytest.raises(UserError) as caught:
         read(settings, root)
     return str(caught.value)
 
@@ -101,25 +94,24 @@ def test_images_of_the_right_size_keep_their_pixels_in_the_order_of_classes_and_
     assert told == ["1 images are equal to another one: there may be equal ones in training and in test"]
 
 
-@pytest.mark.parametrize("fit", ["pad", "crop", "stretch"])
-def test_an_image_of_another_size_is_padded_cropped_or_stretched(tmp_path: Path, fit: str) -> None:
+def test_an_image_of_another_size_is_padded_cropped_or_stretched(tmp_path: Path) -> None:
     """White in the middle half of its width, grey elsewhere; twice as wide as high."""
     wide = np.full((32, 64), 100, np.uint8)
     wide[:, 16:48] = 255
     for name, pixels in (("cat", wide), ("dog", picture(1, 3000, 1))):
         put(tmp_path / "pets" / name / "0.png", pixels)
-    data, told = read(params(channels=1, fit=fit), tmp_path)
-    assert told == [f"2 images of other sizes are resized to 16x16 (fit: {fit})"]
-    image = data.images[0, 0]
-    if fit == "pad":
-        assert (image[[0, 3, 12, 15]] == 0).all()
-        assert (image[4:12, 6:10] == 255).all()
-        assert (image[4:12, :2] == 100).all()
-    elif fit == "crop":
-        assert (image == 255).all()
-    else:
-        assert (image[:, 6:10] == 255).all()
-        assert (image[:, [0, 1, 14, 15]] == 100).all()
+
+    def fitted(fit: str) -> np.ndarray:
+        data, told = read(params(channels=1, fit=fit), tmp_path)
+        assert told == [f"2 images of other sizes are resized to 16x16 (fit: {fit})"]
+        return data.images[0, 0]
+
+    assert (fitted("pad")[[0, 3, 12, 15]] == 0).all()
+    assert (fitted("pad")[4:12, 6:10] == 255).all()
+    assert (fitted("pad")[4:12, :2] == 100).all()
+    assert (fitted("crop") == 255).all()
+    assert (fitted("stretch")[:, 6:10] == 255).all()
+    assert (fitted("stretch")[:, [0, 1, 14, 15]] == 100).all()
 
 
 def test_colours_become_grey_and_grey_becomes_three_channels_and_both_is_said(pets: Path) -> None:
@@ -185,9 +177,8 @@ def test_arrays_give_the_same_in_each_layout(tmp_path: Path, layout: str, channe
     data, _ = read(of_arrays(channels=channels), tmp_path)
     assert data.labels.tolist() == [0, 1, 0, 1, 1, 0]
     if channels == 1 and layout != "NHW":
-        given = np.stack([np.asarray(Image.fromarray(image.transpose(1, 2, 0)).convert("L")) for image in given])[
-            :, None
-        ]
+        grey = [np.asarray(Image.fromarray(image.transpose(1, 2, 0)).convert("L"))[None] for image in given]
+        given = np.stack(grey)
     np.testing.assert_array_equal(data.images, np.broadcast_to(given, (6, channels, SIDE, SIDE)))
 
 
@@ -231,27 +222,20 @@ def test_arrays_of_another_form_are_refused(
     assert told.startswith(str(path))
 
 
-@pytest.mark.parametrize("how", ["cut", "text", "flipped", "lying header"])
+@pytest.mark.parametrize("how", ["flipped", "lying header"])
 def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
     path = arrays(tmp_path)
-    content = path.read_bytes()
-    match how:
-        case "cut":
-            path.write_bytes(content[:-40])
-        case "text":
-            path.write_text("images")
-        case "flipped":
-            path.write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
-        case "lying header":
-            header = io.BytesIO()
-            np.lib.format.write_array_header_1_0(
-                header, {"descr": "|u1", "fortran_order": False, "shape": (10**7, 999, 999)}
-            )
-            with zipfile.ZipFile(path, "w") as archive:
-                for name in ("images.npy", "labels.npy"):
-                    archive.writestr(name, header.getvalue())
-    told = refusal(of_arrays(), tmp_path)
-    assert told.startswith(f"{path} is damaged")
+    if how == "flipped":
+        content = path.read_bytes()
+        path.write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
+    else:
+        header = io.BytesIO()
+        shape = {"descr": "|u1", "fortran_order": False, "shape": (10**7, 999, 999)}
+        np.lib.format.write_array_header_1_0(header, shape)
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in ("images.npy", "labels.npy"):
+                archive.writestr(name, header.getvalue())
+    assert refusal(of_arrays(), tmp_path).startswith(f"{path} is damaged")
 
 
 # ---- refusals
@@ -262,10 +246,10 @@ def test_a_place_without_images_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for settings, message in (
         (params(path="nowhere"), r"own_images\.pets\.path: .*nowhere is not there"),
-        (params(path="file"), "is not a folder, as format: folder needs"),
-        (of_arrays(path="folder"), "is not a file, as format: npz needs"),
+        (params(path="file"), "is not what format: folder needs"),
+        (of_arrays(path="folder"), "is not what format: npz needs"),
     ):
-        with pytest.raises(OwnImagesError, match=message):
+        with pytest.raises(UserError, match=message):
             find(settings, "own_images.pets", tmp_path)
 
 
@@ -280,7 +264,7 @@ def test_a_path_may_be_absolute_a_link_or_outside_the_repository(pets: Path) -> 
 @pytest.mark.parametrize("path", [".", "..", "data", "data/raw/pets", "data/raw/pets/more", "models"])
 def test_a_folder_that_stages_write_to_is_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "root" / path).mkdir(parents=True, exist_ok=True)
-    with pytest.raises(OwnImagesError, match="which a stage writes"):
+    with pytest.raises(UserError, match="which a stage writes"):
         check_places({"pets": params(path=path)}, tmp_path / "root", ["data/raw/pets", "models/vae"])
 
 
@@ -314,12 +298,6 @@ def test_what_is_no_image_in_a_class_folder_is_named(
     assert told in refusal(params(), pets)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop root")
-def test_a_folder_that_cannot_be_read_is_named(pets: Path) -> None:
-    (pets / "pets" / "cat").chmod(0)
-    assert refusal(params(), pets) == f"{pets}/pets/cat cannot be read: Permission denied"
-
-
 def test_accents_written_in_two_ways_are_one_name(tmp_path: Path) -> None:
     put(tmp_path / "pets/cafe\u0301/0.png", picture())
     put(tmp_path / "pets/dog/0.png", picture())
@@ -336,14 +314,6 @@ def bomb(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
 
 
-def as_gif(path: Path) -> None:
-    Image.fromarray(picture()).save(path, format="GIF")
-
-
-def as_cmyk(path: Path) -> None:
-    Image.fromarray(picture()).convert("CMYK").save(path, format="JPEG")
-
-
 def as_animation(path: Path) -> None:
     first, second = (Image.fromarray(picture()) for _ in range(2))
     first.save(path, save_all=True, append_images=[second])
@@ -353,14 +323,13 @@ def as_animation(path: Path) -> None:
     ("make", "told"),
     [
         (lambda path: path.write_bytes(path.read_bytes()[:200]), "is damaged"),
-        (lambda path: path.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>"), "no PNG or JPEG image"),
-        (as_gif, "no PNG or JPEG image"),
-        (as_cmyk, "has colours of the kind CMYK: save it as RGB or grey"),
+        (lambda path: Image.fromarray(picture()).save(path, format="GIF"), "no PNG or JPEG image"),
+        (lambda path: Image.new("CMYK", (SIDE, SIDE)).save(path, format="JPEG"), "has colours of the kind CMYK"),
         (as_animation, "is animated: save it as one image"),
         (lambda path: path.write_bytes(bomb(10_000, 5_001)), "has more than 50,000,000 pixels: make it smaller"),
         (lambda path: path.write_bytes(bomb(60_000, 60_000)), "3600000000 pixels"),
     ],
-    ids=["cut", "svg", "gif", "CMYK", "animated", "large", "bomb"],
+    ids=["cut", "gif", "CMYK", "animated", "large", "bomb"],
 )
 def test_an_image_that_cannot_be_used_is_named(pets: Path, make: Callable[[Path], object], told: str) -> None:
     path = pets / "pets/dog/1.png"

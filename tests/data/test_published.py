@@ -18,10 +18,12 @@ from sklearn.datasets import load_digits
 
 from pipeline.data import published
 from pipeline.data.affnist import build_affnist
-from pipeline.data.datasets import PARTS, Dataset, DatasetError, load_dataset, save_dataset
+from pipeline.data.datasets import PARTS, Dataset, load_dataset, save_dataset
 from pipeline.data.published import UNKNOWN, build_dataset, halved
 from pipeline.data.settings import PUBLISHED, DatasetParams
 from pipeline.data.sources import NORB_TESTING, NORB_TRAINING, SOURCES, fetch
+from pipeline.errors import UserError
+from pipeline.files import sha256
 
 RANDOM = np.random.default_rng(0)
 TRAIN, TEST = 60, 20
@@ -58,11 +60,11 @@ def test_what_is_known_is_so(source: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", ["mnist", "smallnorb48"])
 def test_a_missing_or_damaged_file_says_what_to_run(tmp_path: Path, source: str) -> None:
-    with pytest.raises(DatasetError, match="is missing: run the download stage first"):
+    with pytest.raises(UserError, match="is missing: run the download stage first"):
         built(source, tmp_path)
     for file in SOURCES[source].files:
         (tmp_path / file).write_bytes(b"hello")
-    with pytest.raises(DatasetError, match=f"{tmp_path} cannot be read .*run the download stage again"):
+    with pytest.raises(UserError, match=f"{tmp_path} cannot be read .*run the download stage again"):
         built(source, tmp_path)
 
 
@@ -71,7 +73,8 @@ def test_a_missing_or_damaged_file_says_what_to_run(tmp_path: Path, source: str)
 
 def test_digits_are_smooth_enlargements_in_the_middle_of_28_pixels(tmp_path: Path) -> None:
     """Averaged back to 8x8 they are nearly what they were, upright and in place."""
-    fetch("digits", tmp_path / "raw")
+    (path,) = fetch("digits", tmp_path / "raw")  # needs no network
+    assert sha256(path) == SOURCES["digits"].files["digits.csv.gz"]
     digits = built("digits", tmp_path / "raw", canvas=28, train=1200, validation=237, test=360)
     assert digits.label == "digits (scikit-learn)"
     assert digits.images.shape == (1797, 1, 28, 28)

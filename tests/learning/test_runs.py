@@ -19,9 +19,9 @@ from records import load_record
 from safetensors.torch import load_file
 from small import SIZE, small_params, small_run, squares, training, write_root
 
+from pipeline.learning.checkpoints import CheckpointError, load_tensors, save_tensors
 from pipeline.learning.runs import Setup, load_run, save_run, train_run, trained_models, weights_file
 from pipeline.learning.summary import outcome
-from pipeline.learning.tensors import CheckpointError, load_tensors, save_tensors
 from pipeline.learning.train import Trained
 from pipeline.systems import Run, build_model
 from pipeline.tracking import TrackedRun
@@ -42,10 +42,6 @@ def trained(folder: Path, run: Run, digest: str = "0123", code: str = "89ab", **
     found = train_run(setup_in(folder, code), run, squares(), digest, tracked, **changes)
     tracked.finish()
     return found
-
-
-def checkpoints_in(folder: Path) -> set[str]:
-    return {path.parent.name for path in (folder / "resume").glob("*/checkpoint.safetensors")}
 
 
 def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path) -> None:
@@ -121,34 +117,21 @@ def test_weights_that_are_not_those_asked_for_are_refused_by_name(
 
 def test_damaged_weights_and_those_of_another_training_are_refused(folder: Path) -> None:
     """As a training leaves them that was interrupted between two of its files."""
-    path = folder / weights_file(4)
+    path, summary = folder / weights_file(4), folder / "model.json"
     tensors, header = load_tensors(path, {})
-    changed = {**tensors, "encoder.1.bias": tensors["encoder.1.bias"] + 1}
-    save_tensors(path, changed, header)
+    save_tensors(path, {**tensors, "encoder.1.bias": tensors["encoder.1.bias"] + 1}, header)
     assert "seed-4.safetensors belongs to another training" in refused(folder)
-    path.write_bytes(path.read_bytes()[:100])
-    assert "seed-4.safetensors is damaged" in refused(folder)
-    path.unlink()
-    assert "seed-4.safetensors is missing" in refused(folder)
-
-
-def test_tensors_that_do_not_fit_the_model_are_refused(folder: Path) -> None:
-    path = folder / weights_file(4)
-    tensors, header = load_tensors(path, {})
     del tensors["encoder.1.bias"]
     save_tensors(path, tensors, header)
-    summary = json.loads((folder / "model.json").read_text())
-    summary["weights"][path.name] = load_tensors(path, {})[1]["sha256"]
-    (folder / "model.json").write_text(json.dumps(summary))
+    content = json.loads(summary.read_text())
+    content["weights"][path.name] = load_tensors(path, {})[1]["sha256"]
+    summary.write_text(json.dumps(content))
     assert "does not fit the model of run 'mine'" in refused(folder)
-
-
-@pytest.mark.parametrize("content", [None, "", "{}", '{"weights": 3}'])
-def test_a_damaged_summary_is_named(folder: Path, content: str | None) -> None:
-    (folder / "model.json").unlink()
-    if content is not None:
-        (folder / "model.json").write_text(content)
-    assert "model.json is missing or damaged" in refused(folder)
+    for damaged in ("", "{}", '{"weights": 3}'):
+        summary.write_text(damaged)
+        assert "model.json is missing or damaged" in refused(folder)
+    (folder / weights_file(3)).unlink()
+    assert "seed-3.safetensors is missing" in refused(folder)
 
 
 def test_weights_older_than_a_setting_have_another_hash_and_the_same_settings(tmp_path: Path) -> None:
@@ -181,40 +164,30 @@ def test_every_epoch_is_tracked_and_means_over_seeds_by_plain_names(tmp_path: Pa
         assert logged[f"train_gradient_norm/{row['replica']:.0f}", row["epoch"]] == row["train_gradient_norm"]
 
 
-def test_a_changed_parameter_data_set_code_or_seed_finds_no_old_checkpoint(tmp_path: Path) -> None:
-    def checkpoints(run: Any, digest: str = "0123", code: str = "89ab") -> set[str]:
-        trained(tmp_path, run, digest, code)
-        return checkpoints_in(tmp_path)
+def test_whatever_changes_finds_no_old_checkpoint(tmp_path: Path) -> None:
+    """Parameters, data, code, seed, start, frozen parameters."""
+
+    def checkpoints(run: Any, **changes: Any) -> int:
+        trained(tmp_path, run, **changes)
+        return len(list((tmp_path / "resume").glob("*/checkpoint.safetensors")))
 
     short = training(epochs=1)
     run = small_run("vae", replicas=1, training=short.model_dump())
-    assert len(checkpoints(run)) == 1
-    assert len(checkpoints(run)) == 1
-    assert len(checkpoints(run, "4567")) == 2
-    assert len(checkpoints(run.model_copy(update={"training": training(epochs=2)}))) == 3
-    assert len(checkpoints(run.model_copy(update={"seed": 4}))) == 4
-    # One more replica goes on from what is there: seed 3 and seed 4 were trained alone.
-    assert len(checkpoints(run.model_copy(update={"replicas": 2}))) == 4
-    assert len(checkpoints(run, code="cdef")) == 5
-    cnn = small_run("cnn", replicas=1, training=short.model_dump())
-    assert len(checkpoints(cnn)) == 6
-    assert len(checkpoints(cnn.model_copy(update={"holdout": small_run("cnn", holdout=HOLDOUT).held_out}))) == 7
-
-
-def test_another_start_or_other_frozen_parameters_find_no_old_checkpoint(tmp_path: Path) -> None:
-    run = small_run("vae", replicas=2, training=training(epochs=1).model_dump())
-
-    def checkpoints(**changes: Any) -> int:
-        trained(tmp_path, run, **changes)
-        return len(checkpoints_in(tmp_path))
-
+    assert checkpoints(run) == checkpoints(run) == 1
+    assert checkpoints(run, digest="4567") == 2
+    assert checkpoints(run.model_copy(update={"training": training(epochs=2)})) == 3
+    assert checkpoints(run.model_copy(update={"seed": 4})) == 4
+    both = run.model_copy(update={"replicas": 2})
+    assert checkpoints(both) == 4, "each seed was trained alone"
+    assert checkpoints(run, code="cdef") == 5
     start = [{"encoder.1.bias": torch.zeros(8)}] * 2
     moved = [start[0], {"encoder.1.bias": torch.full((8,), 0.1)}]
-    assert checkpoints() == 2
-    assert checkpoints(start=start) == 4
-    assert checkpoints(start=start) == 4
-    assert checkpoints(start=moved) == 5, "the first replica starts as before"
-    assert checkpoints(start=start, frozen=["encoder.1.bias"]) == 7
+    assert checkpoints(both, start=start) == checkpoints(both, start=start) == 7
+    assert checkpoints(both, start=moved) == 8, "the first replica starts as before"
+    assert checkpoints(both, start=start, frozen=["encoder.1.bias"]) == 10
+    cnn = small_run("cnn", replicas=1, training=short.model_dump())
+    assert checkpoints(cnn) == 11
+    assert checkpoints(cnn.model_copy(update={"holdout": small_run("cnn", holdout=HOLDOUT).held_out})) == 12
 
 
 def test_a_seed_trained_before_takes_its_new_place_and_is_tracked_again(tmp_path: Path) -> None:

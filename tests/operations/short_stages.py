@@ -12,7 +12,7 @@ from clones import Clone
 
 ROOT = Path(__file__).parents[2]
 
-STEP = '''"""Write the item's name and its inputs, after a while; note beginning and end outside of the repository."""
+STEP = '''"""Write the item's name and its inputs, after a while; note outside of the repository that it begins."""
 import json, os, sys, time
 from pathlib import Path
 
@@ -36,8 +36,6 @@ Path("out").mkdir(exist_ok=True)
 Path("out", name).write_text(text)
 Path("reports").mkdir(exist_ok=True)
 Path("reports", f"{name}.json").write_text(json.dumps({"length": len(text)}))
-with (notes / f"{name}.ended").open("a") as file:
-    file.write("once\\n")
 '''
 
 
@@ -46,7 +44,7 @@ class Short(Clone):
     """A repository.
 
     Attributes:
-        notes: a folder outside, where every item notes that it begins and ends.
+        notes: a folder outside, where every item notes that it begins.
     """
 
     notes: Path
@@ -75,7 +73,7 @@ class Short(Clone):
 
     def forget(self) -> None:
         """Drop the notes of earlier runs."""
-        for path in [*self.notes.glob("*.begun"), *self.notes.glob("*.ended")]:
+        for path in self.notes.glob("*.begun"):
             path.unlink()
 
     def commit(self) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipeline.operations.export import ExportError, export
+from pipeline.errors import UserError
+from pipeline.operations.export import export
 from pipeline.results.claims import load_claims
 
 ROOT = Path(__file__).parents[2]
@@ -32,5 +33,5 @@ def test_the_committed_results_become_a_crate(tmp_path: Path) -> None:
     claims = pd.read_csv(folder / "scorecard.csv", dtype={"document": str})
     assert list(claims["id"]) == [claim.id for claim in load_claims()]
     assert claims["ours.value"].notna().any()
-    with pytest.raises(ExportError, match="exists"):
+    with pytest.raises(UserError, match="exists"):
         export(ROOT, folder)

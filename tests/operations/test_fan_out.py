@@ -17,8 +17,9 @@ from commands import wait_for
 from servers import free_port, serving
 from short_stages import Short, make
 
-from pipeline.operations.fan_out import HERE, FanOutError, record, split
-from pipeline.operations.plan import PlanError, PlannedItem, read_plan
+from pipeline.errors import UserError
+from pipeline.operations.fan_out import HERE
+from pipeline.operations.plan import PlannedItem, read_plan
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install .[cluster]")
 
@@ -172,25 +173,6 @@ def test_what_cannot_be_sent_is_said_and_an_item_needs_all_items_before_it(
     names = list(plan)
     assert sorted(names) == ["a", "b", "download", "last", "slow"]
     assert all(names.index(need) < names.index(name) for name, item in plan.items() for need in item.needs)
-    with pytest.raises(PlanError, match="Stage 'nobody' not found"):
+    with pytest.raises(UserError, match="Stage 'nobody' not found"):
         read_plan(made.folder, ["nobody"])
     assert "there are no workers" in made.fan_out("--scheduler", "tcp://127.0.0.1:9", "slow", code=1)
-    packet = {"name": "a", "entry": {}, "files": {"params.yaml": b"owned"}}
-    with pytest.raises(FanOutError, match="none of its outputs"):
-        record(made.folder, [packet], plan)
-    assert (made.folder / "params.yaml").read_text() == "{}\n"
-
-
-def test_only_what_needs_nothing_from_workers_runs_first() -> None:
-    stale = {name: PlannedItem(frozenset(), frozenset(behind), True, ()) for name, behind in {
-        "download@mnist": [],
-        "preprocess@mnist": ["download@mnist"],
-        "train@vae": [],
-        "figures": ["train@vae"],
-        "tables": ["train@vae", "figures"],
-        "paper": ["train@vae", "figures", "tables"],
-    }.items()}  # fmt: skip
-    current = {"train@cnn": PlannedItem(frozenset(), frozenset(), False, ())}
-    before, sent, after = split(stale | current)
-    assert (before, sent) == (["download@mnist"], ["train@vae"])
-    assert after == ["preprocess@mnist", "figures", "tables", "paper"], "what needs a download waits for the next plan"

@@ -11,8 +11,9 @@ import pytest
 import yaml
 from clones import Clone
 
+from pipeline.errors import UserError
 from pipeline.operations import publish as publishing
-from pipeline.operations.publish import PublishingError, publish, push, stored
+from pipeline.operations.publish import publish, push, stored
 from pipeline.profiles import Profiles
 from pipeline.state import outputs
 
@@ -69,7 +70,7 @@ def test_an_incomplete_output_is_pushed_again_or_named_and_does_not_stop_others_
         path.unlink()
         if damage == "damaged":
             path.write_text("b-1\n")
-        with pytest.raises(PublishingError, match=f"published/files/md5/.* is {damage}"):
+        with pytest.raises(UserError, match=f"published/files/md5/.* is {damage}"):
             stored(clone.folder, a)
 
     harm("missing")
@@ -89,7 +90,7 @@ def test_large_files_are_left_out_and_too_much_in_all_is_refused(clone: Clone, m
     *_, c = outputs(clone.folder / "dvc.lock")
     assert push(clone.folder, [a, b, c], [a, b, c]) == {c: "a file of 20.0 MB, at most 20 are allowed"}
     monkeypatch.setattr(publishing, "LARGEST_TOTAL", 100)
-    with pytest.raises(PublishingError, match="git clean -fd published"):
+    with pytest.raises(UserError, match="git clean -fd published"):
         push(clone.folder, [a, b], [a, b])
 
 
@@ -104,14 +105,14 @@ def test_only_a_commit_of_a_profile_for_publication_is_published(clone: Clone) -
     clone.run("git", "mv", "-f", "profiles/quick/params.yaml", "params.yaml")
     (clone.folder / "published").mkdir()
     (clone.folder / "published/README.md").touch()
-    with pytest.raises(PublishingError, match="profile quick has `publish: false`"):
+    with pytest.raises(UserError, match="profile quick has `publish: false`"):
         publish(clone.folder)
     (clone.folder / "params.yaml").write_text(quick.replace("publish: false", "publish: true"))
     for name in ("dvc.lock", "new.py"):
         with (clone.folder / name).open("a") as file:
             file.write("# changed\n")
-    with pytest.raises(PublishingError, match=r"uncommitted changes[^`]*new\.py\n M dvc\.lock\n M params\.yaml"):
+    with pytest.raises(UserError, match=r"uncommitted changes[^`]*new\.py\n M dvc\.lock\n M params\.yaml"):
         publish(clone.folder)
     shutil.rmtree(clone.folder / ".git")
-    with pytest.raises(PublishingError, match="not a git repository"):
+    with pytest.raises(UserError, match="not a git repository"):
         publish(clone.folder)

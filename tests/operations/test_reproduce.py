@@ -10,7 +10,7 @@ from clones import executed, restored
 from short_stages import ROOT, make
 
 from pipeline.operations.plan import PlannedItem
-from pipeline.operations.reproduce import grouped, needed_groups
+from pipeline.operations.reproduce import grouped
 
 PATH = {"PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
 
@@ -57,7 +57,7 @@ def test_a_run_and_its_studies_are_one_group_and_studies_of_two_runs_wait_for_bo
     }
     plan = {name: PlannedItem(frozenset(needed), frozenset(), True, ()) for name, needed in needs.items()}
     plan["train@old"] = PlannedItem(frozenset(), frozenset(), False, ())
-    groups = grouped(plan)
+    groups, waits = grouped(plan)
     assert list(groups.values()) == [
         ["train@vae", "evaluate@vae"],
         ["train@cnn"],
@@ -65,4 +65,4 @@ def test_a_run_and_its_studies_are_one_group_and_studies_of_two_runs_wait_for_bo
         ["regression@mnist"],
     ]
     vae, cnn, both, regression = groups
-    assert needed_groups(plan, groups) == {vae: set(), cnn: set(), both: {vae, cnn}, regression: set()}
+    assert waits == {vae: set(), cnn: set(), both: {vae, cnn}, regression: set()}

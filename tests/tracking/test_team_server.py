@@ -18,9 +18,9 @@ import requests
 from documents import commands
 from servers import free_port, serving
 
+from pipeline.errors import UserError
 from pipeline.tracking import Store, TrackedRun
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.store import StoreError
 
 pytestmark = pytest.mark.slow
 
@@ -95,7 +95,7 @@ def test_a_user_delivers_runs_and_nobody_else_gets_in(
     delivery = Delivery(tmp_path / "journals", Store(server.address))
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "grace")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong")
-    with pytest.raises(StoreError, match="You are not authenticated"):
+    with pytest.raises(UserError, match="You are not authenticated"):
         list(delivery.run())
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "a long password")
     assert len(list(delivery.run())) == 1

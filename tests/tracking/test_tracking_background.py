@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +25,12 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import logging, sys, time
 from pathlib import Path
-from pipeline.tracking import Group, Store, TrackedRun
+from pipeline.tracking import Store, TrackedRun
 folder, uri, seconds, end = sys.argv[1:]
 store = Store(uri, Path(folder).parent / "mlartifacts")
 begun = time.monotonic()
 run = TrackedRun(Path(folder), experiment="capsules/quick", name="train@x", params={"epochs": 5}, store=store,
-                 group=Group("host-1-1", "reproduction"))
+                 group={"id": "host-1-1", "name": "reproduction"})
 for step in range(5):
     run.log_metrics({"bound": step}, step)
     time.sleep(float(seconds) / 5)
@@ -77,29 +75,12 @@ def _no_process_stays(tmp_path: Path) -> Iterator[None]:
         process.kill()
 
 
-class Hanging(BaseHTTPRequestHandler):
-    """A server that never answers."""
-
-    def _wait(self) -> None:
-        time.sleep(30)
-
-    do_GET = do_POST = _wait  # noqa: N815 (the library's names)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def outage(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "dead":
-        yield f"http://127.0.0.1:{free_port()}"
-        return
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hanging)
-    server.daemon_threads, server.block_on_close = True, False
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
+    """The address of a server that is dead, or hanging: it takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        port = free_port() if request.param == "dead" else hanging.getsockname()[1]
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.mark.slow

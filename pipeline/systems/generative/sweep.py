@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipeline.learning.evaluation import EvaluationInputs
+from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.learning.train import Trained
 from pipeline.probes import sweep as probes

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipeline.learning.evaluation import EvaluationInputs
+from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.probes import evaluation
 from pipeline.probes.settings import EvaluateParams

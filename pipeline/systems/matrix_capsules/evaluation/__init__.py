@@ -15,7 +15,7 @@ from torch import Tensor
 from pipeline.classification import errors
 from pipeline.classification.classifier import Classifier
 from pipeline.classification.errors import scores, seen
-from pipeline.learning.evaluation import EvaluationInputs
+from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome

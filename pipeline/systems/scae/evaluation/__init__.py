@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pipeline.learning.evaluation import EvaluationInputs
+from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.probes import evaluation
 from pipeline.probes.features import features
