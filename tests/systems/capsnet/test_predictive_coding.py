@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from small import SIZE, SMALL_CAPSNET
+from routing_loop import capsnet
+from small import SIZE
 from torch import Tensor
 
 from pipeline.errors import UserError
@@ -19,8 +20,6 @@ from pipeline.systems.capsnet.inference.predictive_coding import (
     forward_pass,
     infer,
 )
-from pipeline.systems.capsnet.model.capsnet import CapsNet
-from pipeline.systems.capsnet.settings import CapsNetModelParams
 
 PENALTIES: tuple[Penalty, ...] = ("none", "L1", "L2")
 
@@ -28,16 +27,7 @@ PENALTIES: tuple[Penalty, ...] = ("none", "L1", "L2")
 @pytest.fixture(params=[0, 2], ids=["unrouted", "routed"])
 def layers(request: pytest.FixtureRequest) -> list[Layer]:
     """A small CapsNet in double precision, with a middle layer, whose capsules are long enough to matter."""
-    torch.manual_seed(0)
-    params = CapsNetModelParams.model_validate({**SMALL_CAPSNET, "middle": 4, "iterations": request.param})
-    net = CapsNet(params, SIZE).double()
-    for parameter in net.parameters():
-        parameter.requires_grad_(False)
-    assert net.middle is not None
-    net.second.weight *= 5
-    net.middle.transformations *= 8
-    net.last.transformations *= 8
-    return net.layers()
+    return capsnet(iterations=request.param).double().layers()
 
 
 @pytest.fixture
@@ -62,12 +52,6 @@ def total(layers: Sequence[Layer], images: Tensor, activities: Sequence[Tensor],
     return found + objective.weight * {"none": 0, "L1": lengths.sum(), "L2": (lengths**2).sum() / 2}[objective.penalty]
 
 
-def some(layers: list[Layer], images: Tensor, output: Output) -> list[Tensor]:
-    """Activities of the free layers a little off the forward pass."""
-    free = layers if output == "free" else layers[:-1]
-    return [x + 0.1 * torch.randn_like(x) for x in forward_pass(free, images)]
-
-
 @pytest.mark.parametrize("output", ["predicted", "free"])
 @pytest.mark.parametrize("clamped", [True, False])
 @pytest.mark.parametrize("penalty", PENALTIES)
@@ -75,7 +59,8 @@ def test_energies_and_gradients_are_those_of_the_definition(
     layers: list[Layer], images: Tensor, penalty: Penalty, clamped: bool, output: Output
 ) -> None:
     objective = Objective(output, TARGET if clamped else None, penalty, 0.7)
-    activities = some(layers, images, output)
+    free = forward_pass(layers if output == "free" else layers[:-1], images)
+    activities = [x + 0.1 * torch.randn_like(x) for x in free]
     terms, gradients, capsules = energies_and_gradients(layers, layers[0](images), activities, objective)
     found = list(gradients)
     assert 0.05 < capsules.norm(dim=-1).mean() < 1
