@@ -47,11 +47,6 @@ class _Gradients(ctypes.Structure):
     )
 
 
-def kernel() -> kernels.Kernel | None:
-    """The compiled kernel for this processor; None if there is none."""
-    return kernels.load(_SOURCE)
-
-
 def supported(poses: Tensor, transformations: Tensor, routing: Routing) -> bool:
     """Whether the kernel can route these capsules."""
     inner = transformations.shape[-1]
@@ -60,7 +55,7 @@ def supported(poses: Tensor, transformations: Tensor, routing: Routing) -> bool:
         and poses.dtype == torch.float32
         and (poses.shape[-1] // inner, inner) in _FORMS
         and routing.iterations <= _MOST_ITERATIONS
-        and kernel() is not None
+        and kernels.load(_SOURCE) is not None
     )
 
 
@@ -87,7 +82,7 @@ def route(
         MemoryError: there is not enough memory for what is kept of the images.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
-    result: tuple[Tensor, Tensor] = _CompiledRoute.apply(routing, form or kernel(), *tensors)
+    result: tuple[Tensor, Tensor] = _CompiledRoute.apply(routing, form or kernels.load(_SOURCE), *tensors)
     return result
 
 

@@ -65,7 +65,10 @@ def _row(row: str) -> Measure:
         found = _answer(results, trial, row)
         with suppress(NotMeasuredError):
             unchanged = trial_of(results, rows.get("iterations_3"))
-            if row != "iterations_3" and _trained_alike(trial, unchanged):
+            # But for the condition of Table 1, and the number of seeds
+            model = {**unchanged.run.model, **{name: trial.run.model[name] for name in CONDITION}}
+            alike = trial.run == {**unchanged.run, "model": model, "replicas": trial.run.replicas}
+            if row != "iterations_3" and alike and trial.dataset == unchanged.dataset:
                 found.notes.append(_beside(trial, unchanged))
         return found
 
@@ -80,12 +83,6 @@ def _beside(trial: Trial, unchanged: Trial) -> str:
     if theirs and papers and (error.mean - kept.mean) * (theirs - papers) < 0:
         words += f", the opposite of the paper's order ({theirs:g} % with the change, {papers:g} % without)"
     return words
-
-
-def _trained_alike(trial: Trial, other: Trial) -> bool:
-    """Whether two trials differ in the condition of Table 1 alone, however many seeds they have."""
-    model = {**other.run.model, **{name: trial.run.model[name] for name in CONDITION}}
-    return trial.dataset == other.dataset and trial.run == {**other.run, "model": model, "replicas": trial.run.replicas}
 
 
 def _network(name: str) -> Measure:
