@@ -40,8 +40,6 @@ _FORMS = {
     "AVX2": _AVX2,
 }
 """Compiler flags by what `torch.backends.cpu.get_cpu_capability()` calls an instruction set, on x86."""
-LANES = {"AVX512": 16}
-"""Numbers in a vector of each form; 8 in all others."""
 
 
 class CompilerError(UserError):
@@ -61,6 +59,29 @@ class Kernel:
     library: ctypes.CDLL
     form: str
     lanes: int
+
+    def call(self, function: str, *arguments: ctypes.Structure | Tensor | None) -> None:
+        """Call a function with the addresses of these structs and of tensors' numbers, null for None.
+
+        Addresses do not keep tensors alive.
+
+        Raises:
+            MemoryError: there was not enough memory.
+        """
+        if getattr(self.library, function)(*map(address, arguments)):
+            raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
+
+    def kept_floats(self, layout: ctypes.Structure) -> int:
+        """How many numbers its function forward keeps for backward."""
+        self.library.kept_floats.restype = ctypes.c_int64  # ctypes would take it for 32 bits
+        return int(self.library.kept_floats(ctypes.byref(layout)))
+
+
+def address(of: ctypes.Structure | Tensor | None) -> ctypes.c_void_p:
+    """The address of a struct or of a tensor's numbers, which keeps neither alive; a null pointer for None."""
+    if isinstance(of, ctypes.Structure):
+        return ctypes.c_void_p(ctypes.addressof(of))
+    return ctypes.c_void_p(None if of is None else of.data_ptr())
 
 
 def sources() -> list[Path]:
@@ -127,14 +148,10 @@ def find(source: Path, form: str | None = None) -> Kernel | None:
     if form is None:
         import torch
 
-        form = torch.backends.cpu.get_cpu_capability()
-        form = "DEFAULT" if "DEFAULT" in forms() else form
-    if form not in forms():
-        return None
-    path = _path(source, form)
-    if path.exists():
-        with suppress(OSError):  # damaged, or of another system
-            return Kernel(ctypes.CDLL(str(path)), form, LANES.get(form, 8))
+        form = "DEFAULT" if "DEFAULT" in forms() else torch.backends.cpu.get_cpu_capability()
+    if form in forms():
+        with suppress(OSError):  # not there, damaged, or of another system
+            return Kernel(ctypes.CDLL(str(_path(source, form))), form, 16 if form == "AVX512" else 8)
     return None
 
 
@@ -166,24 +183,3 @@ def _load(source: Path) -> Kernel | None:
             source.name,
         )
     return kernel
-
-
-def pointer(tensor: Tensor | None) -> ctypes.c_void_p:
-    """The address of a tensor's numbers, which does not keep the tensor alive; a null pointer for None."""
-    return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
-
-
-def check(code: int, name: str) -> None:
-    """Raise an error if a kernel's function returned one: 1 if memory ran out, 2 if it has no form for these sizes.
-
-    Args:
-        name: of what was computed, for the message.
-
-    Raises:
-        MemoryError: there was not enough memory.
-        ValueError: the kernel was not compiled for these sizes.
-    """
-    if code == 1:
-        raise MemoryError(f"{name}: not enough memory; a smaller batch needs less")
-    if code:
-        raise ValueError(f"{name}: the kernel was not compiled for these sizes")

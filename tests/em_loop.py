@@ -3,42 +3,52 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import digamma
+from small import SMALL_MATRIX_CAPSULES
+from torch import Tensor
+
+from pipeline.systems.matrix_capsules.model.em_routing import Routing
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
+from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 Numbers = NDArray[np.float64]
+PARAMS = MatrixCapsulesModelParams.model_validate(SMALL_MATRIX_CAPSULES)
+
+
+def network(size: int = 10, **changes: Any) -> MatrixCapsules:
+    """A small network, not trained."""
+    torch.manual_seed(0)
+    return MatrixCapsules(MatrixCapsulesModelParams.model_validate({**SMALL_MATRIX_CAPSULES, **changes}), size)
+
+
+def routing(
+    height: int, kernel: int, stride: int = 1, iterations: int = 3, offsets: Tensor | None = None, **changes: Any
+) -> Routing:
+    """With a lambda that makes activations matter."""
+    params = PARAMS.model_copy(update={"variance_floor": 1e-2, "inverse_temperature": 0.3, **changes})
+    return Routing(ReceptiveFields(height, kernel, stride), params, iterations, offsets=offsets)
 
 
 def by_the_letter(
-    poses: Numbers,
-    activations: Numbers,
-    transformations: Numbers,
-    beta_a: Numbers,
-    beta_u: Numbers,
-    *,
-    height: int,
-    kernel: int,
-    stride: int,
-    iterations: int,
-    activation: str,
-    competition: str,
-    first: str = "all",
-    damped_first: bool = False,
-    offsets: Numbers | None,
-    floor: float,
-    damping: float,
-    inverse_temperature: float,
-    rate: float,
+    inputs: Sequence[Tensor], image: int, how: Routing, stride: int
 ) -> tuple[Numbers, Numbers, list[dict[tuple[Any, Any], float]]]:
-    """One image: poses `[X, c, P]`, activations `[X, c]`, transformations `[k, c, P, D, P]`.
+    """One image of the inputs of `em_routing.route`.
 
     Returns:
         poses and activations of the parents, by position and type, and the assignments of each iteration, by child
         (position, type) and parent (position, type).
     """
+    everyone, active_below, transformations, beta_a, beta_u = (each.detach().numpy() for each in inputs)
+    poses, activations, params = everyone[image], active_below[image], how.params
+    offsets = None if how.offsets is None else how.offsets.numpy()
+    height, kernel = math.isqrt(len(poses)), math.isqrt(len(transformations))
     side = (height - kernel) // stride + 1
     c, P = poses.shape[1:]
     D = transformations.shape[3]
@@ -53,20 +63,21 @@ def by_the_letter(
     children = sorted({child for child, _ in votes})
     rivals = {child: [parent for other, parent in votes if other == child] for child in children}
 
-    def group(child: Any, parent: Any, among: str = competition) -> list[Any]:
+    def group(child: Any, parent: Any, among: str = params.competition) -> list[Any]:
         return [j for j in rivals[child] if among == "all" or j[0] == parent[0]]
 
-    R = {(i, j): 1 / len(group(i, j, first if competition == "all" else competition)) for i, j in votes}
+    first = params.first_shares if params.competition == "all" else "position"
+    R = {(i, j): 1 / len(group(i, j, first)) for i, j in votes}
     mean: dict[Any, Numbers] = {}
     history = []
-    for t in range(iterations):
+    for t in range(how.iterations):
         history.append(R)
         weights = {(i, j): R[i, j] * activations[i] for i, j in votes}
         of = {j: [i for i, other in votes if other == j] for j in parents}
         mass = {j: sum(weights[i, j] for i in of[j]) for j in parents}
         total = sum(mass.values())
         variance, active, log_density = {}, {}, {}
-        if activation == "bayes":
+        if params.activation == "bayes":
             shares = sum(1 + m for m in mass.values())
             for j in parents:
                 kappa, centre = 1 + mass[j], sum(weights[i, j] * votes[i, j] for i in of[j]) / (1 + mass[j])
@@ -84,13 +95,14 @@ def by_the_letter(
         else:
             for j in parents:
                 fresh = sum(weights[i, j] * votes[i, j] for i in of[j]) / mass[j]
-                held = damping if t or damped_first else 0.0
+                held = params.damping if t or params.damped_first else 0.0
                 mean[j] = (1 - held) * fresh + held * mean.get(j, np.zeros(P))
-                variance[j] = floor + sum(weights[i, j] * (votes[i, j] - mean[j]) ** 2 for i in of[j]) / mass[j]
+                scatter = sum(weights[i, j] * (votes[i, j] - mean[j]) ** 2 for i in of[j])
+                variance[j] = params.variance_floor + scatter / mass[j]
                 costs = [(beta_u[j[1]] + math.log(math.sqrt(v))) * mass[j] for v in variance[j]]
-                warmth = inverse_temperature * (1 - rate ** (t + 1))
-                mdl = 1 / (1 + math.exp(-warmth * (beta_a[j[1]] - sum(costs))))
-                active[j] = mass[j] / total if activation == "mixing" else mdl
+                beta = params.inverse_temperature * (1 - params.inverse_temperature_rate ** (t + 1))
+                mdl = 1 / (1 + math.exp(-beta * (beta_a[j[1]] - sum(costs))))
+                active[j] = mass[j] / total if params.activation == "mixing" else mdl
                 for i in of[j]:
                     density = np.exp(-((votes[i, j] - mean[j]) ** 2) / (2 * variance[j]))
                     log_density[i, j] = math.log(active[j]) + np.log(density / np.sqrt(2 * math.pi * variance[j])).sum()

@@ -1,9 +1,27 @@
-"""Routing by agreement as a loop over numbers, written from the equations."""
+"""Routing by agreement as a loop over numbers, written from the equations; and a network for which it matters."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from small import SIZE, SMALL_CAPSNET
 from torch import Tensor
+
+from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.systems.capsnet.settings import CapsNetModelParams
+
+
+def capsnet(seed: int = 0, **changes: Any) -> CapsNet:
+    """Not trained, with a middle layer, and with capsules so long that weights differ."""
+    torch.manual_seed(seed)
+    params = CapsNetModelParams.model_validate({**SMALL_CAPSNET, "middle": 4, **changes})
+    net = CapsNet(params, SIZE).requires_grad_(False).eval()
+    net.second.weight *= 5
+    for layer in (net.middle, net.last):
+        if layer is not None:
+            layer.transformations *= 8
+    return net
 
 
 def by_the_letter(capsules: Tensor, transformations: Tensor, sums: int) -> Tensor:

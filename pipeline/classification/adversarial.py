@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -26,7 +27,7 @@ from pipeline.classification.errors import BATCH, scores, seen
 from pipeline.data.datasets import Dataset
 from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome
-from pipeline.results.spread import nest, spread
+from pipeline.results.spread import nest
 
 if TYPE_CHECKING:
     from pipeline.studies.attack import AttackParams
@@ -35,7 +36,6 @@ _EVALUATED = torch.tensor(torch.inf)
 """The epoch that losses are taken at: schedules are over."""
 Through = Literal["own", "cross-entropy"]
 THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
-SIZES = ("zeros", "median", "without")
 GRADIENTS: dict[str, Through] = {"gradient": "own", "cross_entropy_gradient": "cross-entropy"}
 """By the name of its sizes among the numbers, the loss whose gradient it is."""
 
@@ -68,12 +68,7 @@ def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through
     found = []
     for pixels, classes in zip(images.split(BATCH), labels.split(BATCH), strict=True):
         leaf = pixels.detach().requires_grad_()
-        outputs = model.scores(leaf)
-        if through == "own":
-            losses = model.losses(outputs, classes, _EVALUATED.to(pixels.device))
-        else:
-            losses = torch.nn.functional.cross_entropy(model.logits(outputs), classes, reduction="none")
-        found.append(torch.autograd.grad(losses.sum(), leaf)[0])
+        found.append(torch.autograd.grad(_losses(model, leaf, classes, through).sum(), leaf)[0])
     return torch.cat(found)
 
 
@@ -105,57 +100,58 @@ def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Seque
     for targeted in (False, True):
         goals = _wrong_classes(model, images, labels) if targeted else [(images, labels)]
         starts = {loss: [gradient(model, *goal, loss) for goal in goals] for loss in through}
-        for number in (1, steps):
-            for epsilon in epsilons:
-                hits: dict[Through, Tensor] = {}
-                for loss in through:
-                    attack, found = Attack(number, targeted, loss), []
-                    for (pixels, classes), start in zip(goals, starts[loss], strict=True):
-                        changed = attacked(model, pixels, classes, epsilon, attack, start)
-                        found.append(_hits(model, changed, classes))
-                    hits[loss] = torch.cat(found)
-                both = torch.stack(list(hits.values()))
-                value = (both.amax(0) if targeted else both.amin(0)).mean()
-                kind = "targeted" if targeted else "general"
-                rows.append((attack.method, kind, epsilon, float(value), float(hits["own"].mean())))
+        for number, epsilon in product((1, steps), epsilons):
+            hits = {}
+            for loss in through:
+                attack, found = Attack(number, targeted, loss), []
+                for goal, start in zip(goals, starts[loss], strict=True):
+                    found.append(_hits(model, attacked(model, *goal, epsilon, attack, start), goal[1]))
+                hits[loss] = torch.cat(found)
+            both = torch.stack(list(hits.values()))
+            value = (both.amax(0) if targeted else both.amin(0)).mean()
+            kind = "targeted" if targeted else "general"
+            rows.append((attack.method, kind, epsilon, float(value), float(hits["own"].mean())))
     return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
 
 
 def _losses_differ(model: Classifier, images: Tensor, labels: Tensor) -> bool:
     """Whether a model's own loss is another than the cross-entropy of its logits."""
     with torch.no_grad():
-        outputs = model.scores(images)
-        own = model.losses(outputs, labels, _EVALUATED.to(images.device))
-        return not torch.equal(own, torch.nn.functional.cross_entropy(model.logits(outputs), labels, reduction="none"))
+        own, other = (_losses(model, images, labels, through) for through in THROUGH)
+    return not torch.equal(own, other)
+
+
+def _losses(model: Classifier, images: Tensor, labels: Tensor, through: Through) -> Tensor:
+    outputs = model.scores(images)
+    if through == "own":
+        return model.losses(outputs, labels, _EVALUATED.to(images.device))
+    return torch.nn.functional.cross_entropy(model.logits(outputs), labels, reduction="none")
 
 
 def _wrong_classes(model: Classifier, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
     """For each class, the images of all others, and that class as often."""
-    goals = []
-    for target in range(scores(model, images[:1]).shape[-1]):
-        others = labels != target
-        goals.append((images[others], torch.full_like(labels[others], target)))
-    return goals
+    targets = range(scores(model, images[:1]).shape[-1])
+    others = [(target, labels != target) for target in targets]
+    return [(images[other], torch.full_like(labels[other], target)) for target, other in others]
 
 
 def black_box(
     source: Classifier,
-    victims: dict[str, Classifier],
+    victims: Sequence[tuple[str, int, Classifier]],
     images: Tensor,
     labels: Tensor,
     epsilons: Sequence[float],
     steps: int,
 ) -> pd.DataFrame:
-    """Columns method, victim, epsilon, value: accuracy of other models on images made through `source`."""
+    """Columns network, replica, method, epsilon, value: accuracy of other models on images made through `source`."""
     rows = []
-    for attack in (Attack(1, False), Attack(steps, False)):
-        for epsilon in epsilons:
-            changed = attacked(source, images, labels, epsilon, attack)
-            rows += [
-                (attack.method, name, epsilon, float(_hits(victim, changed, labels).mean()))
-                for name, victim in victims.items()
-            ]
-    return pd.DataFrame(rows, columns=["method", "victim", "epsilon", "value"])
+    for attack, epsilon in product((Attack(1, False), Attack(steps, False)), epsilons):
+        changed = attacked(source, images, labels, epsilon, attack)
+        rows += [
+            (network, replica, attack.method, epsilon, float(_hits(victim, changed, labels).mean()))
+            for network, replica, victim in victims
+        ]
+    return pd.DataFrame(rows, columns=["network", "replica", "method", "epsilon", "value"])
 
 
 def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> dict[str, float]:
@@ -194,42 +190,35 @@ def outcome(
     device = next(capsules[0].parameters()).device
     pixels = seen(images[: attack.images], augmentation).to(device)
     classes = torch.from_numpy(labels[: attack.images]).to(device)
-    white, sizes = [], []
+    white, sizes, of_gradients = [], [], ["loss", "network", "measure"]
     networks = [("capsules", i, model) for i, model in enumerate(capsules)]
     networks += [("cnn", i, model) for i, model in enumerate(cnns)]
     for network, replica, model in tqdm(networks, desc=title, unit="network"):
         found = white_box(model, pixels, classes, attack.epsilons, attack.steps)
         white.append(found.assign(network=network, replica=replica))
-        sizes += [(loss, network, gradient_sizes(model, pixels, classes, loss)) for loss in THROUGH]
-    victims = {f"capsules-{i}": model for i, model in enumerate(capsules)}
-    victims |= {f"cnn-{i}": model for i, model in enumerate(cnns) if i}
+        for name, through in GRADIENTS.items():
+            of_loss = gradient_sizes(model, pixels, classes, through)
+            sizes += [(name, network, measure, value) for measure, value in of_loss.items()]
+    victims = [each for each in networks if each[2] is not cnns[0]]
     black = black_box(cnns[0], victims, pixels, classes, attack.epsilons, attack.steps)
-    black[["network", "replica"]] = black.pop("victim").str.split("-", expand=True)
-    table = pd.concat([*white, black.assign(kind="black-box", replica=black["replica"].astype(int))])
+    table = pd.concat([*white, black.assign(kind="black-box")])
     table["at"] = table["epsilon"].map("{:g}".format)
     numbers = {
         "value": nest(table, ["method", "kind", "network", "at"], "value"),
         "own_loss": nest(table.dropna(), ["method", "kind", "network", "at"], "own_loss"),
-        **{
-            name: {
-                network: {
-                    key: spread(size[key] for loss, which, size in sizes if (loss, which) == (through, network))
-                    for key in SIZES
-                }
-                for network in NETWORKS
-            }
-            for name, through in GRADIENTS.items()
-        },
+        **nest(pd.DataFrame(sizes, columns=[*of_gradients, "value"]), of_gradients, "value"),
     }
     columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
     attacks = {
         f"{network}-{epsilon:g}": attacked(model, pixels[:8], classes[:8], epsilon, SHOWN).cpu().numpy()
-        for network, model in (("capsules", capsules[0]), ("cnn", cnns[0]))
+        for network, model in zip(NETWORKS, (capsules[0], cnns[0]), strict=True)
         for epsilon in (0.0, _nearest(attack.epsilons), max(attack.epsilons))
     }
     shown = f"{_nearest(attack.epsilons):g}"
-    headline = [f"value.{method}.general.{network}.{shown}" for method in ("FGSM", "BIM") for network in NETWORKS]
-    headline += [f"value.{method}.black-box.{network}.{shown}" for method in ("FGSM", "BIM") for network in NETWORKS]
+    headline = [
+        f"value.{method}.{kind}.{network}.{shown}"
+        for kind, method, network in product(("general", "black-box"), ("FGSM", "BIM"), NETWORKS)
+    ]
     return Outcome("attack", table[columns].reset_index(drop=True), numbers, tuple(headline), attacks)
 
 

@@ -173,7 +173,7 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
     whose activation never exceeds `DEAD`. range: the sd over images of a type's largest activation, mean over types;
     it is 0 for types that are always the same, on or off. types: how many there are.
     """
-    rows: list[dict[str, float | str]] = []
+    rows = []
     for layer, parts in enumerate(zip(*batches, strict=True), 1):
         entropy, active, activations = (torch.cat(values) for values in zip(*parts, strict=True))
         measures: dict[str, Tensor | float] = {
@@ -182,8 +182,8 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
             "range": activations.std(0, correction=0).mean(),
             "types": activations.shape[1],
         }
-        rows += [{"layer": layer, "about": name, "value": float(value)} for name, value in measures.items()]
-    return pd.DataFrame(rows)
+        rows += [(layer, name, float(value)) for name, value in measures.items()]
+    return pd.DataFrame(rows, columns=["layer", "about", "value"])
 
 
 def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:

@@ -32,6 +32,7 @@ Axis = Literal["azimuth", "elevation"]
 NETWORKS = ("capsules", "cnn")
 LATE = 10
 """Epochs at the end of training whose mean errors say how good a network is."""
+COLUMNS = ["familiar", "novel", "epoch"]
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
@@ -73,7 +74,7 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
-    """Columns replica, network, epoch, familiar, novel: the worse network by means over its last `LATE` epochs, and the
+    """Columns replica, network, familiar, novel, epoch: the worse network by means over its last `LATE` epochs, and the
     better one where it first reaches the same error on familiar viewpoints. If its error is lower after its first
     epoch already, its errors after that epoch are used, which do not match.
 
@@ -81,29 +82,26 @@ def match(curves: pd.DataFrame) -> pd.DataFrame:
         curves: `errors` of both networks, with a column network; networks of the same replica are matched.
     """
     rows = []
-    for replica, of_replica in curves.groupby("replica"):
-        own = {
-            str(name): table.sort_values("epoch")[["epoch", "familiar", "novel"]].to_numpy()
-            for name, table in of_replica.groupby("network")
-        }
+    for replica, of_replica in curves.sort_values("epoch").groupby("replica"):
+        own = {name: table[COLUMNS].to_numpy() for name, table in of_replica.groupby("network")}
         if len(own) < len(NETWORKS):
             continue
         late = {name: table[-LATE:].mean(0) for name, table in own.items()}
-        worse = max(late, key=lambda name: late[name][1])
+        worse = max(late, key=lambda name: late[name][0])
         for name, table in own.items():
-            row = late[name] if name == worse else _first_at(table, late[worse][1])
+            row = late[name] if name == worse else _first_at(table, late[worse][0])
             rows.append((replica, name, *map(float, row)))
-    return pd.DataFrame(rows, columns=["replica", "network", "epoch", "familiar", "novel"])
+    return pd.DataFrame(rows, columns=["replica", "network", *COLUMNS])
 
 
 def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """The row `epoch, familiar, novel` of a table `[epochs, 3]` where `familiar` first falls to `level`."""
-    level = max(level, table[:, 1].min())  # a mean of equal errors may be less than each, by rounding
-    first = int(np.flatnonzero(table[:, 1] <= level)[0])
+    """The row `familiar, novel, epoch` of a table `[epochs, 3]` where `familiar` first falls to `level`."""
+    level = max(level, table[:, 0].min())  # a mean of equal errors may be less than each, by rounding
+    first = int(np.flatnonzero(table[:, 0] <= level)[0])
     if first == 0:
         return table[0]
     before, after = table[first - 1], table[first]
-    found: NDArray[np.float64] = before + (before[1] - level) / (before[1] - after[1]) * (after - before)
+    found: NDArray[np.float64] = before + (before[0] - level) / (before[0] - after[0]) * (after - before)
     return found
 
 
@@ -116,7 +114,7 @@ def compared(curves: pd.DataFrame) -> dict[str, Any]:
     """
     matched = match(curves)
     late = curves.sort_values("epoch").groupby(["replica", "network"]).tail(LATE)
-    late = late.groupby(["replica", "network"], as_index=False)[["familiar", "novel", "epoch"]].mean()
+    late = late.groupby(["replica", "network"], as_index=False)[COLUMNS].mean()
     novel = matched.pivot_table(index="replica", columns="network", values="novel")
     numbers: dict[str, Any] = {
         kind: {

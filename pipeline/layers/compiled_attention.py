@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from pipeline import kernels
 
 _SOURCE = Path(__file__).with_name("attention.cpp")
-_NAME = "attention"
 _LANES = 8
 """The numbers of a head must be a multiple of it."""
 _PARTS = ("query", "key_value", "feed", "norm_query", "norm_key", "norm_feed")
@@ -72,27 +71,21 @@ class _Attend(torch.autograd.Function):
     def forward(ctx, x, y, heads, eps, kernel, *parameters):  # type: ignore[no-untyped-def]
         x, y, *parameters = (each.contiguous() for each in (x, y, *parameters))
         block = _struct(x, y, heads, eps, parameters)
-        library = kernel.library
-        library.kept_floats.restype = ctypes.c_int64
-        kept = x.new_empty(library.kept_floats(ctypes.byref(block)))
-        out = x.new_empty(len(y), *x.shape[1:])
-        code = library.attention_forward(ctypes.byref(block), kernels.pointer(kept), kernels.pointer(out))
-        kernels.check(code, _NAME)
+        kept, out = x.new_empty(kernel.kept_floats(block)), x.new_empty(len(y), *x.shape[1:])
+        kernel.call("attention_forward", block, kept, out)
         ctx.save_for_backward(kept, x, y, *parameters)
-        ctx.settings = heads, eps, library
+        ctx.settings = heads, eps, kernel
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
         kept, x, y, *parameters = ctx.saved_tensors
-        heads, eps, library = ctx.settings
-        block = _struct(x, y, heads, eps, parameters)
-        gradient = gradient.contiguous()
+        heads, eps, kernel = ctx.settings
         sizes = [each.numel() for each in parameters]
         to_x, to_y, found = torch.empty_like(x), torch.empty_like(y), x.new_empty(sum(sizes))
-        pointers = map(kernels.pointer, (kept, gradient, to_x, to_y, found))
-        kernels.check(library.attention_backward(ctypes.byref(block), *pointers), _NAME)
+        block = _struct(x, y, heads, eps, parameters)
+        kernel.call("attention_backward", block, kept, gradient.contiguous(), to_x, to_y, found)
         gradients = (part.view_as(each) for part, each in zip(found.split(sizes), parameters, strict=True))
         return to_x, to_y, None, None, None, *gradients
 

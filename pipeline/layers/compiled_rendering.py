@@ -14,7 +14,6 @@ from pipeline import kernels
 from pipeline.layers import poses
 
 _SOURCE = Path(__file__).with_name("rendering.cpp")
-_NAME = "the renderer"
 _INT, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 
@@ -59,20 +58,17 @@ class _Render(torch.autograd.Function):
     def forward(ctx, templates, inverse, presence, size, kernel):  # type: ignore[no-untyped-def]
         inputs = [each.contiguous() for each in (templates, inverse, presence)]
         pictures = inverse.new_empty(len(inverse), size, size)
-        code = kernel.library.render_forward(ctypes.byref(_struct(*inputs, size)), kernels.pointer(pictures))
-        kernels.check(code, _NAME)
+        kernel.call("render_forward", _struct(*inputs, size), pictures)
         ctx.save_for_backward(*inputs)
-        ctx.size, ctx.library = size, kernel.library
+        ctx.size, ctx.kernel = size, kernel
         return pictures
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
         inputs = ctx.saved_tensors
-        gradient = gradient.contiguous()
         found = [torch.empty_like(each) for each in inputs]
-        pointers = map(kernels.pointer, (gradient, *found))
-        kernels.check(ctx.library.render_backward(ctypes.byref(_struct(*inputs, ctx.size)), *pointers), _NAME)
+        ctx.kernel.call("render_backward", _struct(*inputs, ctx.size), gradient.contiguous(), *found)
         return *found, None, None
 
 

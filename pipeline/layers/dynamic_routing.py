@@ -14,9 +14,7 @@ import torch
 from torch import Tensor
 
 _BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
-"""Of votes cast at once. On a CPU: what its cache holds, and the allocator gives again without new
-pages.
-"""
+"""Of votes cast at once. On a CPU: what its cache holds, and the allocator gives again without new pages."""
 
 
 def squash(vectors: Tensor) -> Tensor:
@@ -64,14 +62,17 @@ def route(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
 
     Gradients flow through every iteration.
     """
-    return _DynamicRoute.apply(capsules, transformations, updates)
+    sums: Tensor = _DynamicRoute.apply(capsules, transformations, updates)
+    return sums
 
 
 class _DynamicRoute(torch.autograd.Function):
     """The loop with its gradient, a few images at a time."""
 
     @staticmethod
-    def forward(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
+    def forward(ctx, capsules, transformations, updates):  # type: ignore[no-untyped-def]
+        ctx.updates = updates
+        ctx.save_for_backward(capsules, transformations)
         sums = []
         for some in capsules.split(_images_at_once(capsules, transformations)):
             votes = cast_votes(some, transformations)
@@ -79,19 +80,12 @@ class _DynamicRoute(torch.autograd.Function):
         return torch.cat(sums)
 
     @staticmethod
-    def setup_context(ctx: torch.autograd.function.FunctionCtx, inputs: tuple[Tensor, Tensor, int], _: Tensor) -> None:
-        capsules, transformations, ctx.updates = inputs  # type: ignore[attr-defined]
-        ctx.save_for_backward(capsules, transformations)
-
-    @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        capsules, transformations = ctx.saved_tensors  # type: ignore[attr-defined]
-        count = _images_at_once(capsules, transformations)
-        learnt = ctx.needs_input_grad[1]  # type: ignore[attr-defined]
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        capsules, transformations = ctx.saved_tensors
+        count, learnt = _images_at_once(capsules, transformations), ctx.needs_input_grad[1]
         by_capsule, total = [], torch.zeros_like(transformations.flatten(2)) if learnt else None
         for some, grad_some in zip(capsules.split(count), gradient.split(count), strict=True):
-            votes = cast_votes(some, transformations)
-            grad_votes = _gradient_of_votes(votes, grad_some, ctx.updates)  # type: ignore[attr-defined]
+            grad_votes = _gradient_of_votes(cast_votes(some, transformations), grad_some, ctx.updates)
             flat = grad_votes.permute(2, 0, 1, 3).flatten(2)  # (m, B, n D)
             by_capsule.append(torch.bmm(flat, transformations.flatten(2).transpose(1, 2)).transpose(0, 1))
             if total is not None:
@@ -121,18 +115,12 @@ def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
     numbers, vectors = [last], [gradient]
     grad_logits = torch.zeros_like(logits)
     for weight, total in zip(reversed(weights), reversed(sums), strict=True):
-        grad_logits = grad_logits + _through_softmax(last, products(votes, vectors[-1]))
-        numbers.append(grad_logits)
-        vectors.append(squash(total))
-        numbers.append(weight)
-        vectors.append(_through_squash(total, weighted_sum(grad_logits, votes)))
+        grad_weights = products(votes, vectors[-1])
+        grad_logits = grad_logits + last * (grad_weights - (last * grad_weights).sum(1, keepdim=True))  # of the softmax
+        numbers += [grad_logits, weight]
+        vectors += [squash(total), _through_squash(total, weighted_sum(grad_logits, votes))]
         last = weight
     return torch.stack(numbers, -2).transpose(-1, -2) @ torch.stack(vectors, -2)
-
-
-def _through_softmax(weights: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient by the logits of `weights [B, n, m]`, from that by the weights."""
-    return weights * (gradient - (weights * gradient).sum(1, keepdim=True))
 
 
 def _through_squash(vectors: Tensor, gradient: Tensor) -> Tensor:

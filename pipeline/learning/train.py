@@ -241,7 +241,8 @@ class _Loop:
             chosen = order[step * batch : (step + 1) * batch]
             images = augment(self.images[chosen], self.task.augmentation, generator)
             loss, metrics = self.model(images, noise[step], times[step], self.labels[chosen])
-            gradients = torch.autograd.grad(loss, list(self.trained.values()))
+            # Zeros for what a setting has no use for, such as the betas of matrix capsules with `activation: mixing`.
+            gradients = torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
             norm = clip(gradients, self.training.gradient_clip)
             for parameter, gradient in zip(self.trained.values(), gradients, strict=True):
                 parameter.grad = gradient

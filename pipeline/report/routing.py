@@ -4,10 +4,8 @@ layer by layer, a table of all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-
-import numpy as np
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.routing_films import RoutingFilm, strip
@@ -41,7 +39,12 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         arrays = written.examples(results, "routing", study, _ARRAYS)
         if arrays is None:
             continue
-        film = _film(study, numbers, arrays)
+        run, document = _network(study, numbers)
+        classes = class_names(numbers.settings, numbers.dataset_of(run), arrays["activations"].shape[-1])
+        kept = {name: arrays[name] for name in _ARRAYS if name != "used"}
+        film = RoutingFilm(classes=classes, used=int(arrays["used"]), **kept)
+        moved = {step: numbers.needed("moved", step).mean for step in numbers.names("moved")}
+        words = ", ".join(f"{100 * share:.0f} % in iteration {step}" for step, share in moved.items())
         square = "a part" if film.one_by_one else "all parts of a position"
         yield Drawing(
             f"{NAME}-{study}",
@@ -51,38 +54,20 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"square is {square}: the larger, the more active; the brighter, the more is assigned to the class. "
             "Numbers: activation of the class capsule; spread of its votes around their mean. "
             f"The network runs {film.used} iterations: the first with equal shares, each other one after an update of "
-            f"them; {_in_words(numbers)}.",
+            f"them; of the assignment, {words} changes the class.",
             f"{len(film.images)} images, each with a map of its parts for {len(film.classes)} classes in "
             f"{film.iterations} iterations.",
             numbers.records,
             partial(strip, film),
-            document=document_of(study, numbers),
+            document=document,
             film=film.to_json(),
         )
 
 
-def document_of(study: str, numbers: Numbers) -> str:
-    """The document of a study's system."""
-    return SYSTEMS[str(numbers.run(run_of(study, numbers)).variant)].document
-
-
-def run_of(study: str, numbers: Numbers) -> str:
-    """The run that a study followed."""
-    return str(numbers.settings.routing[study].run)
-
-
-def _film(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> RoutingFilm:
-    name = run_of(study, numbers)
-    classes = class_names(numbers.settings, numbers.dataset_of(name), arrays["activations"].shape[-1])
-    kept = {each: arrays[each] for each in _ARRAYS if each != "used"}
-    return RoutingFilm(classes=classes, used=int(arrays["used"]), **kept)
-
-
-def _in_words(numbers: Numbers) -> str:
-    """How much moves from one iteration to the next, on all images."""
-    moved = {step: numbers.measured("moved", step) for step in numbers.names("moved")}
-    each = ", ".join(f"{100 * found.mean:.0f} % in iteration {step}" for step, found in moved.items() if found)
-    return f"of the assignment, {each} changes the class"
+def _network(study: str, numbers: Numbers) -> tuple[str, str]:
+    """The run that a study followed, and the document of its system."""
+    run = str(numbers.settings.routing[study].run)
+    return run, SYSTEMS[str(numbers.run(run).variant)].document
 
 
 def build(results: Results) -> list[Table]:
@@ -92,7 +77,7 @@ def build(results: Results) -> list[Table]:
     iterations: dict[str, list[Row]] = {}
     layers: dict[str, list[Row]] = {}
     for study, numbers in results.executed("routing"):
-        run, document, own = run_of(study, numbers), document_of(study, numbers), numbers.number("used") or 0
+        (run, document), own = _network(study, numbers), numbers.number("used") or 0
         for step in numbers.names("test_error"):
             measured = cells(Numbers(numbers.path, {name: numbers.at(name, step) for name in _HEADS}), _HEADS)
             keys = [run, int(step), "yes" if int(step) <= own else "no"]
@@ -101,32 +86,28 @@ def build(results: Results) -> list[Table]:
         for place, layer in enumerate(names, 1 - len(names)):
             of_layer = [run, f"{-place} below" if place else "classes", int(own)]
             layers.setdefault(document, []).append((of_layer, cells(numbers, _LAYER_HEADS, "layers", layer), numbers))
-    tables = []
-    for document, rows in iterations.items():
-        tables += measured_table(
-            f"{NAME}-{document}",
-            "Routing, iteration by iteration",
-            "The test error if routing ended there; the share of the assignment that goes to another class than in the "
-            "iteration before; means over images of the class capsules' activations, and of the spread of votes "
-            "(root mean square distance to their mean, each counted by how much of it is assigned). Iteration 1 has "
-            "equal shares, each other one follows an update of them. Iterations that are not the network's own follow "
-            "them with the same votes.",
-            ["run", "iteration", "the network's own"],
-            _HEADS,
-            rows,
-            document,
-        )
-    for document, rows in layers.items():
-        tables += measured_table(
-            f"{NAME}-layers-{document}",
-            "Routing, layer by layer",
-            "How evenly a capsule divides itself among those that see it: entropy, 0 in a tree and 1 if even, each "
-            "counting by its activation. Types of capsules that are never above 0.01, on any test image at any "
-            "position. How much a type's largest activation varies: sd over images, mean over types, 0 if it is always "
-            "the same. Layers are counted down from the class capsules.",
-            ["run", "layer", "iterations"],
-            _LAYER_HEADS,
-            rows,
-            document,
-        )
-    return tables
+    of_iterations = (
+        "Routing, iteration by iteration",
+        "The test error if routing ended there; the share of the assignment that goes to another class than in the "
+        "iteration before; means over images of the class capsules' activations, and of the spread of votes "
+        "(root mean square distance to their mean, each counted by how much of it is assigned). Iteration 1 has "
+        "equal shares, each other one follows an update of them. Iterations that are not the network's own follow "
+        "them with the same votes.",
+        ["run", "iteration", "the network's own"],
+        _HEADS,
+    )
+    of_layers = (
+        "Routing, layer by layer",
+        "How evenly a capsule divides itself among those that see it: entropy, 0 in a tree and 1 if even, each "
+        "counting by its activation. Types of capsules that are never above 0.01, on any test image at any "
+        "position. How much a type's largest activation varies: sd over images, mean over types, 0 if it is always "
+        "the same. Layers are counted down from the class capsules.",
+        ["run", "layer", "iterations"],
+        _LAYER_HEADS,
+    )
+    return [
+        table
+        for name, words, groups in ((NAME, of_iterations, iterations), (f"{NAME}-layers", of_layers, layers))
+        for document, rows in groups.items()
+        for table in measured_table(f"{name}-{document}", *words, rows, document)
+    ]

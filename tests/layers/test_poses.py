@@ -22,29 +22,17 @@ def some_matrices(*shape: int) -> torch.Tensor:
     return poses.to_matrix(offsets)
 
 
-def test_compose_is_the_product_of_homogeneous_matrices() -> None:
+def test_compose_and_invert_are_those_of_homogeneous_matrices() -> None:
     outer, inner = some_matrices(4, 5), some_matrices(4, 5)
     np.testing.assert_allclose(homogeneous(poses.compose(outer, inner)), homogeneous(outer) @ homogeneous(inner))
-
-
-def test_invert_is_the_inverse_of_the_homogeneous_matrix() -> None:
-    matrices = some_matrices(50)
-    mirrored = matrices * torch.tensor([[-1.0], [1.0]])  # negative determinants too
-    for each in (matrices, mirrored):
+    mirrored = outer * torch.tensor([[-1.0], [1.0]])  # negative determinants too
+    for each in (outer, mirrored):
         np.testing.assert_allclose(homogeneous(poses.invert(each)), np.linalg.inv(homogeneous(each)), rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "linear",
-    [
-        [[0.0, 0.0], [0.0, 0.0]],
-        [[1.0, 1.0], [1.0, 1.0]],
-        [[1e-9, 0.0], [0.0, 1.0]],
-        [[1.0, 0.0], [0.0, -1e-30]],
-    ],
-)
-def test_a_frame_seen_edge_on_stays_finite_and_so_does_its_gradient(linear: list[list[float]]) -> None:
-    matrix = torch.cat([torch.tensor(linear), torch.tensor([[0.5], [-0.5]])], dim=-1).requires_grad_()
+@pytest.mark.parametrize("linear", [[0.0, 0, 0, 0], [1.0, 1, 1, 1], [1e-9, 0, 0, 1], [1.0, 0, 0, -1e-30]])
+def test_a_frame_seen_edge_on_stays_finite_and_so_does_its_gradient(linear: list[float]) -> None:
+    matrix = torch.cat([torch.tensor(linear).view(2, 2), torch.tensor([[0.5], [-0.5]])], dim=-1).requires_grad_()
     inverse = poses.invert(matrix)
     inverse.sum().backward()
     assert inverse.isfinite().all()

@@ -123,46 +123,31 @@ def votes(shares: dict[str, list[float]]) -> dict[str, Any]:
     return {name: {str(t + 1): spread(x, 0.01) for t, x in enumerate(values)} for name, values in shares.items()}
 
 
-def vote_examples(writer: Writer, name: str, iterations: int = 3, classes: int = 5) -> None:
-    """Histograms of three images that gather at class 0, 1 and, wrongly, 2."""
+def vote_examples(writer: Writer, name: str) -> None:
+    """Histograms of three images that gather at class 0, 1 and, wrongly, 2 over three iterations."""
     edges = np.linspace(0, 4, 41)
-    middle = (edges[1:] + edges[:-1]) / 2
-    counts = np.zeros((3, iterations, classes, 40))
-    for image in range(3):
-        for t in range(iterations):
-            for n in range(classes):
-                gathered = 8 * t * np.exp(-(((middle - 0.6) / 0.3) ** 2)) * (n == image)
-                counts[image, t, n] = 6 / (1 + 2 * t) * np.exp(-(((middle - 2) / 0.8) ** 2)) + gathered
+    middle, t = (edges[1:] + edges[:-1]) / 2, np.arange(3)[None, :, None, None]
+    gathered = 8 * t * np.exp(-(((middle - 0.6) / 0.3) ** 2)) * np.eye(5)[:3, None, :, None]
     writer.examples(
         "evaluate", name,
-        counts=counts, edges=edges, images=(255 * pictures(3, 2, 32, 32)).astype(np.uint8), labels=np.array([0, 1, 4]),
-        scores=np.eye(5)[:3],
+        counts=6 / (1 + 2 * t) * np.exp(-(((middle - 2) / 0.8) ** 2)) + gathered, edges=edges,
+        images=(255 * pictures(3, 2, 32, 32)).astype(np.uint8), labels=np.array([0, 1, 4]), scores=np.eye(5)[:3],
     )  # fmt: skip
 
 
 def trained(writer: Writer, name: str, settled: float) -> None:
-    epochs = np.arange(1, 21)
-    rows = [
-        pd.DataFrame(
-            {
-                "replica": replica,
-                "epoch": epochs,
-                "train_gradient_norm": 2.0,
-                "train_accuracy": settled + 0.08 - 0.7 * np.exp(-epochs / 5),
-                "validation_accuracy": settled - 0.6 * np.exp(-epochs / 5) - 0.02 * replica,
-            }
-        )
-        for replica in range(2)
-    ]
-    writer.table("train", name, pd.concat(rows))
-    writer.numbers(
-        "train", name,
-        {
-            "validation": {"loss": spread(0.1), "accuracy": spread(settled)}, "epochs": spread(20, 0),
-            "images_per_second": spread(310.0, 4.0), "seconds": 512.0, "parameters": {"total": 310_064},
-        },
-        dataset=DATASET,
-    )  # fmt: skip
+    epochs, replicas = np.tile(np.arange(1, 21), 2), np.repeat([0, 1], 20)
+    accuracies = {
+        "train_accuracy": settled + 0.08 - 0.7 * np.exp(-epochs / 5),
+        "validation_accuracy": settled - 0.6 * np.exp(-epochs / 5) - 0.02 * replicas,
+    }
+    table = pd.DataFrame({"replica": replicas, "epoch": epochs, "train_gradient_norm": 2.0, **accuracies})
+    writer.table("train", name, table)
+    numbers = {
+        "validation": {"loss": spread(0.1), "accuracy": spread(settled)}, "epochs": spread(20, 0),
+        "images_per_second": spread(310.0, 4.0), "seconds": 512.0, "parameters": {"total": 310_064},
+    }  # fmt: skip
+    writer.numbers("train", name, numbers, dataset=DATASET)
 
 
 def ablated(writer: Writer, name: str, errors: dict[str, float]) -> None:
@@ -222,40 +207,36 @@ def attacks(
     writer.examples("attack", name, **dict.fromkeys(names, attacked))
 
 
-def routed(writer: Writer, name: str, iterations: int = 4, used: int = 3, classes: int = 5) -> None:
+def routed(writer: Writer, name: str) -> None:
     """What a study of routing writes: of two images, the first goes to its class, the second to the wrong one."""
-    steps = range(1, iterations + 1)
+    T, n = 4, 5
+    t = np.arange(1, T + 1)
     by_step = {
-        "test_error": {str(t): spread(0.5 / t) for t in steps},
-        "moved": {str(t): spread(1 / t**2) for t in steps if t > 1},
-        "activation_right": {str(t): spread(1 - 0.5 / t) for t in steps},
-        "activation_others": {str(t): spread(0.5 / t) for t in steps},
-        "spread_right": {str(t): spread(2 / t) for t in steps},
-        "spread_others": {str(t): spread(3 / t) for t in steps},
-    }
+        "test_error": 0.5 / t, "moved": 1 / t**2, "activation_right": 1 - 0.5 / t, "activation_others": 0.5 / t,
+        "spread_right": 2 / t, "spread_others": 3 / t,
+    }  # fmt: skip
+    numbers = {measure: {str(at): spread(x) for at, x in zip(t, xs, strict=True)} for measure, xs in by_step.items()}
+    del numbers["moved"]["1"]
     layers = {
         str(layer): {
             "entropy": spread(0.9 - 0.2 * layer), "dead": spread(0.25 / layer), "range": spread(0.1 * layer),
-            "types": spread(4 if layer < 3 else classes, 0),
+            "types": spread(4 if layer < 3 else n, 0),
         }
         for layer in (1, 2, 3)
     }  # fmt: skip
-    found = {"study": "routing", "used": used, "images": 100, **by_step, "layers": layers}
+    found = {"study": "routing", "used": 3, "images": 100, **numbers, "layers": layers}
     writer.numbers("routing", name, found, dataset=DATASET)
-    writer.table(
-        "routing", name, pd.DataFrame({"replica": 0, "iteration": steps, "test_error": [0.5 / t for t in steps]})
-    )
+    writer.table("routing", name, pd.DataFrame({"replica": 0, "iteration": t, "test_error": by_step["test_error"]}))
     noise = np.random.default_rng(0)
-    logits = noise.normal(size=(2, 1, classes, 4, 3)) * np.arange(iterations)[:, None, None, None]
-    logits[0, :, 1] += 2 * np.arange(iterations)[:, None, None]
-    logits[1, :, 2] += 2 * np.arange(iterations)[:, None, None]
+    logits = noise.normal(size=(2, 1, n, 4, 3)) * np.arange(T)[:, None, None, None]
+    logits[[0, 1], :, [1, 2]] += 2 * np.arange(T)[:, None, None]
     shares = np.exp(logits) / np.exp(logits).sum(2, keepdims=True)
     writer.examples(
         "routing", name,
-        images=(255 * pictures(2, 32, 32)).astype(np.uint8), labels=np.array([1, 4]), used=np.array(used),
+        images=(255 * pictures(2, 32, 32)).astype(np.uint8), labels=np.array([1, 4]), used=np.array(3),
         parts=noise.random((2, 4, 3)).astype(np.float32), shares=shares.astype(np.float32),
         activations=shares.mean((-1, -2)).astype(np.float32),
-        spreads=(3 / np.arange(1, iterations + 1)[None, :, None] * np.ones((2, 1, classes))).astype(np.float32),
+        spreads=(3 / t[None, :, None] * np.ones((2, 1, n))).astype(np.float32),
     )  # fmt: skip
 
 

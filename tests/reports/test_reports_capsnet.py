@@ -29,20 +29,16 @@ ACCURACIES = dict(zip(RUNS, (0.9923, 0.9934, 0.9932, 0.9929, 0.9931), strict=Tru
 STUDIES = ("routed", "unrouted", "middle")
 
 
-def layer(hoyer: float, right: float = 1.0, falls: float = 1.0) -> dict[str, Any]:
+def layer(hoyer: float, **more: float) -> dict[str, Any]:
     values = {
         "hoyer": hoyer, "hoyer_standard_error": 0.01, "entropy": 1.0, "effective_number": 2.0, "silent": 0.0,
-        "right": right, "length_right": 0.8, "length_others": 0.1, "energy": 0.2, "falls": falls, "last_drop": 0.001,
+        "right": 1.0, "length_right": 0.8, "length_others": 0.1, "energy": 0.2, "falls": 1.0, "last_drop": 0.001,
         "images": 6,
     }  # fmt: skip
-    return {name: spread(value, 0.0, 1) for name, value in values.items()}
+    return {name: spread(value, 0.0, 1) for name, value in (values | more).items()}
 
 
-def middle_layer(hoyer: float, saturated: float) -> dict[str, Any]:
-    of_forward = {"saturated": saturated, "length_sd": 0.15, "hoyer_inputs": 0.18}
-    return layer(hoyer) | {name: spread(value, 0.0, 1) for name, value in of_forward.items()}
-
-
+MIDDLE_LAYER = layer(0.2, saturated=0.1, length_sd=0.15, hoyer_inputs=0.18)
 INFERRED: dict[str, dict[str, Any]] = {
     "routed": {"forward": {"class": layer(0.80)}, "start": {"class": layer(0.8)}},
     "unrouted": {
@@ -51,17 +47,17 @@ INFERRED: dict[str, dict[str, Any]] = {
         "predicted-clamped-none": {"class": layer(0.4)},
         "predicted-clamped-L1-1": {"class": layer(0.95)},
     },
-    "middle": {"forward": {"middle": middle_layer(0.2, saturated=0.1), "class": layer(0.75)}},
+    "middle": {"forward": {"middle": MIDDLE_LAYER, "class": layer(0.75)}},
 }
 
 
 @pytest.fixture
 def params(values: dict[str, Any]) -> Params:
-    runs = {}
-    for name, model in RUNS.items():
-        run = run_on("capsnet", "digits")
-        run["model"] = run["model"] | {"middle": 0, "counting": "updates", **model}
-        runs[name] = run
+    small = run_on("capsnet", "digits")
+    runs = {
+        name: small | {"model": small["model"] | {"middle": 0, "counting": "updates", **model}}
+        for name, model in RUNS.items()
+    }
     infer = {name: {"run": name, **INFER} for name in STUDIES}
     evidence = {
         "runs": {name.replace("-", "_"): name for name in list(RUNS)[:4]},
@@ -100,8 +96,7 @@ def test_figures(studied: Writer, params: Params) -> None:
     written = Written()
     results = recorded(studied.results, params)
     drawings = [*conditions.draw(results, written), *inference.draw(results, written)]
-    names = ["capsnet-losses-digits", "capsnet-capsules-digits"]
-    assert [drawing.name for drawing in drawings] == names
+    assert [drawing.name for drawing in drawings] == ["capsnet-losses-digits", "capsnet-capsules-digits"]
     check_drawn(drawings)
     best = drawings[0].figure().axes[2]
     assert [tick.get_text() for tick in best.get_xticklabels()] == ["routing", "none", "routing", "none"]
@@ -123,12 +118,9 @@ def test_tables(studied: Writer, params: Params) -> None:
 def test_claims(studied: Writer, params: Params) -> None:
     answers = {name: finding(studied, params, name) for name in MEASURES}
     values = {name: answer.ours.mean for name, answer in answers.items() if answer.ours}
-    assert values["001.acc.r3"] == pytest.approx(99.23)
-    assert values["001.acc.r0"] == pytest.approx(99.34)
-    assert values["001.acc.r3norec"] == pytest.approx(99.32)
-    assert values["001.acc.r0norec"] == pytest.approx(99.29)
-    assert values["001.fig1.sparse"] == pytest.approx(0.05)
-    assert values["001.mid"] == pytest.approx(-0.55)
+    expected = {"acc.r3": 99.23, "acc.r0": 99.34, "acc.r3norec": 99.32, "acc.r0norec": 99.29}
+    expected |= {"fig1.sparse": 0.05, "mid": -0.55}
+    assert {name: values[f"001.{name}"] for name in expected} == pytest.approx(expected)
     for name in ("fig2", "fig1.sparse", "fig1.l1", "mid"):
         assert answers[f"001.{name}"].holds, name
         assert any("not the paper's data" in remark for remark in answers[f"001.{name}"].remarks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import made_up_matrix
@@ -26,49 +25,34 @@ def draw(results: Results, written: Written) -> list[Drawing]:
     return [drawing for module in modules for drawing in module.draw(results, written)]
 
 
-def everything(folder: Path) -> Writer:
-    writer = Writer(folder)
-    made_up_matrix.everything(writer)
-    return writer
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Of every study, for tests that only read them."""
-    writer = everything(tmp_path_factory.mktemp("matrix"))
+    writer = Writer(tmp_path_factory.mktemp("matrix"))
+    made_up_matrix.everything(writer)
     return recorded(writer.results, parse_params(with_matrix(made_up_values())))
 
 
-def test_figures(results: Results) -> None:
-    written = Written()
-    drawings = {drawing.name: drawing for drawing in draw(results, written)}
-    assert list(drawings) == [
-        "matrix-votes-matrix-toys",
-        "matrix-attacks-toys",
-        "matrix-attacked-toys",
-    ]
-    check_drawn(drawings.values())
-    assert written.missing == []
-
-
 def test_what_is_drawn_is_what_was_measured(results: Results) -> None:
-    figures = {drawing.name: drawing.figure() for drawing in draw(results, Written())}
-    general, _, _ = figures["matrix-attacks-toys"].axes
-    lines = {line.get_label(): np.asarray(line.get_ydata()) for line in general.get_lines()}
+    written = Written()
+    drawings = draw(results, written)
+    names = ["matrix-votes-matrix-toys", "matrix-attacks-toys", "matrix-attacked-toys"]
+    assert [drawing.name for drawing in drawings] == names
+    check_drawn(drawings)
+    assert written.missing == []
+    votes_of_images, attacks, _ = (drawing.figure() for drawing in drawings)
+    lines = {line.get_label(): np.asarray(line.get_ydata()) for line in attacks.axes[0].get_lines()}
     np.testing.assert_allclose(lines["CNN, BIM"], [88, 42, 18, 4, 2])
     np.testing.assert_allclose(lines["chance"], 20)
-    titles = [axis.get_title(loc="left") for axis in figures["matrix-votes-matrix-toys"].axes]
+    titles = [axis.get_title(loc="left") for axis in votes_of_images.axes]
     assert titles[::4] == ["animal", "human", "car, taken for airplane"]
 
 
-def test_table_of_errors(results: Results) -> None:
+def test_errors_and_table_1(results: Results) -> None:
     (table,) = errors.build(results)
     assert table.shown["run"].tolist() == ["matrix-toys", "cnn-toys"]
     assert table.shown["error, middle (%)"].tolist() == ["17.00 ± 1.00", "12.00 ± 1.00"]
     assert table.shown["error, 13 crops (%)"].tolist() == ["15.00 ± 1.00", "11.00 ± 1.00"]
-
-
-def test_table_1(results: Results) -> None:
     (table,) = table_1.build(results)
     rows = table.shown.set_index("condition")
     assert list(rows.index) == [*CONDITIONS, "matrix-toys"]
@@ -99,15 +83,14 @@ def test_table_2(results: Results) -> None:
     assert set(late["the paper's, novel (%)"]) == {""}
 
 
-def test_lost_pictures_and_tables_are_named_and_the_rest_is_drawn(tmp_path: Path, values: dict[str, Any]) -> None:
-    studied = everything(tmp_path)
-    results = recorded(studied.results, parse_params(with_matrix(values)))
+def test_lost_pictures_and_tables_are_named(writer: Writer, values: dict[str, Any]) -> None:
+    made_up_matrix.everything(writer)
+    results = recorded(writer.results, parse_params(with_matrix(values)))
     for item in ("evaluate/matrix-toys", "attack/toys"):
-        (studied.arrays / item / "examples.npz").unlink()
-    (studied.results.records / "attack/toys.csv").unlink()
+        (writer.arrays / item / "examples.npz").unlink()
+    (results.records / "attack/toys.csv").unlink()
     written = Written()
-    names = [drawing.name for drawing in draw(results, written)]
-    assert names == []
+    assert draw(results, written) == []
     assert written.missing == [
         "evaluate/matrix-toys (its examples)", "attack/toys (its table)", "attack/toys (its examples)",
     ]  # fmt: skip

@@ -4,6 +4,8 @@ by iteration, and of every routed layer.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -59,10 +61,6 @@ def routed_layers(model: CapsNet, images: Tensor) -> list[RoutedLayer]:
         below, capsules = capsules, layer(capsules)
         if isinstance(layer, CapsuleLayer):
             shares = agreement(cast_votes(below, layer.transformations), updates)  # (B, n, m)
-            found.append(routed_layer(shares, below.norm(dim=-1), capsules.norm(dim=-1), _over_parents))
+            over_parents = partial(torch.sum, dim=1)  # (B, n, m) -> (B, m)
+            found.append(routed_layer(shares, below.norm(dim=-1), capsules.norm(dim=-1), over_parents))
     return found
-
-
-def _over_parents(values: Tensor) -> Tensor:
-    """`[B, n, m]` to `[B, m]`."""
-    return values.sum(1)

@@ -6,29 +6,17 @@ strides do); and the hidden features from which classes are read, for which theo
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Any
-
-from torch import Tensor, nn
+from torch import Tensor
 
 from pipeline.probes.equivariance.actions import Layer, Maps, plain
 from pipeline.systems.cnn.model.cnn import CNN
 
 
 def read(model: CNN, images: Tensor) -> dict[str, Layer]:
-    """Layers of images `[B, C, S, S]` in [0, 1]: maps, hidden. What goes into the fully connected layers is taken."""
-    found: dict[nn.Module, Tensor] = {}
-
-    def keep(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        found[module] = inputs[0]
-
-    with ExitStack() as hooks:
-        for module in (model.hidden, model.last):
-            hooks.enter_context(module.register_forward_pre_hook(keep))
-        model.scores(images)
-    channels = model.params.channels[1]
-    maps = found[model.hidden].unflatten(-1, (channels, -1))
+    """Layers of images `[B, C, S, S]` in [0, 1]: maps, hidden."""
+    maps = model.maps(images)
+    hidden = model.hidden(maps.flatten(1)).relu()
     return {
-        "maps": plain(maps, Maps(round(maps.shape[-1] ** 0.5), "border"), False),
-        "hidden": plain(found[model.last].unsqueeze(1), None),
+        "maps": plain(maps.flatten(2), Maps(maps.shape[-1], "border"), False),
+        "hidden": plain(hidden.unsqueeze(1), None),
     }

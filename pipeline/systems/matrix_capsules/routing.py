@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pipeline.classification.routing import Iterations, RoutedLayer, routed_layer, vote_spread
 from pipeline.systems.matrix_capsules.model.em_routing import images_at_once
-from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 
 
@@ -29,7 +29,6 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
     and the E-step the shares of the next iteration.
     """
     layer = model.routed[-1]
-    assert isinstance(layer, RoutedCapsules)
     below = model.capsules(images)[-2]
     steps = layer.steps(below, iterations)
     votes = layer.votes(below)[:, 0]  # (B, n, N, P): there is one position of class capsules, which sees all parts
@@ -51,7 +50,6 @@ def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
     """
     found = []
     for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):
-        assert isinstance(layer, RoutedCapsules)
         routing, (poses, parts), activations = layer.routing(), below, above[1]
         few = images_at_once(poses, layer.full_transformations(), routing)
         batches = zip(poses.split(few), parts.split(few), strict=True)

@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
-from routing_loop import by_the_letter
-from small import SIZE, SMALL_CAPSNET
+from routing_loop import by_the_letter, capsnet
+from small import SIZE
 
 from pipeline.layers.dynamic_routing import squash
-from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.routing import follow, iterations_of, routed_layers
-from pipeline.systems.capsnet.settings import CapsNetModelParams
-
-
-def network(**changes: Any) -> CapsNet:
-    torch.manual_seed(0)
-    net = CapsNet(CapsNetModelParams.model_validate({**SMALL_CAPSNET, **changes}), SIZE).double().eval()
-    with torch.no_grad():  # long enough that weights differ
-        for layer in (net.middle, net.last):
-            if layer is not None:
-                layer.transformations.mul_(20)
-    return net
 
 
 @pytest.mark.parametrize("middle", [0, 6])
 @pytest.mark.parametrize(("counting", "own"), [("updates", 3), ("sums", 2)])
 def test_the_last_iteration_is_what_the_network_gives(counting: str, own: int, middle: int) -> None:
-    net, images = network(counting=counting, middle=middle), torch.rand(5, 1, SIZE, SIZE, dtype=torch.float64)
+    net, images = capsnet(counting=counting, middle=middle).double(), torch.rand(5, 1, SIZE, SIZE, dtype=torch.float64)
     assert iterations_of(net) == own
     found = follow(net, own + 2, images)
-    torch.testing.assert_close(found.activations[own - 1], net.encode(images).norm(dim=-1).detach())
+    torch.testing.assert_close(found.activations[own - 1], net.encode(images).norm(dim=-1))
     assert not torch.allclose(found.activations[own], found.activations[own - 1])
     positions, types = (1, 6) if middle else (16, 2)
     assert found.shares.shape == (own + 2, 5, 3, positions, types)
@@ -43,12 +30,11 @@ def test_the_last_iteration_is_what_the_network_gives(counting: str, own: int, m
 @pytest.mark.parametrize("middle", [0, 6])
 def test_capsules_divide_themselves_as_in_a_loop_over_numbers(middle: int) -> None:
     """In every layer; logits are the products of votes with the capsules of all sums but the last."""
-    net, images = network(middle=middle), torch.rand(2, 1, SIZE, SIZE, dtype=torch.float64)
-    with torch.no_grad():
-        below = net.primary_capsules(net.feature_maps(images))
+    net, images = capsnet(middle=middle).double(), torch.rand(2, 1, SIZE, SIZE, dtype=torch.float64)
+    below = net.primary_capsules(net.feature_maps(images))
     routed = [layer for layer in (net.middle, net.last) if layer is not None]
     for layer, found in zip(routed, routed_layers(net, images), strict=True):
-        W = layer.transformations.detach()
+        W = layer.transformations
         sums = [squash(by_the_letter(below, W, t + 1)) for t in range(3)]
         for image in range(2):
             entropy = 0.0

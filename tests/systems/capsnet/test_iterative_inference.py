@@ -3,53 +3,45 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from small import INFER, SIZE, SMALL_CAPSNET
+from routing_loop import capsnet
+from small import INFER, squares
 
-from pipeline.data.datasets import Dataset
 from pipeline.layers.dynamic_routing import unweighted_sum
 from pipeline.probes.sparsity import hoyer
 from pipeline.results.outcome import Outcome
 from pipeline.systems.capsnet.experiments.iterative_inference import descent, sparsity_of_inference
 from pipeline.systems.capsnet.inference.predictive_coding import Inferred
-from pipeline.systems.capsnet.model.capsnet import CapsNet
-from pipeline.systems.capsnet.settings import CapsNetModelParams
 from pipeline.systems.capsnet.studies.infer import InferParams
 
 CPU = torch.device("cpu")
 
 
-def network(seed: int) -> CapsNet:
-    """Not trained, with capsules long enough to matter and a middle layer."""
-    torch.manual_seed(seed)
-    net = CapsNet(CapsNetModelParams.model_validate({**SMALL_CAPSNET, "middle": 4, "iterations": 0}), SIZE)
-    assert net.middle is not None
-    with torch.no_grad():
-        net.second.weight *= 5
-        net.middle.transformations *= 8
-        net.last.transformations *= 8
-    return net.eval()
+def measured(seeds: Sequence[int], **changes: Any) -> Outcome:
+    """Of a network by seed."""
+    settings = InferParams.model_validate({**INFER, "run": "capsnet", **changes})
+    return sparsity_of_inference([capsnet(seed, iterations=0) for seed in seeds], squares(), settings, CPU, "infer")
 
 
-@pytest.fixture
-def found(dataset: Dataset) -> Outcome:
-    settings = InferParams.model_validate({**INFER, "run": "capsnet", "steps": 120})
-    return sparsity_of_inference([network(0), network(1)], dataset, settings, CPU, "infer")
+@pytest.fixture(scope="module")
+def found() -> Outcome:
+    return measured([0, 1], steps=120)
 
 
-def test_rows(found: Outcome, dataset: Dataset) -> None:
+def test_rows(found: Outcome) -> None:
     table, arrays = found.table, found.arrays
     assert len(table) == 2 * (2 + 12) * 2
     of_class = table[(table["layer"] == "class") & (table["replica"] == 0)].set_index("condition")
     assert (of_class["falls"].dropna() == 1).all()
     assert of_class["energy"].isna().tolist() == [True, True, *[False] * 12], "a forward pass has no energy"
     assert table.loc[table["layer"] == "middle", "right"].isna().all(), "only class capsules can be right"
-    net, (images, labels) = network(0), dataset.part("test")
-    lengths = net.encode(torch.from_numpy(images).float() / 255).norm(dim=-1).detach().numpy()
+    net, (images, labels) = capsnet(iterations=0), squares().part("test")
+    lengths = net.encode(torch.from_numpy(images).float() / 255).norm(dim=-1).numpy()
     for name, count in (("forward", len(images)), ("start", 6)):
         expected = hoyer(lengths[:count])
         assert of_class["hoyer"][name] == pytest.approx(float(expected.mean()), rel=1e-5)
@@ -66,15 +58,11 @@ def test_rows(found: Outcome, dataset: Dataset) -> None:
     energies = table[(table["condition"] == "free-free-L2-1") & (table["layer"] == "class")]["energy"]
     assert told["mean"] == pytest.approx(energies.mean())
     assert told["n"] == 2
-
-
-def test_saturation_of_forward_passes(found: Outcome, dataset: Dataset) -> None:
-    rows = found.table[found.table["replica"] == 0].set_index(["condition", "layer"])
+    rows = table[table["replica"] == 0].set_index(["condition", "layer"])
     assert rows["saturated"].notna().groupby("condition").all().sum() == 2, "activities after inference are free"
-    net, (images, _) = network(0), dataset.part("test")
     maps = net.feature_maps(torch.from_numpy(images).float() / 255)
     assert net.middle is not None
-    inputs = unweighted_sum(net.primary_capsules(maps), net.middle.transformations).norm(dim=-1).detach().double()
+    inputs = unweighted_sum(net.primary_capsules(maps), net.middle.transformations).norm(dim=-1).double()
     row = rows.loc["forward", "middle"]
     assert row["hoyer_inputs"] == pytest.approx(float(hoyer(inputs.numpy()).mean()), abs=1e-4)
     assert row["saturated"] == pytest.approx(float((inputs > 3).double().mean())), "n^2 / (1 + n^2) > 0.9"
@@ -91,29 +79,23 @@ def test_an_energy_that_rises_at_any_step_does_not_count_as_falling() -> None:
     assert found["last_drop"] == pytest.approx((before_last - 2) / before_last), "a tenth of two steps is one"
 
 
+@pytest.mark.parametrize("replica", [0, 1])
 @pytest.mark.parametrize("output", ["predicted", "free"])
-def test_conditions_do_what_they_must(found: Outcome, output: str) -> None:
-    table = found.table[found.table["layer"] == "class"].set_index(["replica", "condition"]).sort_index()
-    for replica in (0, 1):
-
-        def row(label: str, penalty: str, replica: int = replica) -> Any:
-            return table.loc[replica, f"{output}-{label}-{penalty}"]
-
-        start = table.loc[replica, "start"]
-        clamped = row("clamped", "none")
-        assert clamped["length_right"] - clamped["length_others"] > start["length_right"] - start["length_others"]
-        assert clamped["length_others"] < start["length_others"]
-        assert row("clamped", "L1-1")["length_others"] < row("clamped", "none")["length_others"]
-        assert row("free", "none")["energy"] == pytest.approx(0, abs=1e-9), "nothing pulls"
-        assert row("free", "none")["hoyer"] == pytest.approx(start["hoyer"], rel=1e-5)
-        assert row("free", "L2-1")["length_right"] < start["length_right"]
+def test_conditions_do_what_they_must(found: Outcome, output: str, replica: int) -> None:
+    table = found.table[(found.table["layer"] == "class") & (found.table["replica"] == replica)].set_index("condition")
+    conditions = ("clamped-none", "clamped-L1-1", "free-none", "free-L2-1")
+    start, (clamped, sparse, still, damped) = table.loc["start"], (table.loc[f"{output}-{each}"] for each in conditions)
+    assert clamped["length_right"] - clamped["length_others"] > start["length_right"] - start["length_others"]
+    assert clamped["length_others"] < start["length_others"]
+    assert sparse["length_others"] < clamped["length_others"]
+    assert still["energy"] == pytest.approx(0, abs=1e-9), "nothing pulls"
+    assert still["hoyer"] == pytest.approx(start["hoyer"], rel=1e-5)
+    assert damped["length_right"] < start["length_right"]
 
 
-def test_free_capsules_that_l1_kills_are_silent_not_even(dataset: Dataset) -> None:
+def test_free_capsules_that_l1_kills_are_silent_not_even() -> None:
     condition = {"output": "free", "label": "free", "penalty": "L1", "weight": 5.0}
-    settings = InferParams.model_validate({**INFER, "run": "capsnet", "steps": 500, "conditions": [condition]})
-    table = sparsity_of_inference([network(0)], dataset, settings, CPU, "infer").table
+    table = measured([0], steps=500, conditions=[condition]).table
     row = table[(table["condition"] == "free-free-L1-5") & (table["layer"] == "class")].iloc[0]
-    assert row["silent"] == 1
+    assert (row["silent"], row["right"]) == (1, 0)
     assert math.isnan(row["hoyer"])
-    assert row["right"] == 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import em_loop
 import pytest
 import torch
 from pydantic import ValidationError
@@ -16,20 +18,15 @@ from pipeline.learning.runs import load_run, save_run
 from pipeline.learning.train import Task, augment, train
 from pipeline.systems import build_model
 from pipeline.systems.matrix_capsules.model.batch_norm import BatchNorm, measure_statistics
-from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 
 CPU = torch.device("cpu")
 BAYES = {"alpha0": 1.0, "kappa0": 1.0, "nu0": 5.0, "psi0": 1.0, "precisions": "wishart", "shares_of": "position"}
-VARIATIONAL = {
-    **SMALL_MATRIX_CAPSULES, "activation": "bayes", "bayes": BAYES, "batch_norm": True, "saving": None,
-    "loss": "softmax", "types": [3, 2], "capsule_strides": [1, 1], "iterations": 3,
+VARIATIONAL: dict[str, Any] = {
+    "activation": "bayes", "bayes": BAYES, "batch_norm": True, "saving": None, "loss": "softmax", "types": [3, 2],
+    "capsule_strides": [1, 1], "iterations": 3,
 }  # fmt: skip
-
-
-def network(**changes: Any) -> MatrixCapsules:
-    torch.manual_seed(0)
-    return MatrixCapsules(MatrixCapsulesModelParams.model_validate({**VARIATIONAL, **changes}), 10)
+network = partial(em_loop.network, **VARIATIONAL)
 
 
 def images(count: int = 12) -> Tensor:
@@ -42,14 +39,11 @@ def test_it_does_what_torchs_own_does(axis: int, shape: tuple[int, ...], learnt:
     """In training; and in evaluation, once the statistics are the cumulative ones that torch would have."""
     torch.manual_seed(0)
     ours, theirs = BatchNorm(3, axis, learnt), nn.BatchNorm1d(3, affine=learnt, momentum=None)
-    if learnt:
-        with torch.no_grad():
-            for scale, shift in ((ours.scale, ours.shift), (theirs.weight, theirs.bias)):
-                assert scale is not None
-                assert shift is not None
-                scale.copy_(torch.tensor([1.0, 2.0, -0.5]))
-                shift.copy_(torch.tensor([0.0, 3.0, 1.0]))
-    batches = torch.randn(4, *shape) * 3 + torch.arange(4.0).view(-1, *[1] * len(shape))
+    learned = [[each for each in module.parameters() if each.requires_grad] for module in (ours, theirs)]
+    for pair, values in zip(zip(*learned, strict=True), ([1.0, 2.0, -0.5], [0.0, 3.0, 1.0]), strict=False):
+        for parameter in pair:  # the scale, then the shift, if they are learnt
+            parameter.data = torch.tensor(values)
+    batches = torch.randn(4, *shape) * torch.tensor([1.0, 3.0, 2.0, 5.0]).view(-1, *[1] * len(shape)) + 2
 
     def as_theirs(x: Tensor) -> Tensor:
         return theirs(x.movedim(axis, 1).flatten(2)).view(x.movedim(axis, 1).shape).movedim(1, axis)
@@ -96,7 +90,6 @@ def test_what_norms_take_away_is_not_learnt_and_all_else_is() -> None:
             assert gradient is not None, name
             assert gradient.abs().max() > 1e-7, name
     layer = model.routed[0]
-    assert isinstance(layer, RoutedCapsules)
     assert isinstance(layer.norm_poses, BatchNorm)
     found = model.scores(shown)
     with torch.no_grad():
@@ -118,7 +111,7 @@ def test_in_evaluation_an_image_is_judged_by_itself() -> None:
 def test_weights_that_are_kept_come_with_their_own_statistics(averaging: float, tmp_path: Path) -> None:
     """Measured on images of the epoch with the weights kept, averaged or not; they are saved with them."""
     # All images in one batch and in one view: what the best weights make of them does not depend on draws.
-    run, data = small_run("matrix_capsules", model=VARIATIONAL, replicas=1), squares()
+    run, data = small_run("matrix_capsules", model={**SMALL_MATRIX_CAPSULES, **VARIATIONAL}, replicas=1), squares()
     run = run.model_copy(update={"augmentation": run.augmentation.model_copy(update={"crop": 12})})
     settings = training(epochs=3, averaging=averaging, batch_size=36)
     parts = data.part("train"), data.part("validation")

@@ -10,20 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from em_loop import by_the_letter
+from em_loop import PARAMS, by_the_letter, routing
+from gradients import with_gradients
 from scipy import stats
 from small import BAYES
 from torch import Tensor
 
 from pipeline.systems.matrix_capsules.model import em_routing
-from pipeline.systems.matrix_capsules.model.em_routing import Routing, Step, history, images_at_once, route
-from pipeline.systems.matrix_capsules.model.m_steps import Moments, MStep
+from pipeline.systems.matrix_capsules.model.em_routing import Step, cast_votes, history, images_at_once, route
+from pipeline.systems.matrix_capsules.model.m_steps import Moments, m_step
+from pipeline.systems.matrix_capsules.model.matrix_capsules import of_whole_poses
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
-from pipeline.systems.matrix_capsules.settings import BayesParams, Competition
+from pipeline.systems.matrix_capsules.settings import BayesParams
 
 ACTIVATIONS = ("mdl", "mixing", "bayes")
-COMPETITIONS: tuple[Competition, ...] = ("all", "position")
+COMPETITIONS = ("all", "position")
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
@@ -38,68 +40,36 @@ def some(height: int, kernel: int, c: int = 2, D: int = 3, P: int = 4, B: int = 
     return normal(B, height**2, c, P), active, 0.5 * normal(kernel**2, c, P, D, P), normal(D), normal(D) * 0.3 + 0.5
 
 
-def m_step(**values: Any) -> MStep:
-    return MStep(**{"priors": BayesParams.model_validate(BAYES), **values})
+PUBLISHED = {"damped_first": True, "first_shares": "position"}
+"""The first iteration as in the authors' code."""
 
 
-def routing(
-    height: int,
-    kernel: int,
-    stride: int = 1,
-    iterations: int = 3,
-    competition: Competition = "all",
-    published: bool = False,
-    **steps: Any,
-) -> Routing:
-    """With a lambda that makes activations matter; `published`: with the first iteration of the authors' code."""
-    step = m_step(**{"variance_floor": 1e-2, "inverse_temperature": 0.3, "damped_first": published, **steps})
-    first: Competition = "position" if published else "all"
-    return Routing(ReceptiveFields(height, kernel, stride), step, iterations, competition, first=first)
-
-
-@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("first", [{}, PUBLISHED])
 @pytest.mark.parametrize("iterations", [1, 3])
 @pytest.mark.parametrize("competition", COMPETITIONS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize(
     ("height", "kernel", "stride", "offsets"),
-    [(4, 3, 1, False), (6, 3, 2, False), (3, 3, 1, True)],
+    [(4, 3, 1, None), (6, 3, 2, None), (3, 3, 1, torch.randn(9, 4).double())],
     ids=["overlapping", "strided, an edge unseen", "class layer"],
 )
 def test_routing_does_what_the_equations_say(
     height: int,
     kernel: int,
     stride: int,
-    offsets: bool,
+    offsets: Tensor | None,
     activation: str,
-    competition: Competition,
+    competition: str,
     iterations: int,
-    published: bool,
+    first: dict[str, Any],
 ) -> None:
     inputs = some(height, kernel)
-    how = routing(height, kernel, stride, iterations, competition, published, activation=activation)
-    if offsets:
-        how = replace(how, offsets=torch.randn(kernel**2, 4, dtype=torch.float64))
+    changes = {"activation": activation, "competition": competition, **first}
+    how = routing(height, kernel, stride, iterations, offsets, **changes)
     poses, activations = route(*inputs, how)
     steps = history(*inputs, how)
     for image in range(2):
-        expected, active, assignments = by_the_letter(
-            *(each[image].numpy() for each in inputs[:2]),
-            *(each.numpy() for each in inputs[2:]),
-            height=height,
-            kernel=kernel,
-            stride=stride,
-            iterations=iterations,
-            activation=activation,
-            competition=competition,
-            first=how.first,
-            damped_first=published,
-            offsets=None if how.offsets is None else how.offsets.numpy(),
-            floor=1e-2,
-            damping=0.1,
-            inverse_temperature=0.3,
-            rate=0.95,
-        )
+        expected, active, assignments = by_the_letter(inputs, image, how, stride)
         # Both add next to nothing to the mass that means are divided by, or do not.
         np.testing.assert_allclose(poses[image], expected, rtol=2e-5, atol=2e-6)
         np.testing.assert_allclose(activations[image], active, rtol=2e-5)
@@ -124,45 +94,49 @@ def test_values_and_gradients_are_those_of_procedure_1(height: int, kernel: int,
     torch.testing.assert_close(found[0], found[1], rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("published", [False, True])
+PRIORS = [
+    BayesParams.model_validate({**BAYES, **changes})
+    for changes in (
+        {},
+        {"alpha0": 0.3, "kappa0": 2.5, "nu0": 5.0, "psi0": 0.4},
+        {"nu0": 4.0, "precisions": "wishart", "shares_of": "position"},
+        {"alpha0": 2.0, "kappa0": 0.2, "nu0": 6.5, "psi0": 3.0, "precisions": "wishart"},
+    )
+]
+WAYS: list[dict[str, Any]] = [
+    *({"activation": activation, **first} for activation in ACTIVATIONS for first in ({}, PUBLISHED)),
+    *({"activation": "bayes", "bayes": priors, "batch_norm": True} for priors in PRIORS[1:]),
+]
+
+
+@pytest.mark.parametrize("changes", WAYS)
 @pytest.mark.parametrize("competition", COMPETITIONS)
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize(("height", "kernel", "stride", "iterations"), [(3, 2, 1, 3), (4, 3, 1, 1), (2, 2, 1, 2)])
+@pytest.mark.parametrize(("height", "kernel", "iterations"), [(3, 2, 3), (4, 3, 1), (2, 2, 2)])
 def test_gradients_flow_through_every_iteration(
-    height: int, kernel: int, stride: int, iterations: int, activation: str, competition: Competition, published: bool
+    height: int, kernel: int, iterations: int, competition: str, changes: dict[str, Any]
 ) -> None:
     inputs = [each.requires_grad_() for each in some(height, kernel, P=3, D=2, B=1)]
-    how = routing(height, kernel, stride, iterations, competition, published, activation=activation)
+    how = routing(height, kernel, 1, iterations, competition=competition, **changes)
     torch.autograd.gradcheck(lambda *each: route(*each, how), inputs, eps=1e-6, atol=1e-6)
 
 
 def test_a_few_images_at_a_time_give_what_fewer_at_once_give() -> None:
     how, inputs = routing(4, 3), [each.requires_grad_() for each in some(4, 3, B=1300)]
     assert 650 < images_at_once(inputs[0], inputs[2], how) < 1300
-    whole = route(*inputs, how)
     poses, active, *others = inputs
     halves = [route(poses[part], active[part], *others, how) for part in (slice(650), slice(650, None))]
     parts = [torch.cat(each) for each in zip(*halves, strict=True)]
-    torch.testing.assert_close(list(whole), parts)
-    found, expected = (torch.autograd.grad([each.sin().sum() for each in own], inputs) for own in (whole, parts))
-    torch.testing.assert_close(found, expected)
-
-
-def with_gradients(outputs: tuple[Tensor, Tensor], inputs: Inputs) -> list[Tensor]:
-    """Values, and gradients of all together; 0 for an input that they do not depend on."""
-    total = torch.cat([each.flatten() for each in outputs]).tanh().sum()
-    return [*outputs, *torch.autograd.grad(total, inputs, materialize_grads=True)]
+    torch.testing.assert_close(with_gradients(route(*inputs, how), inputs), with_gradients(parts, inputs))
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_one_graph_has_the_whole_routing(activation: str) -> None:
     """Compiled for a GPU, it has no part that runs in Python."""
-    inputs: Inputs = tuple(each.requires_grad_() for each in some(4, 3))  # type: ignore[assignment]
+    inputs = [each.requires_grad_() for each in some(4, 3)]
     how = routing(4, 3, activation=activation)
     graph = torch.compile(em_routing._last, fullgraph=True, dynamic=False, backend="aot_eager")
     expected = with_gradients(route(*inputs, how), inputs)
-    for found, value in zip(with_gradients(graph(*inputs, how), inputs), expected, strict=True):
-        torch.testing.assert_close(found, value, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(with_gradients(graph(*inputs, how), inputs), expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.gpu
@@ -170,25 +144,16 @@ def test_one_graph_has_the_whole_routing(activation: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no NVIDIA GPU")
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_a_gpu_routes_as_the_processor_does(activation: str) -> None:
-    inputs: Inputs = tuple(each.requires_grad_() for each in some(4, 3, P=16))  # type: ignore[assignment]
+    inputs = [each.requires_grad_() for each in some(4, 3, P=16)]
     how = routing(4, 3, activation=activation)
     expected = with_gradients(route(*inputs, how), inputs)
-    there: Inputs = tuple(  # type: ignore[assignment]
-        each.detach().float().cuda().requires_grad_() for each in inputs
-    )
+    there = [each.detach().float().cuda().requires_grad_() for each in inputs]
     how = replace(how, fields=how.fields.to(torch.device("cuda")))
     found = with_gradients(route(*there, how), there)
     with torch.no_grad():
         unfused = route(*there, how)
     for value, right in zip([*found, *unfused], [*expected, *expected[:2]], strict=True):
         torch.testing.assert_close(value.cpu().double(), right, rtol=1e-4, atol=1e-5)
-
-
-def votes_of(inputs: Inputs, how: Routing) -> Tensor:
-    """`[B, p, D, N, P]`."""
-    patches = how.fields.gather(inputs[0])
-    votes = torch.einsum("bpkci,kcidj->bpdkcj", patches, inputs[2])
-    return votes.flatten(3, 4)
 
 
 def free_energy(step: Step, shares: Tensor, votes: Tensor, active: Tensor) -> Tensor:
@@ -205,7 +170,8 @@ def test_the_free_energy_never_rises_over_iterations(seed: int) -> None:
     """With shares as activations this is EM for a mixture of Gaussians; without damping or a floor, to the letter."""
     inputs = some(4, 3, seed=seed)
     how = routing(4, 3, iterations=12, activation="mixing", damping=0.0, variance_floor=1e-12)
-    votes, active = votes_of(inputs, how), how.fields.gather(inputs[1]).flatten(2)
+    votes = cast_votes(inputs[0], inputs[2], how)
+    active = how.fields.gather(inputs[1]).flatten(2)
     steps = history(*inputs, how)
     energies = torch.stack([free_energy(step, step.parents.activations, votes, active) for step in steps])
     assert (energies.diff(dim=0) < 1e-5).all()
@@ -227,7 +193,7 @@ def test_any_view_of_agreeing_parts_turns_the_whole_along() -> None:
     W = torch.randn(9, 1, 2, 2, 2, dtype=torch.float64, generator=generator)  # (k, c, i, D, j)
     S = torch.tensor([[1.0, 0.3], [-0.2, 0.8]], dtype=torch.float64)
     poses = (S @ torch.linalg.inv(W[:, 0, :, 0])).flatten(-2)[None, :, None]  # (1, 9, 1, 4)
-    full = torch.einsum("rs,kcidj->kcridsj", torch.eye(2, dtype=torch.float64), W).flatten(5, 6).flatten(2, 3)
+    full = of_whole_poses(W, 9, 4)
     inputs = (poses, torch.ones(1, 9, 1, dtype=torch.float64), full, torch.zeros(2).double(), torch.zeros(2).double())
     how = routing(3, 3, variance_floor=1e-4)
     for angle in torch.linspace(0, 2 * math.pi, 7, dtype=torch.float64):
@@ -237,17 +203,6 @@ def test_any_view_of_agreeing_parts_turns_the_whole_along() -> None:
         assert active[0, 0, 0] > 0.9
         assert active[0, 0, 1] < 0.51  # nobody's: neither costs nor savings
         assert history(*turned(inputs, view), how)[-1].assignments[0, 0, 0].min() > 0.99
-
-
-PRIORS = [
-    BayesParams.model_validate({**BAYES, **changes})
-    for changes in (
-        {},
-        {"alpha0": 0.3, "kappa0": 2.5, "nu0": 5.0, "psi0": 0.4},
-        {"nu0": 4.0, "precisions": "wishart", "shares_of": "position"},
-        {"alpha0": 2.0, "kappa0": 0.2, "nu0": 6.5, "psi0": 3.0, "precisions": "wishart"},
-    )
-]
 
 
 @pytest.mark.parametrize("priors", PRIORS)
@@ -262,8 +217,13 @@ def test_posteriors_of_variational_bayes_by_sampling(priors: BayesParams) -> Non
     weights = torch.rand(2, 2, 6, dtype=torch.float64)
     moments = Moments(weights.sum(-1)[None], (weights @ votes)[None], (weights @ votes.square())[None])
     betas = torch.tensor([0.4, -0.2]).double(), torch.tensor([0.1, -0.3]).double()
-    step = m_step(activation="bayes", priors=priors)
-    found = step(moments, None, *betas, 0, torch.zeros(1, 2, 2, 3).double())
+    params, origin = PARAMS.model_copy(update={"bayes": priors}), torch.zeros(1, 2, 2, 3).double()
+    found, before = (
+        m_step(
+            moments, None, *betas, 1.0, origin, params.model_copy(update={"activation": "bayes", "batch_norm": norm})
+        )
+        for norm in (False, True)
+    )
     n, p, d = 100_000, 0, 1
     mass, first, second = (each[0, p, d].numpy() for each in (moments.mass, moments.first, moments.second))
     kappa, nu = priors.kappa0 + mass, priors.nu0 + mass
@@ -292,19 +252,8 @@ def test_posteriors_of_variational_bayes_by_sampling(priors: BayesParams) -> Non
     logit = betas[0][d] - math.exp(np.log(shares).mean()) * (3 * betas[1][d] + entropies.mean())
     error = abs(entropies.mean()) * np.log(shares).std() / n**0.5 + entropies.std() / n**0.5
     assert found.activations[0, p, d].logit().item() == pytest.approx(logit.item(), abs=5 * error)
-    before = replace(step, logits=True)(moments, None, *betas, 0, torch.zeros(1, 2, 2, 3).double())
     torch.testing.assert_close(before.activations.sigmoid(), found.activations)
     torch.testing.assert_close(before.constant, found.constant)
-
-
-@pytest.mark.parametrize("competition", COMPETITIONS)
-@pytest.mark.parametrize("priors", PRIORS[1:])
-def test_gradients_flow_through_variational_bayes_with_every_prior(
-    priors: BayesParams, competition: Competition
-) -> None:
-    inputs = [each.requires_grad_() for each in some(3, 2, P=3, D=2, B=1)]
-    how = routing(3, 2, 1, 3, competition, activation="bayes", priors=priors, logits=True)
-    torch.autograd.gradcheck(lambda *each: route(*each, how), inputs, eps=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -317,7 +266,7 @@ def test_single_precision_is_enough_for_votes_that_agree_far_from_the_origin(act
     same = torch.eye(4, dtype=torch.float64)[:, None].expand(9, 2, 4, 3, 4).contiguous()
     same = same + 0.001 * torch.randn(3, 4, dtype=torch.float64)
     inputs = (close, active, same, torch.zeros(3).double(), torch.zeros(3).double())
-    how = Routing(ReceptiveFields(5, 3, 1), m_step(activation=activation, inverse_temperature=0.1), 3)
+    how = routing(5, 3, variance_floor=5e-4, activation=activation, inverse_temperature=0.1)
     for exact, found in zip(history(*inputs, how), history(*(each.float() for each in inputs), how), strict=True):
         torch.testing.assert_close(found.assignments.double(), exact.assignments, rtol=0, atol=2e-3)
         torch.testing.assert_close(found.parents.quadratic.double(), exact.parents.quadratic, rtol=2e-3, atol=1e-3)
@@ -331,7 +280,8 @@ def test_a_parent_that_gets_next_to_nothing_has_moments_by_the_letter(mass: floa
     votes, weights = torch.tensor([0.5, 1.5, 3.0]).double(), mass * torch.tensor([0.2, 0.3, 0.5]).double()
     moments = Moments(weights.sum().view(1, 1), *((weights * votes**n).sum().view(1, 1, 1) for n in (1, 2)))
     before, nothing = torch.full((1, 1, 1), 0.8).double(), torch.zeros(1).double()
-    found = m_step(variance_floor=1e-3)(moments, before, nothing, nothing, 1, torch.zeros(1, 1, 1).double())
+    params = PARAMS.model_copy(update={"variance_floor": 1e-3})
+    found = m_step(moments, before, nothing, nothing, 1.0, torch.zeros(1, 1, 1).double(), params)
     mean = 0.9 * (weights * votes).sum() / (mass + 1e-7) + 0.1 * 0.8
     variance = 1e-3 + (weights * (votes - mean) ** 2).sum() / (mass + 1e-7)
     assert found.poses.item() == pytest.approx(mean.item())
@@ -342,21 +292,14 @@ def test_a_parent_that_gets_next_to_nothing_has_moments_by_the_letter(mass: floa
 @pytest.mark.parametrize(("height", "kernel", "stride"), [(14, 3, 2), (6, 3, 1), (4, 4, 1), (5, 1, 2)])
 def test_receptive_fields_by_hand(height: int, kernel: int, stride: int) -> None:
     fields = ReceptiveFields(height, kernel, stride)
-    seen = [0] * height**2
     for p, (row, column) in enumerate(itertools.product(range(fields.side), repeat=2)):
         places = [
             (row * stride + r) * height + column * stride + c for r, c in itertools.product(range(kernel), repeat=2)
         ]
         assert fields.children[p].tolist() == places
-        for place in places:
-            seen[place] += 1
-    assert fields.counts.tolist() == seen
+    seen = torch.nn.functional.one_hot(fields.children, height**2).unsqueeze(-1)  # (p, k, X, 1)
     values = torch.randn(1, fields.side**2, kernel**2, 2)
-    summed = torch.zeros(1, height**2, 2)
-    largest = torch.full_like(summed, -torch.inf)
-    for p, k in itertools.product(*map(range, values.shape[1:3])):
-        place = fields.children[p, k]
-        summed[0, place] += values[0, p, k]
-        largest[0, place] = torch.maximum(largest[0, place], values[0, p, k])
-    torch.testing.assert_close(fields.sum(values), summed)
-    torch.testing.assert_close(fields.amax(values), largest)
+    each = values[0].unsqueeze(2)
+    assert fields.counts.tolist() == seen.sum((0, 1)).flatten().tolist()
+    torch.testing.assert_close(fields.sum(values)[0], (seen * each).sum((0, 1)))
+    torch.testing.assert_close(fields.amax(values)[0], torch.where(seen > 0, each, -torch.inf).amax((0, 1)))

@@ -9,20 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from em_loop import by_the_letter
-from small import SMALL_MATRIX_CAPSULES
+from em_loop import by_the_letter, network
 
-from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.routing import follow, iterations_of, routed_layers
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 
 def small_capsules(**changes: Any) -> MatrixCapsules:
-    torch.manual_seed(0)
-    params = MatrixCapsulesModelParams.model_validate({**SMALL_MATRIX_CAPSULES, "iterations": 3, **changes})
-    model = MatrixCapsules(params, 10)
-    if params.batch_norm:
+    model = network(iterations=3, **changes)
+    if model.params.batch_norm:
         model.end_epoch(torch.rand(32, 1, 10, 10), 16)
     return model.eval()
 
@@ -45,7 +41,6 @@ def test_every_iteration_is_the_one_of_the_plain_procedure() -> None:
     """Activations after each number of iterations, by Procedure 1 as printed."""
     model, images = small_capsules().double(), torch.rand(2, 1, 10, 10, dtype=torch.float64)
     layer = model.routed[-1]
-    assert isinstance(layer, RoutedCapsules)
     below = tuple(each.detach() for each in model.capsules(images)[-2])
     inputs = [*below, layer.full_transformations().detach(), *(each.detach() for each in layer.betas())]
     found = follow(model, 4, images)
@@ -69,18 +64,10 @@ def test_capsules_divide_themselves_as_in_a_loop_over_numbers(changes: dict[str,
     model, images = small_capsules(**changes).double(), torch.rand(2, 1, 10, 10, dtype=torch.float64)
     capsules = [[each.detach() for each in layer] for layer in model.capsules(images)]
     for place, (layer, found) in enumerate(zip(model.routed, routed_layers(model, images), strict=True)):
-        assert isinstance(layer, RoutedCapsules)
-        below, how = capsules[place], layer.m_step
+        below, how = capsules[place], layer.routing()
+        inputs = [*below, layer.full_transformations(), *layer.betas()]
         for image in range(2):
-            _, active, assignments = by_the_letter(
-                *(each[image].numpy() for each in below),
-                layer.full_transformations().detach().numpy(), *(each.detach().numpy() for each in layer.betas()),
-                height=round(below[1].shape[1] ** 0.5), kernel=round(layer.fields.children.shape[1] ** 0.5),
-                stride=2 if changes == WIDE else 1, iterations=3, activation=how.activation,
-                competition=model.params.competition, offsets=None if layer.offsets is None else layer.offsets.numpy(),
-                floor=how.variance_floor, damping=how.damping, inverse_temperature=how.inverse_temperature,
-                rate=how.inverse_temperature_rate,
-            )  # fmt: skip
+            _, active, assignments = by_the_letter(inputs, image, how, stride=2 if changes == WIDE else 1)
             entropy = total = 0.0
             for child in {child for child, _ in assignments[-1]}:
                 shares = [share for (other, _), share in assignments[-1].items() if other == child]
@@ -91,5 +78,5 @@ def test_capsules_divide_themselves_as_in_a_loop_over_numbers(changes: dict[str,
                     total += weight
             assert found.entropy[image].item() == pytest.approx(entropy, rel=1e-4)
             assert found.active[image].item() == pytest.approx(total)
-            unit = active.size if how.activation == "mixing" else 1
+            unit = active.size if how.params.activation == "mixing" else 1
             np.testing.assert_allclose(found.activations[image], unit * active.max(0), rtol=1e-4)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from small import SMALL_MATRIX_CAPSULES
+from em_loop import network
 
 from pipeline.systems.matrix_capsules.evaluation import concentration, distances, histograms
-from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 
 def test_distances_are_of_votes_to_means() -> None:
-    model = MatrixCapsules(MatrixCapsulesModelParams.model_validate(SMALL_MATRIX_CAPSULES), 10).eval()
+    model = network().eval()
     images = torch.rand(5, 1, 10, 10)
     found, shares = distances(model, images)
     assert found.shape == shares.shape == (2, 5, 3, 18)  # iterations, images, classes, 9 positions of 2 types
     below = model.capsules(images)[-2]
-    votes = model.routed[-1].votes(below)[:, 0]  # type: ignore[operator]
+    votes = model.routed[-1].votes(below)[:, 0]
     means = model.capsules(images)[-1][0][:, 0]
     np.testing.assert_allclose(found[-1], (votes - means.unsqueeze(2)).norm(dim=-1).detach(), rtol=1e-4, atol=1e-5)
     active = below[1].flatten(1).detach()

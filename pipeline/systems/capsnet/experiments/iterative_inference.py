@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import one_hot
 from tqdm import tqdm
 
 from pipeline.data.datasets import Dataset
@@ -23,7 +24,7 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 from pipeline.systems.capsnet.inference.predictive_coding import Inferred, Objective, forward_pass, infer
 from pipeline.systems.capsnet.model.capsnet import CapsNet
-from pipeline.systems.capsnet.studies.infer import InferCondition, InferParams
+from pipeline.systems.capsnet.studies.infer import InferParams
 
 FORWARD, START = "forward", "start"
 """Names used like conditions: the forward pass of all test images, and of those used for inference."""
@@ -35,12 +36,6 @@ _SATURATED = 0.9
 """Longer capsules count as saturated: a length L changes by 2 (1 - L) of the relative change of what is squashed to it,
 so from here on by less than a fifth.
 """
-
-
-def condition_name(condition: InferCondition) -> str:
-    """The name of a condition in results: output, label, penalty and its weight, such as predicted-clamped-L1-1."""
-    weight = [] if condition.penalty == "none" else [f"{condition.weight:g}"]
-    return "-".join([condition.output, condition.label, condition.penalty, *weight])
 
 
 @torch.no_grad()
@@ -81,7 +76,10 @@ def sparsity_of_inference(
         rows += _rows(START, [each[:count] for each in whole], classes)
         capsules, energies = {START: whole[-1]}, {}
         for condition in settings.conditions:
-            name, objective = condition_name(condition), _objective(condition, classes[:count], model)
+            weight = [] if condition.penalty == "none" else [f"{condition.weight:g}"]
+            name = "-".join([condition.output, condition.label, condition.penalty, *weight])
+            target = one_hot(classes[:count], model.params.classes).float() if condition.label == "clamped" else None
+            objective = Objective(condition.output, target, condition.penalty, condition.weight)
             steps = tqdm(range(settings.steps), desc=title, unit="step", leave=False)
             found = infer(layers, some, objective, steps=steps, rate=settings.rate)
             of_middle = [found.activities[2]] if model.middle else []
@@ -98,27 +96,31 @@ def sparsity_of_inference(
     return Outcome("inference", table, numbers, headline, arrays)
 
 
-def _objective(condition: InferCondition, classes: Tensor, model: CapsNet) -> Objective:
-    clamped = classes.unsqueeze(-1) == torch.arange(model.params.classes, device=classes.device)
-    target = clamped.float() if condition.label == "clamped" else None
-    return Objective(condition.output, target, condition.penalty, condition.weight)
-
-
 def _rows(
     name: str, capsules: Sequence[Tensor], classes: Tensor, descent: dict[str, float] | None = None
 ) -> list[dict[str, Any]]:
     """A row for each layer of capsules: the middle one, if there is one, and class capsules."""
     rows: list[dict[str, Any]] = []
     for layer, each in zip(("middle", "class")[-len(capsules) :], capsules, strict=True):
-        rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(each)})
+        lengths = each.norm(dim=-1).double().cpu().numpy()
+        rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(lengths)})
         if descent is None:
-            rows[-1] |= _saturation(each)
-    rows[-1] |= _lengths(capsules[-1], classes[: len(capsules[-1])]) | (descent or {})
+            rows[-1] |= _saturation(lengths)
+    lengths = capsules[-1].norm(dim=-1)
+    classes = classes[: len(lengths)]
+    own = lengths.gather(1, classes.unsqueeze(-1)).squeeze(-1)
+    right = (lengths.argmax(1) == classes) & (lengths.amax(1) > _SILENT)
+    rows[-1] |= {
+        "right": float(right.double().mean()),
+        "length_right": float(own.mean()),
+        "length_others": float(((lengths.sum(1) - own) / (lengths.shape[1] - 1)).mean()),
+        **(descent or {}),
+    }
     return rows
 
 
-def _indices(capsules: Tensor) -> dict[str, float]:
-    lengths = capsules.norm(dim=-1).double().cpu().numpy()
+def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
+    """How sparse the lengths `[B, n]` of capsules are."""
     active = lengths[lengths.max(1) > _SILENT]
     silent = {"silent": 1 - len(active) / len(lengths)}
     if not len(active):
@@ -134,28 +136,15 @@ def _indices(capsules: Tensor) -> dict[str, float]:
     }
 
 
-def _saturation(capsules: Tensor) -> dict[str, float]:
-    """How near the capsules of a forward pass are to the limit of their squash, where even unequal inputs get equal
-    lengths, and the sparsity of these inputs.
+def _saturation(lengths: NDArray[np.float64]) -> dict[str, float]:
+    """How near lengths `[B, n]` are to the limit of the squash, where even unequal inputs get equal lengths, and the
+    sparsity of these inputs.
     """
-    lengths = capsules.norm(dim=-1).double().cpu().numpy()
     inputs = np.sqrt(lengths / np.maximum(1 - lengths, np.finfo(np.float32).eps))  # a length is n^2 / (1 + n^2)
     return {
         "saturated": float((lengths > _SATURATED).mean()),
         "length_sd": float(lengths.std(axis=1).mean()),
         "hoyer_inputs": float(hoyer(inputs).mean()),
-    }
-
-
-def _lengths(capsules: Tensor, classes: Tensor) -> dict[str, float]:
-    lengths = capsules.norm(dim=-1)
-    own = lengths.gather(1, classes.unsqueeze(-1)).squeeze(-1)
-    others = (lengths.sum(1) - own) / (lengths.shape[1] - 1)
-    right = (lengths.argmax(1) == classes) & (lengths.amax(1) > _SILENT)
-    return {
-        "right": float(right.double().mean()),
-        "length_right": float(own.mean()),
-        "length_others": float(others.mean()),
     }
 
 

@@ -79,19 +79,6 @@ def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
     return activities
 
 
-def top_terms(capsules: Tensor, objective: Objective) -> tuple[Tensor, Tensor]:
-    """The label's and the penalty's energy of each image with class capsules `[B, n, D]`, `[B]` each."""
-    lengths = capsules.norm(dim=-1)
-    label = penalty = torch.zeros_like(lengths[:, 0])
-    if objective.target is not None:
-        label = (objective.target - lengths).square().sum(1) / 2
-    if objective.penalty == "L1":
-        penalty = objective.weight * lengths.sum(1)
-    if objective.penalty == "L2":
-        penalty = objective.weight * lengths.square().sum(1) / 2
-    return label, penalty
-
-
 def energies_and_gradients(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], objective: Objective
 ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
@@ -107,32 +94,25 @@ def energies_and_gradients(
     """
     with torch.enable_grad():
         leaves = [each.detach().requires_grad_() for each in activities]
-        predictions = [
-            constant,
-            *(layer(below) for layer, below in zip(layers[1 : len(leaves)], leaves[:-1], strict=True)),
-        ]
+        predictions = [constant, *(layer(below) for layer, below in zip(layers[1:], leaves[:-1], strict=False))]
         capsules = leaves[-1] if objective.output == "free" else layers[-1](leaves[-1])
-        label, penalty = top_terms(capsules, objective)
+        lengths = capsules.norm(dim=-1)
+        label = penalty = torch.zeros_like(lengths[:, 0])
+        if objective.target is not None:
+            label = (objective.target - lengths).square().sum(1) / 2
+        if objective.penalty == "L1":
+            penalty = objective.weight * lengths.sum(1)
+        if objective.penalty == "L2":
+            penalty = objective.weight * lengths.square().sum(1) / 2
         errors = [(x - fx).square().flatten(1).sum(1) / 2 for x, fx in zip(leaves, predictions, strict=True)]
         terms = torch.stack([*errors, label, penalty])
         gradients = torch.autograd.grad((terms[:-1] if objective.shortens else terms).sum(), leaves)
     return terms.detach(), gradients, capsules.detach()
 
 
-def shortened(capsules: Tensor, by: float) -> Tensor:
-    """Capsules `[B, n, D]` shortened by a length, at most to zero."""
-    lengths = capsules.norm(dim=-1, keepdim=True)
-    return capsules * (1 - by / lengths.clamp_min(torch.finfo(lengths.dtype).tiny)).clamp_min(0)
-
-
 @torch.no_grad()
 def infer(
-    layers: Sequence[Layer],
-    images: Tensor,
-    objective: Objective,
-    *,
-    steps: Iterable[int],
-    rate: float,
+    layers: Sequence[Layer], images: Tensor, objective: Objective, *, steps: Iterable[int], rate: float
 ) -> Inferred:
     """Minimise the energy by gradient descent from the forward pass, for all images and layers at once.
 
@@ -153,7 +133,8 @@ def infer(
         terms, gradients, _ = energies_and_gradients(layers, constant, activities, objective)
         activities = [x - rate * gradient for x, gradient in zip(activities, gradients, strict=True)]
         if objective.shortens:
-            activities[-1] = shortened(activities[-1], rate * objective.weight)
+            lengths = activities[-1].norm(dim=-1, keepdim=True).clamp_min(torch.finfo(images.dtype).tiny)
+            activities[-1] = activities[-1] * (1 - rate * objective.weight / lengths).clamp_min(0)
         found.append(terms)
     terms, _, capsules = energies_and_gradients(layers, constant, activities, objective)
     result = torch.stack([*found, terms])

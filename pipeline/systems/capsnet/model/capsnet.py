@@ -77,11 +77,9 @@ class CapsNet(Model):
         # Of the weights: the first of several sums has equal ones.
         updates = params.iterations - (params.counting == "sums") if params.iterations else None
         below = (side**2 * params.types, params.primary_size)
-        self.middle: CapsuleLayer | None = None
-        if params.middle:
-            self.middle = CapsuleLayer(below, (params.middle, params.middle_size), updates)
-            below = (params.middle, params.middle_size)
-        self.last = CapsuleLayer(below, (params.classes, params.class_size), updates)
+        middle = (params.middle, params.middle_size)
+        self.middle = CapsuleLayer(below, middle, updates) if params.middle else None
+        self.last = CapsuleLayer(middle if params.middle else below, (params.classes, params.class_size), updates)
         self.decoder: nn.Module | None = None
         if params.reconstruction != "none":
             sizes = [params.classes * params.class_size, *params.decoder]

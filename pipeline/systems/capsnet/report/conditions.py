@@ -85,9 +85,7 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
         role: table.pivot_table(index="epoch", columns="replica", values="validation_loss")
         for role, (_, table) in trained.items()
     }
-    ratios: list[Measured] = []
-    slower: list[float] = []
-    notes: list[str] = []
+    ratios, slower, notes = [], [], []
     for words, ending in (("with", ""), ("without", "_margin")):
         with_, without = losses[f"routed{ending}"], losses[f"unrouted{ending}"]
         ratios.append(Measured.of(without.min() / with_.min()))
@@ -148,8 +146,7 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
             markerfacecolor="white" if role.endswith("margin") else colour,
         )  # fmt: skip
     for axis, title in zip(axes, ("training", "validation", "best validation"), strict=True):
-        axis.set_yscale("log")
-        axis.set_title(title)
+        axis.set(yscale="log", title=title)
     axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes[0].yaxis.set_major_formatter("{x:g}")
     axes[0].yaxis.set_minor_locator(NullLocator())

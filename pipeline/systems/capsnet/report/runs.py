@@ -55,7 +55,10 @@ class Network(NamedTuple):
 
 def network(results: Results, stage: Stage, item: str | None) -> Network:
     """The result of a stage. Raises `NotMeasuredError` if there is none."""
-    return _network(stage, *results.answering(stage, item))
+    item, numbers = results.answering(stage, item)
+    inference = numbers.settings.infer[item] if stage == "infer" else Recorded({})
+    name = inference.get("run", item)
+    return Network(item, numbers, name, numbers.run(name), numbers.dataset_of(name), inference)
 
 
 def networks(results: Results, stage: Stage) -> list[Network]:
@@ -65,21 +68,15 @@ def networks(results: Results, stage: Stage) -> list[Network]:
     Raises:
         ResultError: a result is corrupt, or lacks the settings of its run.
     """
-    found = (_network(stage, *each) for each in results.executed(stage))
-    return sorted((each for each in found if each.run.variant == "capsnet"), key=_place)
 
+    def place(network: Network) -> tuple[bool, int]:
+        model = network.run.model
+        if model.iterations not in (0, PAPER_ITERATIONS):
+            return bool(model.middle), len(CONDITIONS)
+        return bool(model.middle), 2 * (model.reconstruction == "none") + (model.iterations == 0)
 
-def _network(stage: Stage, item: str, numbers: Numbers) -> Network:
-    inference = numbers.settings.infer[item] if stage == "infer" else Recorded({})
-    name = inference.get("run", item)
-    return Network(item, numbers, name, numbers.run(name), numbers.dataset_of(name), inference)
-
-
-def _place(network: Network) -> tuple[bool, int]:
-    model = network.run.model
-    if model.iterations not in (0, PAPER_ITERATIONS):
-        return bool(model.middle), len(CONDITIONS)
-    return bool(model.middle), 2 * (model.reconstruction == "none") + (model.iterations == 0)
+    found = (network(results, stage, item) for item, _ in results.executed(stage))
+    return sorted((each for each in found if each.run.variant == "capsnet"), key=place)
 
 
 def records_of(results: Results, *found: Network) -> list[Record]:

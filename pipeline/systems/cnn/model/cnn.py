@@ -34,11 +34,14 @@ class CNN(Classifier):
         self.hidden = nn.Linear(second * (image_size // 2 // 2) ** 2, params.hidden)
         self.last = nn.Linear(params.hidden, params.classes)
 
+    def maps(self, images: Tensor) -> Tensor:
+        """After the second pooling, `[B, channels, S / 4, S / 4]`."""
+        x = F.max_pool2d(self.first(standardise(images)).relu(), 2)
+        return F.max_pool2d(self.second(x).relu(), 2)
+
     def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
         """Logits `[B, n]`."""
-        x = F.max_pool2d(self.first(standardise(images)).relu(), 2)
-        x = F.max_pool2d(self.second(x).relu(), 2)
-        x = self.hidden(x.flatten(1)).relu()
+        x = self.hidden(self.maps(images).flatten(1)).relu()
         if self.training and noise is not None:
             x = x * (noise >= self.params.dropout) / (1 - self.params.dropout)
         logits: Tensor = self.last(x)

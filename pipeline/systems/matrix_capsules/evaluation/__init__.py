@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.classification import errors
-from pipeline.classification.classifier import Classifier
 from pipeline.classification.errors import scores, seen
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import spread
-from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
+from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 
 _AT_ONCE = 32
 VOTED = 500
@@ -40,22 +39,16 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     votes = {
         name: {str(t + 1): spread(row[name][t] for row in rows) for t in range(len(rows[0][name]))} for name in rows[0]
     }
-    chosen = _examples(models[0], pixels, labels)
+    # The first two images of different classes that are recognised, and the first that is not
+    correct = scores(models[0], pixels).argmax(-1).cpu().numpy() == labels
+    recognised = np.flatnonzero(correct)
+    firsts = np.sort(recognised[np.unique(labels[correct], return_index=True)[1]])[:2]
+    chosen = [*firsts.tolist(), *np.flatnonzero(~correct)[:1].tolist()]
     arrays: dict[str, NDArray[Any]] = histograms(*found[0], chosen)
     arrays |= {"images": images[chosen], "labels": labels[chosen]}
     arrays["scores"] = scores(models[0], pixels[chosen]).cpu().numpy()
     numbers = {**outcome.numbers, "voted_images": len(images), "votes": votes}
     return replace(outcome, numbers=numbers, arrays=arrays)
-
-
-def _examples(model: Classifier, pixels: Tensor, labels: NDArray[np.int64], right: int = 2) -> list[int]:
-    """The first images of different classes that are recognised, and the first that is not."""
-    chosen: list[int] = []
-    correct = scores(model, pixels).argmax(-1).cpu().numpy() == labels
-    for place in np.flatnonzero(correct):
-        if len(chosen) < right and labels[place] not in labels[chosen]:
-            chosen.append(int(place))
-    return chosen + np.flatnonzero(~correct)[:1].tolist()
 
 
 @torch.no_grad()
@@ -67,7 +60,6 @@ def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32
         images: `[N, C, s, s]` in [0, 1].
     """
     layer = model.routed[-1]
-    assert isinstance(layer, RoutedCapsules)
     device = next(model.parameters()).device
     found, shares = [], []
     for batch in images.split(_AT_ONCE):

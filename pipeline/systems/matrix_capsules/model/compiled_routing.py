@@ -16,7 +16,6 @@ from pipeline import kernels
 from pipeline.systems.matrix_capsules.model.em_routing import Routing
 
 _SOURCE = Path(__file__).with_name("em_routing.cpp")
-_NAME = "EM routing"
 _FORMS = ((4, 4), (1, 16))
 """Rows and columns of the poses that the kernel is compiled for."""
 _MOST_ITERATIONS = 8
@@ -48,11 +47,6 @@ class _Gradients(ctypes.Structure):
     )
 
 
-def kernel() -> kernels.Kernel | None:
-    """The compiled kernel for this processor; None if there is none."""
-    return kernels.load(_SOURCE)
-
-
 def supported(poses: Tensor, transformations: Tensor, routing: Routing) -> bool:
     """Whether the kernel can route these capsules."""
     inner = transformations.shape[-1]
@@ -61,7 +55,7 @@ def supported(poses: Tensor, transformations: Tensor, routing: Routing) -> bool:
         and poses.dtype == torch.float32
         and (poses.shape[-1] // inner, inner) in _FORMS
         and routing.iterations <= _MOST_ITERATIONS
-        and kernel() is not None
+        and kernels.load(_SOURCE) is not None
     )
 
 
@@ -88,7 +82,7 @@ def route(
         MemoryError: there is not enough memory for what is kept of the images.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
-    result: tuple[Tensor, Tensor] = _CompiledRoute.apply(routing, form or kernel(), *tensors)
+    result: tuple[Tensor, Tensor] = _CompiledRoute.apply(routing, form or kernels.load(_SOURCE), *tensors)
     return result
 
 
@@ -96,7 +90,7 @@ class _CompiledRoute(torch.autograd.Function):
     @staticmethod
     def forward(ctx, routing, kernel, poses, activations, transformations, *betas):  # type: ignore[no-untyped-def]
         fields, D = routing.fields, transformations.shape[3]
-        inverse = [routing.m_step.inverse_temperature_at(index) for index in range(routing.iterations)]
+        inverse = [routing.inverse_temperature(index) for index in range(routing.iterations)]
         lanes = kernel.lanes if D > 8 else 8
         beta_a, beta_u, padded = (
             torch.nn.functional.pad(each, (0, -D % lanes)) for each in (*betas, transformations.transpose(3, 4))
@@ -115,15 +109,13 @@ class _CompiledRoute(torch.autograd.Function):
             "offsets": routing.offsets,
         }
         ctx.tensors = {name: None if each is None else each.contiguous() for name, each in tensors.items()}
-        ctx.layer, ctx.library = _layer(routing, D, ctx.tensors), kernel.library
+        ctx.layer, ctx.kernel = _layer(routing, D, ctx.tensors), kernel
         shape = (len(poses), len(fields.children), D)
         found_poses, found_activations = poses.new_empty(*shape, poses.shape[-1]), poses.new_empty(shape)
         ctx.kept = None
         if any(ctx.needs_input_grad):
-            ctx.library.kept_floats.restype = _INT  # ctypes would take it for 32 bits
-            ctx.kept = poses.new_empty(len(poses), ctx.library.kept_floats(ctypes.byref(ctx.layer)))
-        pointers = map(kernels.pointer, (ctx.kept, found_poses, found_activations))
-        kernels.check(ctx.library.em_routing_forward(ctypes.byref(ctx.layer), *pointers), _NAME)
+            ctx.kept = poses.new_empty(len(poses), kernel.kept_floats(ctx.layer))
+        kernel.call("em_routing_forward", ctx.layer, ctx.kept, found_poses, found_activations)
         return found_poses, found_activations
 
     @staticmethod
@@ -133,9 +125,8 @@ class _CompiledRoute(torch.autograd.Function):
         below = [torch.zeros_like(ctx.tensors[name]) for name in ("poses", "activations")]
         packed = torch.zeros_like(ctx.tensors["transformations"]) if ctx.needs_input_grad[4] else None
         betas = grad_poses.new_zeros(2, len(ctx.tensors["beta_a"]))
-        gradients = _Gradients(*map(kernels.pointer, (*grads, *below, packed, betas)))
-        pointers = ctypes.byref(ctx.layer), kernels.pointer(ctx.kept), ctypes.byref(gradients)
-        kernels.check(ctx.library.em_routing_backward(*pointers), _NAME)
+        gradients = _Gradients(*map(kernels.address, (*grads, *below, packed, betas)))
+        ctx.kernel.call("em_routing_backward", ctx.layer, ctx.kept, gradients)
         D = ctx.layer.types
         unpacked = None if packed is None else packed.permute(0, 1, 3, 2, 5, 4).flatten(3, 4)[..., :D, :]
         return None, None, *below, unpacked, *betas[:, :D]
@@ -143,7 +134,7 @@ class _CompiledRoute(torch.autograd.Function):
 
 def _layer(routing: Routing, types: int, tensors: dict[str, Tensor]) -> _Layer:
     """The kernel's view of a layer with these tensors, by the names of its fields; it does not keep them alive."""
-    m_step, priors = routing.m_step, routing.m_step.priors
+    params, priors = routing.params, routing.params.bayes
     images, positions, types_below, size = tensors["poses"].shape
     places, _, groups, inner, _, lanes = tensors["transformations"].shape
     parents, field = tensors["children"].shape
@@ -160,19 +151,16 @@ def _layer(routing: Routing, types: int, tensors: dict[str, Tensor]) -> _Layer:
         lanes=lanes,
         iterations=routing.iterations,
         places=places,
-        competition=0 if routing.competition == "all" else 1,
-        activation=_ACTIVATIONS.index(m_step.activation),
+        competition=0 if params.competition == "all" else 1,
+        activation=_ACTIVATIONS.index(params.activation),
         threads=torch.get_num_threads(),
         wishart=priors.precisions == "wishart",
         shares_of_position=priors.shares_of == "position",
-        logits=m_step.logits,
-        alpha0=priors.alpha0,
-        kappa0=priors.kappa0,
-        nu0=priors.nu0,
-        psi0=priors.psi0,
-        variance_floor=m_step.variance_floor,
-        damping=m_step.damping,
-        first_damping=m_step.damping if m_step.damped_first else 0.0,
+        logits=params.batch_norm,
+        **{name: getattr(priors, name) for name in ("alpha0", "kappa0", "nu0", "psi0")},
+        variance_floor=params.variance_floor,
+        damping=params.damping,
+        first_damping=params.damping if params.damped_first else 0.0,
         most=tensors["slots"].shape[1],
-        **{name: kernels.pointer(each) for name, each in tensors.items()},
+        **{name: kernels.address(each) for name, each in tensors.items()},
     )

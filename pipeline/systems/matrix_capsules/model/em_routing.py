@@ -16,7 +16,7 @@ from their plain mean for each parent, to which routing is indifferent, and pose
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
@@ -24,9 +24,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pipeline.systems.matrix_capsules.model.m_steps import Moments, MStep, Parents
+from pipeline.systems.matrix_capsules.model.m_steps import Moments, Parents, m_step
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
-from pipeline.systems.matrix_capsules.settings import Competition
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _BYTES_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}
 """Of votes and their squares at once. On a CPU: what its cache holds, and the allocator gives again without new pages.
@@ -39,26 +39,29 @@ class Routing:
 
     Attributes:
         fields: who sees whom.
-        m_step: what parents make of votes.
+        params: of the network; where those of each position compete, a child gives itself whole to every position.
         iterations: M-steps, at least 1.
-        competition: parents that a child divides itself among: `all` that see it, or those of each `position` by itself
-            (as some reimplementations have it: a child then gives itself whole to every position).
+        last: whether the parents are class capsules.
         offsets: added to votes by place in the receptive field, `[k, P]` (coordinate addition); None for none.
-        first: at first a child divides itself evenly, among all parents that see it, or among those of each position by
-            itself (as in the authors' code).
     """
 
     fields: ReceptiveFields
-    m_step: MStep
+    params: MatrixCapsulesModelParams
     iterations: int
-    competition: Competition = "all"
+    last: bool = False
     offsets: Tensor | None = None
-    first: Competition = "all"
 
     def first_shares(self, types: int) -> Tensor:
         """Of each child at `k` for a parent at `p` of so many types, in the first iteration, `[p, k]`."""
-        children, alone = self.fields.children, "position" in (self.competition, self.first)
+        children, params = self.fields.children, self.params
+        alone = "position" in (params.competition, params.first_shares)
         return 1.0 / (types * (torch.ones_like(children) if alone else self.fields.counts[children]))
+
+    def inverse_temperature(self, index: int) -> float:
+        """Lambda of an iteration, counted from 0."""
+        params = self.params
+        limit = params.inverse_temperature * (params.class_inverse_temperature if self.last else 1.0)
+        return limit * (1 - params.inverse_temperature_rate ** (index + 1))
 
 
 class Step(NamedTuple):
@@ -106,7 +109,8 @@ class _PlainRoute(torch.autograd.Function):
     def forward(ctx, routing, poses, activations, *others):  # type: ignore[no-untyped-def]
         ctx.routing, ctx.count = routing, images_at_once(poses, others[0], routing)
         ctx.save_for_backward(poses, activations, *others)
-        found = [_last(*few, *others, routing) for few in _few((poses, activations), ctx.count)]
+        few = zip(poses.split(ctx.count), activations.split(ctx.count), strict=True)
+        found = [_last(*each, *others, routing) for each in few]
         return tuple(torch.cat(each) for each in zip(*found, strict=True))
 
     @staticmethod
@@ -114,20 +118,16 @@ class _PlainRoute(torch.autograd.Function):
     def backward(ctx, *gradients):  # type: ignore[no-untyped-def]
         poses, activations, *others = ctx.saved_tensors
         totals, found = [torch.zeros_like(each) for each in others], []
-        for *few, grad_poses, grad_activations in _few((poses, activations, *gradients), ctx.count):
-            inputs = [each.detach().requires_grad_() for each in (*few, *others)]
+        few = (each.split(ctx.count) for each in (poses, activations, *gradients))
+        for some_poses, some_activations, *grad_outputs in zip(*few, strict=True):
+            inputs = [each.detach().requires_grad_() for each in (some_poses, some_activations, *others)]
             with torch.enable_grad():
                 outputs = _last(*inputs, ctx.routing)
-            grads = torch.autograd.grad(outputs, inputs, (grad_poses, grad_activations), materialize_grads=True)
+            grads = torch.autograd.grad(outputs, inputs, grad_outputs, materialize_grads=True)
             found.append(grads[:2])
             for total, each in zip(totals, grads[2:], strict=True):
                 total += each
         return None, *(torch.cat(each) for each in zip(*found, strict=True)), *totals
-
-
-def _few(tensors: Sequence[Tensor], count: int) -> Iterator[tuple[Tensor, ...]]:
-    """So many images at a time of tensors `[B, ...]`."""
-    return zip(*(each.split(count) for each in tensors), strict=True)
 
 
 def _last(
@@ -164,8 +164,9 @@ def history(
         if steps:
             parents = steps[-1].parents
             before, assignments = parents.poses, _share(_log_densities(votes, both, parents), routing)
-        moments = _moments(votes, both, assignments * active)
-        steps.append(Step(assignments, moments, routing.m_step(moments, before, beta_a, beta_u, index, -middle)))
+        moments, inverse_temperature = _moments(votes, both, assignments * active), routing.inverse_temperature(index)
+        parents = m_step(moments, before, beta_a, beta_u, inverse_temperature, -middle, routing.params)
+        steps.append(Step(assignments, moments, parents))
     return [step._replace(parents=replace(step.parents, poses=step.parents.poses + middle)) for step in steps]
 
 
@@ -216,7 +217,7 @@ def _first_assignments(votes: Tensor, routing: Routing) -> Tensor:
 
 def _share(logits: Tensor, routing: Routing) -> Tensor:
     """Softmax of `logits [B, p, D, N]` over the parents of every child."""
-    if routing.competition == "position":
+    if routing.params.competition == "position":
         return logits.softmax(2)
     fields, (B, p, _, N) = routing.fields, logits.shape
     k = fields.children.shape[1]

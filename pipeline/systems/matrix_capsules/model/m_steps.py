@@ -17,13 +17,12 @@ leading axes `...` with the capsule types last among them, poses of P numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pipeline.systems.matrix_capsules.settings import BayesParams
+from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _LEAST_MASS = 1e-7
 """Added to the assigned mass that moments are divided by, as in the authors' code: a capsule may get nothing."""
@@ -61,98 +60,73 @@ class Parents:
     quadratic: Tensor
 
 
-@dataclass(frozen=True)
-class MStep:
-    """An M-step with its constants.
+def m_step(
+    moments: Moments,
+    before: Tensor | None,
+    beta_a: Tensor,
+    beta_u: Tensor,
+    inverse_temperature: float,
+    origin: Tensor,
+    params: MatrixCapsulesModelParams,
+) -> Parents:
+    """The M-step of `params.activation`. With batch norm, activations are given before their logistic.
 
-    Attributes:
-        activation: `mdl`: logistic of the description length saved (equation 2); `mixing`: share of all mass of the
-            layer (section 5); `bayes`: variational Bayes (Ribeiro et al. 2020), whose means and precisions have
-            Normal-Gamma or Normal-Wishart posteriors and whose shares have a Dirichlet one.
-        variance_floor: added to every variance.
-        damping: share of the mean before in the new mean, from the second iteration on.
-        damped_first: in the first iteration too, a pose of 0 being the mean before; not with variational Bayes, whose
-            prior mean is that pose.
-        inverse_temperature: lambda after infinitely many iterations; iteration i, from 0, has
-            `inverse_temperature (1 - rate^(i + 1))`.
-        inverse_temperature_rate: that rate; 0 for a lambda that stays.
-        logits: activations are given before the logistic; with variational Bayes alone, which does not route by them.
-        priors: of variational Bayes, which alone uses them.
+    Args:
+        before: poses of the iteration before; None in the first.
+        beta_a, beta_u: one for each capsule type, `[D]`, in nats.
+        inverse_temperature: lambda of this iteration.
+        origin: where a pose of 0 lies in the coordinates that votes are given in, `[..., P]`.
     """
+    if params.activation == "bayes":
+        return _bayes(moments, beta_a, beta_u, origin, params)
+    mass = moments.mass.unsqueeze(-1) + _LEAST_MASS
+    mean = moments.first / mass
+    damping = params.damping if before is not None or params.damped_first else 0.0
+    before = origin if before is None else before
+    poses = (1 - damping) * mean + damping * before
+    # About the damped mean; rounding may leave less than nothing.
+    spread = moments.second - 2 * poses * moments.first + poses.square() * moments.mass.unsqueeze(-1)
+    spread = spread.clamp_min(0) / mass
+    variance = params.variance_floor + spread
+    if params.activation == "mixing":
+        total = moments.mass.flatten(1).sum(1).view(-1, *[1] * (moments.mass.dim() - 1))
+        activations = moments.mass / total.clamp_min(_LEAST_MASS)
+        log_activations = activations.clamp_min(torch.finfo(mass.dtype).tiny).log()
+    else:
+        cost = moments.mass * (poses.shape[-1] * beta_u + 0.5 * variance.log().sum(-1))
+        logits = inverse_temperature * (beta_a - cost)
+        activations, log_activations = logits.sigmoid(), torch.nn.functional.logsigmoid(logits)
+    constant = log_activations - 0.5 * ((2 * math.pi * variance).log() + poses.square() / variance).sum(-1)
+    return Parents(poses, activations, constant, poses / variance, -0.5 / variance)
 
-    activation: Literal["mdl", "mixing", "bayes"] = "mdl"
-    variance_floor: float = 5e-4
-    damping: float = 0.1
-    damped_first: bool = False
-    inverse_temperature: float = 0.01
-    inverse_temperature_rate: float = 0.95
-    logits: bool = False
-    priors: BayesParams = field(kw_only=True)
 
-    def inverse_temperature_at(self, index: int) -> float:
-        """Lambda of an iteration, counted from 0."""
-        return self.inverse_temperature * (1 - self.inverse_temperature_rate ** (index + 1))
-
-    def __call__(
-        self, moments: Moments, before: Tensor | None, beta_a: Tensor, beta_u: Tensor, index: int, origin: Tensor
-    ) -> Parents:
-        """The step.
-
-        Args:
-            before: poses of the iteration before; None in the first.
-            beta_a, beta_u: one for each capsule type, `[D]`, in nats.
-            index: of the iteration, from 0.
-            origin: where a pose of 0 lies in the coordinates that votes are given in, `[..., P]`.
-        """
-        if self.activation == "bayes":
-            return self._bayes(moments, beta_a, beta_u, origin)
-        mass = moments.mass.unsqueeze(-1) + _LEAST_MASS
-        mean = moments.first / mass
-        if before is None:
-            before, damping = origin, self.damping if self.damped_first else 0.0
-        else:
-            damping = self.damping
-        poses = (1 - damping) * mean + damping * before
-        # About the damped mean; rounding may leave less than nothing.
-        spread = moments.second - 2 * poses * moments.first + poses.square() * moments.mass.unsqueeze(-1)
-        spread = spread.clamp_min(0) / mass
-        variance = self.variance_floor + spread
-        if self.activation == "mixing":
-            total = moments.mass.flatten(1).sum(1).view(-1, *[1] * (moments.mass.dim() - 1))
-            activations = moments.mass / total.clamp_min(_LEAST_MASS)
-            log_activations = activations.clamp_min(torch.finfo(mass.dtype).tiny).log()
-        else:
-            cost = moments.mass * (poses.shape[-1] * beta_u + 0.5 * variance.log().sum(-1))
-            logits = self.inverse_temperature_at(index) * (beta_a - cost)
-            activations, log_activations = logits.sigmoid(), torch.nn.functional.logsigmoid(logits)
-        constant = log_activations - 0.5 * ((2 * math.pi * variance).log() + poses.square() / variance).sum(-1)
-        return Parents(poses, activations, constant, poses / variance, -0.5 / variance)
-
-    def _bayes(self, moments: Moments, beta_a: Tensor, beta_u: Tensor, origin: Tensor) -> Parents:
-        """Posteriors in closed form; the activation is the logistic of beta_a minus the share of the capsule times
-        (beta_u for each number of a vote, plus the expected entropy of one). A pose's prior mean, 0, is at `origin`.
-        """
-        priors = self.priors
-        mass, size = moments.mass.unsqueeze(-1), moments.first.shape[-1]
-        strength = priors.kappa0 + mass  # kappa
-        mean = (moments.first + priors.kappa0 * origin) / strength
-        shape = priors.nu0 / 2 + 0.5 * mass  # nu / 2
-        scatter = moments.second + priors.kappa0 * origin.square() - strength * mean.square()
-        rate = 0.5 / priors.psi0 + 0.5 * scatter.clamp_min(0)  # half the diagonal of Psi^-1
-        share = priors.alpha0 + moments.mass
-        if priors.shares_of == "layer":
-            total = share.flatten(1).sum(1).view(-1, *[1] * (share.dim() - 1))
-        else:
-            total = share.sum(-1, keepdim=True)
-        log_share = share.digamma() - total.digamma()  # E ln pi
-        freedom = shape
-        if priors.precisions == "wishart":
-            freedom = shape - 0.5 * torch.arange(size, device=shape.device, dtype=shape.dtype)
-        log_precision = (freedom.digamma() - rate.log()).sum(-1)  # E ln det Lambda
-        precision = shape / rate
-        entropy = 0.5 * (size * math.log(2 * math.pi * math.e) - log_precision)
-        logits = beta_a - log_share.exp() * (size * beta_u + entropy)
-        quadratic = -0.5 * precision
-        constant = log_share + 0.5 * (log_precision - size * math.log(2 * math.pi))
-        constant = constant - 0.5 * (1 / strength * size).squeeze(-1) + (quadratic * mean.square()).sum(-1)
-        return Parents(mean, logits if self.logits else logits.sigmoid(), constant, precision * mean, quadratic)
+def _bayes(
+    moments: Moments, beta_a: Tensor, beta_u: Tensor, origin: Tensor, params: MatrixCapsulesModelParams
+) -> Parents:
+    """Posteriors in closed form; the activation is the logistic of beta_a minus the share of the capsule times
+    (beta_u for each number of a vote, plus the expected entropy of one). A pose's prior mean, 0, is at `origin`.
+    """
+    priors = params.bayes
+    mass, size = moments.mass.unsqueeze(-1), moments.first.shape[-1]
+    strength = priors.kappa0 + mass  # kappa
+    mean = (moments.first + priors.kappa0 * origin) / strength
+    shape = priors.nu0 / 2 + 0.5 * mass  # nu / 2
+    scatter = moments.second + priors.kappa0 * origin.square() - strength * mean.square()
+    rate = 0.5 / priors.psi0 + 0.5 * scatter.clamp_min(0)  # half the diagonal of Psi^-1
+    share = priors.alpha0 + moments.mass
+    if priors.shares_of == "layer":
+        total = share.flatten(1).sum(1).view(-1, *[1] * (share.dim() - 1))
+    else:
+        total = share.sum(-1, keepdim=True)
+    log_share = share.digamma() - total.digamma()  # E ln pi
+    freedom = shape
+    if priors.precisions == "wishart":
+        freedom = shape - 0.5 * torch.arange(size, device=shape.device, dtype=shape.dtype)
+    log_precision = (freedom.digamma() - rate.log()).sum(-1)  # E ln det Lambda
+    precision = shape / rate
+    entropy = 0.5 * (size * math.log(2 * math.pi * math.e) - log_precision)
+    logits = beta_a - log_share.exp() * (size * beta_u + entropy)
+    quadratic = -0.5 * precision
+    constant = log_share + 0.5 * (log_precision - size * math.log(2 * math.pi))
+    constant = constant - 0.5 * (1 / strength * size).squeeze(-1) + (quadratic * mean.square()).sum(-1)
+    return Parents(mean, logits if params.batch_norm else logits.sigmoid(), constant, precision * mean, quadratic)

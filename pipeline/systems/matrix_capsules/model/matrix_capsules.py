@@ -16,7 +16,9 @@ Shapes: B images `[B, C, S, S]` in [0, 1]; a layer of H x H positions has capsul
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -27,15 +29,7 @@ from pipeline.layers.class_losses import cross_entropy, margin_loss, spread_loss
 from pipeline.layers.images import ChannelsLastConvolution, standardise
 from pipeline.systems.matrix_capsules.model import compiled_routing
 from pipeline.systems.matrix_capsules.model.batch_norm import BatchNorm, measure_statistics
-from pipeline.systems.matrix_capsules.model.em_routing import (
-    Routing,
-    Step,
-    cast_votes,
-    history,
-    images_at_once,
-    route,
-)
-from pipeline.systems.matrix_capsules.model.m_steps import MStep
+from pipeline.systems.matrix_capsules.model.em_routing import Routing, Step, cast_votes, history, images_at_once, route
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
@@ -98,7 +92,7 @@ class RoutedCapsules(nn.Module):
         last: bool = False,
     ) -> None:
         super().__init__()
-        self.fields, self.params, self.iterations = fields, params, params.iterations
+        self.fields, self.params, self.last, self.iterations = fields, params, last, params.iterations
         places, layer = (1, params.last) if last else (fields.children.shape[1], params.convolutional)
         side = params.pose_side
         # What a transformation works on: the columns of a 4x4 pose alike, or all 16 numbers of a vector.
@@ -109,16 +103,6 @@ class RoutedCapsules(nn.Module):
         self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
         offsets = _coordinates(fields, params) if last and params.coordinate_addition else None
         self.register_buffer("offsets", offsets, persistent=False)
-        self.m_step = MStep(
-            activation=params.activation,
-            variance_floor=params.variance_floor,
-            damping=params.damping,
-            damped_first=params.damped_first,
-            inverse_temperature=params.inverse_temperature * (params.class_inverse_temperature if last else 1.0),
-            inverse_temperature_rate=params.inverse_temperature_rate,
-            logits=params.batch_norm,
-            priors=params.bayes,
-        )
         if params.batch_norm:
             self.beta_a.requires_grad_(False)  # what it adds is taken away again
         self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else None
@@ -131,17 +115,11 @@ class RoutedCapsules(nn.Module):
     def routing(self) -> Routing:
         """How the layer routes."""
         fields = self.fields.to(self.beta_a.device)
-        params = self.params
-        return Routing(fields, self.m_step, self.iterations, params.competition, self.offsets, params.first_shares)
+        return Routing(fields, self.params, self.iterations, self.last, self.offsets)
 
     def full_transformations(self) -> Tensor:
         """Of whole poses, at every place of the receptive field, `[k, c, P, D, P]`."""
-        W: Tensor = self.transformations
-        if self.params.pose == "matrix":
-            rows = torch.eye(self.params.pose_side, dtype=W.dtype, device=W.device)
-            # Row r of the vote is row r of the pose times W.
-            W = torch.einsum("rs,kcidj->kcridsj", rows, W).flatten(5, 6).flatten(2, 3)
-        return W.expand(self.fields.children.shape[1], *W.shape[1:])
+        return of_whole_poses(self.transformations, self.fields.children.shape[1], self.params.pose_side**2)
 
     def forward(self, capsules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """Poses `[B, X, c, P]` and activations `[B, X, c]` to `[B, p, D, P]` and `[B, p, D]`."""
@@ -185,6 +163,15 @@ class RoutedCapsules(nn.Module):
         """Every iteration: those of the layer itself, or so many."""
         routing = replace(self.routing(), iterations=iterations or self.iterations)
         return history(*capsules, self.full_transformations(), *self.betas(), routing)
+
+
+def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
+    """Transformations `[1 or k, c, I, D, I]` of rows of poses, or of vectors, as those of all P numbers of a pose,
+    `[k, c, P, D, P]`: row r of a vote is row r of the pose times the matrix.
+    """
+    rows = torch.eye(size // transformations.shape[-1]).to(transformations)
+    whole = torch.einsum("rs,kcidj->kcridsj", rows, transformations).flatten(5, 6).flatten(2, 3)
+    return whole.expand(k, *whole.shape[1:])
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
@@ -233,7 +220,7 @@ class MatrixCapsules(Classifier):
             layers.append(RoutedCapsules(fields, types, above, params))
             height, types = fields.side, above
         layers.append(RoutedCapsules(ReceptiveFields(height, height, 1), types, params.classes, params, last=True))
-        self.routed = nn.ModuleList(layers)
+        self.routed = cast("Sequence[RoutedCapsules]", nn.ModuleList(layers))
 
     def maps(self, images: Tensor) -> Tensor:
         """Feature maps that primary capsules are linear in, `[B, A, H, H]`.
@@ -264,7 +251,6 @@ class MatrixCapsules(Classifier):
     def route_for(self, iterations: int) -> None:
         """Set the iterations of routing of every layer."""
         for layer in self.routed:
-            assert isinstance(layer, RoutedCapsules)
             layer.iterations = iterations
 
     def beginning_images(self, epoch: int) -> int:
@@ -279,7 +265,6 @@ class MatrixCapsules(Classifier):
             with torch.no_grad():
                 capsules = self.primary(self.maps(images))
                 for layer in self.routed:
-                    assert isinstance(layer, RoutedCapsules)
                     layer.balance(capsules, saving)
                     capsules = layer(capsules)
 

@@ -22,7 +22,7 @@ def procedure_1(
     """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents; arguments as for `em_routing.route`,
     of activations by description length, where all parents compete for a child.
     """
-    step, fields = routing.m_step, routing.fields
+    params, fields = routing.params, routing.fields
     votes = torch.einsum("bpkci,kcidj->bpdkcj", fields.gather(poses), transformations)
     if routing.offsets is not None:
         votes = votes + routing.offsets[:, None]  # coordinate addition, (k, 1, P)
@@ -35,12 +35,11 @@ def procedure_1(
         weight = (R * active).expand(votes.shape[:-1])[..., None]
         mass = weight.sum((3, 4))  # (B, p, D, 1)
         found = (weight * votes).sum((3, 4)) / mass
-        mean = found if mean is None else (1 - step.damping) * found + step.damping * mean  # (B, p, D, P)
+        mean = found if mean is None else (1 - params.damping) * found + params.damping * mean  # (B, p, D, P)
         squares = (votes - mean[:, :, :, None, None]).square()
-        variance = (weight * squares).sum((3, 4)) / mass + step.variance_floor
+        variance = (weight * squares).sum((3, 4)) / mass + params.variance_floor
         cost = (mass * (beta_u[:, None] + 0.5 * variance.log())).sum(-1)  # nats, (B, p, D)
-        inverse_temperature = step.inverse_temperature * (1 - step.inverse_temperature_rate ** (i + 1))
-        logits = inverse_temperature * (beta_a - cost)
+        logits = routing.inverse_temperature(i) * (beta_a - cost)
         # E-step: each child divides itself among all parents that see it, in proportion to a_j N(vote; mean, variance)
         spread = variance[:, :, :, None, None]
         log_density = logsigmoid(logits)[..., None, None] - 0.5 * ((2 * math.pi * spread).log() + squares / spread).sum(

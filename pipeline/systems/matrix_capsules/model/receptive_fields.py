@@ -35,7 +35,11 @@ class ReceptiveFields:
         columns = torch.nn.functional.unfold(place, kernel, stride=stride)[0]  # (k, p)
         self.children = columns.T.round().long().contiguous()
         self.counts = torch.bincount(self.children.flatten(), minlength=height * height)
-        self.slots = _places_of(self.children.flatten(), height * height)
+        seen, places = self.children.flatten().sort(stable=True)
+        first = torch.searchsorted(seen, torch.arange(height * height))
+        rank = torch.arange(len(seen)) - first[seen]
+        self.slots = torch.full((height * height, int(rank.max()) + 1), len(seen))
+        self.slots[seen, rank] = places
 
     def to(self, device: torch.device) -> ReceptiveFields:
         """The same, its indices on `device`."""
@@ -60,14 +64,3 @@ class ReceptiveFields:
         flat = seen.flatten(1, 2)
         filled = torch.cat([flat, flat.new_full((len(flat), 1, *flat.shape[2:]), fill)], 1)
         return filled.index_select(1, self.slots.flatten()).unflatten(1, self.slots.shape)
-
-
-def _places_of(children: Tensor, count: int) -> Tensor:
-    """Where each of 0 to `count` - 1 stands among `children`, `[count, most]`; rows are filled up with their length."""
-    order = children.argsort(stable=True)
-    ranked = children[order]
-    first = torch.searchsorted(ranked, torch.arange(count))
-    rank = torch.arange(len(children)) - first[ranked]
-    places = torch.full((count, int(rank.max()) + 1), len(children))
-    places[ranked, rank] = order
-    return places

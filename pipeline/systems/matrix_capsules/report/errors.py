@@ -15,7 +15,7 @@ ERRORS = {"centre": ("error, middle (%)", 2), "crops": ("error, 13 crops (%)", 2
 def build(results: Results) -> list[Table]:
     """Test errors of runs, by data set; and what changes of a training come to on objects that it does not see."""
     rows: dict[str, list[Row]] = {}
-    for trial in runs(results, "evaluate", *BOTH):
+    for trial in runs(results, *BOTH):
         keys: list[object] = [trial.item, trial.run.variant.replace("_", " "), trained_on(trial.run)]
         found = cells(trial.numbers, ERRORS, "test")
         rows.setdefault(trial.run.dataset, []).append((keys, found, trial.numbers))

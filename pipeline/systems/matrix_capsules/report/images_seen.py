@@ -63,7 +63,7 @@ def seen_by_runs(results: Results) -> list[Seen]:
     Runs that hold out images by what they show are left out: their settings do not tell how many they train on.
     """
     found = []
-    for trial in runs(results, "evaluate", "matrix_capsules"):
+    for trial in runs(results, "matrix_capsules"):
         error = percent(trial.numbers, "test", "centre")
         trained = training_behind(results, trial.numbers, trial.item)
         epochs = trained.measured("epochs") if trained else None

@@ -26,7 +26,7 @@ from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label
-from pipeline.results.reading import Numbers, Recorded, Results, with_training
+from pipeline.results.reading import Numbers, Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import LOOKS, NETWORKS
 
 COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss")
@@ -52,14 +52,12 @@ class Attacked(NamedTuple):
     """An executed study of attacks.
 
     Attributes:
-        settings: of the study, and of both runs, as recorded.
         table: columns as `COLUMNS`, values as shares.
         images: test images attacked.
         chance: percent, accuracy of a guess.
     """
 
     numbers: Numbers
-    settings: Recorded
     table: pd.DataFrame
     images: int
     chance: float
@@ -68,7 +66,7 @@ class Attacked(NamedTuple):
     def of(cls, item: str, numbers: Numbers, table: pd.DataFrame) -> Attacked:
         settings = numbers.settings.attack[item]
         images = int(min(settings.images, numbers.dataset_of(settings.capsules).test))
-        return cls(numbers, settings, table, images, 100 / int(numbers.run(settings.capsules).model.classes))
+        return cls(numbers, table, images, 100 / int(numbers.run(settings.capsules).model.classes))
 
     def both(self, kind: str, method: str, column: str = "value") -> list[pd.DataFrame]:
         """Of the capsules and of the convolutional network, percent, `[epsilons, replicas]`, epsilons rising.
@@ -97,6 +95,15 @@ class Attacked(NamedTuple):
         of_images = [self.noise(share) for share in (*more, *(each.mean for each in left))]
         return math.hypot(*of_images, *(each.se for each in spread or left))
 
+    def through_own_loss(self, method: str) -> str:
+        """What the document's attacks, through a network's own loss alone, leave, in words."""
+        left = [_above_0(each) for each in self.both("general", method, "own_loss")]
+        kept, least = [each.mean().mean() for each in left], [each.mean(axis=1).min() for each in left]
+        return (
+            "attacked through their own losses alone, as in the document: "
+            f"capsules {kept[0]:.1f} %, at the worst epsilon {least[0]:.1f} %; CNN {kept[1]:.1f} and {least[1]:.1f} %"
+        )
+
 
 def _measure(check: Callable[[Attacked], Answer]) -> Measure:
     """The measure of a claim by a check; there is no answer where nothing but epsilon 0, or all but it, was tried."""
@@ -106,12 +113,10 @@ def _measure(check: Callable[[Attacked], Answer]) -> Measure:
         table = results.table("attack", item, COLUMNS)
         if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
             return None
-        study = Attacked.of(item, numbers, table)
+        study, networks = Attacked.of(item, numbers, table), [numbers.settings.attack[item][each] for each in NETWORKS]
         ours, holds, notes = check(study)
-        networks = study.settings.capsules, study.settings.cnn
-        dataset = numbers.dataset_of(networks[0])
         said, of_cnn = (
-            remarks("matrix_capsules", document, numbers.run(name), dataset, tested=study.images)
+            remarks("matrix_capsules", document, numbers.run(name), numbers.dataset_of(name), tested=study.images)
             for document, name in zip(("iterations_3", "cnn"), networks, strict=True)
         )
         said += [Remark(f"CNN: {words}", words.kind) for words in of_cnn if words not in said]
@@ -133,6 +138,12 @@ def _difference(pair: Sequence[Measured], error: float) -> Measured:
     """Of two numbers, with its standard error: a single seed has no sd, but its images have a known noise."""
     ours, theirs = pair
     return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
+
+
+def _too_few(allowed: float) -> list[str]:
+    """The note that so many points are too many to tell a difference; empty if they are not."""
+    told = allowed <= LARGEST_UNDETECTED
+    return [] if told else [f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"]
 
 
 def loses_less(found: Attacked, method: str) -> Answer:
@@ -158,23 +169,13 @@ def loses_less(found: Attacked, method: str) -> Answer:
         f"capsules {last[0]:.1f} %, CNN {last[1]:.1f} %",
         f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
         f"difference {error:.1f} points",
-        _through_own_loss(found, method),
+        found.through_own_loss(method),
     ]
     if none := found.numbers.number("gradient", "capsules", "without", "mean"):
         notes.append(f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images")
     less = lost[0].mean < lost[1].mean - SIGNIFICANT_SES * error_lost
     more = left[0].mean > left[1].mean + SIGNIFICANT_SES * error
     return _difference(lost, error_lost), less and more, notes
-
-
-def _through_own_loss(found: Attacked, method: str) -> str:
-    """What the document's attacks, through a network's own loss alone, leave."""
-    left = [_above_0(each) for each in found.both("general", method, "own_loss")]
-    kept, least = [each.mean().mean() for each in left], [each.mean(axis=1).min() for each in left]
-    return (
-        "attacked through their own losses alone, as in the document: "
-        f"capsules {kept[0]:.1f} %, at the worst epsilon {least[0]:.1f} %; CNN {kept[1]:.1f} and {least[1]:.1f} %"
-    )
 
 
 def targets_are_missed(found: Attacked) -> Answer:
@@ -210,16 +211,11 @@ def stays_above_chance(found: Attacked) -> Answer:
             for name, row in zip(NETWORKS.values(), rows, strict=True)
         ]
         lowest.append(Measured.of(rows[0]))
-        notes += [f"lowest under {method}: {', '.join(words)}", _through_own_loss(found, method)]
+        notes += [f"lowest under {method}: {', '.join(words)}", found.through_own_loss(method)]
     allowed = SIGNIFICANT_SES * found.noise(found.chance)
     notes.append(f"chance is {found.chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
-    ours = min(lowest, key=lambda accuracy: accuracy.mean)
-    return ours, ours.mean >= found.chance - allowed and allowed <= LARGEST_UNDETECTED, notes + _too_few(allowed)
-
-
-def _too_few(allowed: float) -> list[str]:
-    told = allowed <= LARGEST_UNDETECTED
-    return [] if told else [f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"]
+    ours, few = min(lowest, key=lambda accuracy: accuracy.mean), _too_few(allowed)
+    return ours, ours.mean >= found.chance - allowed and not few, notes + few
 
 
 def transfer_hurts_both(found: Attacked) -> Answer:
@@ -238,7 +234,7 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     errors = found.error(left), found.error(left, *clean, spread=lost)
     differences = [_difference(pair, error) for pair, error in zip((left, lost), errors, strict=True)]
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in differences)
-    allowed = SIGNIFICANT_SES * errors[0]
+    few = _too_few(SIGNIFICANT_SES * errors[0])
     notes = [
         *(f"{method}: capsules {a.mean():.1f} %, other CNNs {b.mean():.1f} %" for method, (a, b) in means.items()),
         f"on the images as they are: {clean[0]:.1f} % and {clean[1]:.1f} %",
@@ -246,7 +242,7 @@ def transfer_hurts_both(found: Attacked) -> Answer:
         f"standard error of the difference {errors[0]:.1f} points, of what is lost {errors[1]:.1f} "
         f"({found.images:,} images)",
     ]
-    return differences[0], alike and allowed <= LARGEST_UNDETECTED, notes + _too_few(allowed)
+    return differences[0], alike and not few, notes + few
 
 
 def gradients_are_there(found: Attacked) -> Answer:
@@ -257,10 +253,9 @@ def gradients_are_there(found: Attacked) -> Answer:
     numbers = found.numbers
     capsules, cnn = (numbers.needed("gradient", network, "zeros") for network in NETWORKS)
     notes = [f"exactly 0: {100 * capsules.mean:.2f} % in capsules, {100 * cnn.mean:.2f} % in the CNN"]
-    ours, theirs = (numbers.number("gradient", network, "median", "mean") for network in NETWORKS)
-    if ours is not None and theirs is not None:
-        ratio = f", {theirs / ours:.3g} times as large" if ours > 0 else ""
-        notes.append(f"median size of the others: {ours:.2g} in capsules, {theirs:.2g} in the CNN{ratio}")
+    ours, theirs = (numbers.needed("gradient", network, "median").mean for network in NETWORKS)
+    ratio = f", {theirs / ours:.3g} times as large" if ours > 0 else ""
+    notes.append(f"median size of the others: {ours:.2g} in capsules, {theirs:.2g} in the CNN{ratio}")
     logits = [numbers.measured("cross_entropy_gradient", network, "zeros") for network in NETWORKS]
     if logits[0] and logits[1]:
         shares = f"{100 * logits[0].mean:.2f} % in capsules, {100 * logits[1].mean:.2f} % in the CNN"
@@ -277,9 +272,6 @@ MEASURES: dict[str, Measure] = {
     "004.gradzeros": _measure(gradients_are_there),
 }
 """How each claim about attacks is answered."""
-
-
-# ---- the figures
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:

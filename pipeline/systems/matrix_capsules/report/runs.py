@@ -6,7 +6,7 @@ A trial is a trained network with its numbers: a run of `runs`, or a condition o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from pipeline.drawing.style import BLUE, PURPLE
 from pipeline.results.claims import load_claims
@@ -48,11 +48,11 @@ class Trial(NamedTuple):
     changes: Mapping[str, object]
 
 
-def runs(results: Results, stage: Literal["train", "evaluate"], *variants: str) -> list[Trial]:
-    """The runs of these variants that a stage was executed for, in the variants' order and by name."""
+def runs(results: Results, *variants: str) -> list[Trial]:
+    """The runs of these variants that were evaluated, in the variants' order and by name."""
     found = [
-        Trial(stage, name, name, numbers, numbers.run(name), numbers.dataset_of(name), name, {})
-        for name, numbers in results.executed(stage)
+        Trial("evaluate", name, name, numbers, numbers.run(name), numbers.dataset_of(name), name, {})
+        for name, numbers in results.executed("evaluate")
     ]
     return [trial for variant in variants for trial in found if trial.run.variant == variant]
 
@@ -74,16 +74,11 @@ def trial_of(results: Results, network: str | None) -> Trial:
         NotMeasuredError: it was not executed.
     """
     item, _, condition = (network or "").partition("/")
-    trials = ablations(results) if condition else runs(results, "evaluate", *BOTH)
+    trials = ablations(results) if condition else runs(results, *BOTH)
     for trial in trials:
         if (trial.item, trial.name) == (item, condition or item):
             return trial
     raise NotMeasuredError(f"{network} is not there")
-
-
-def stands_in(dataset: Recorded) -> bool:
-    """Whether a data set is the paper's main one, or stands in for it."""
-    return dataset.source in SOURCES
 
 
 def trained_on(run: Recorded) -> str:
@@ -98,7 +93,7 @@ def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[st
         settings: of the result.
         outputs: classes of the network, which may be more than the data set has.
     """
-    if stands_in(dataset):
+    if dataset.source in SOURCES:
         return CLASSES
     own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
     return (*own, *map(str, range(len(own), outputs)))

@@ -5,7 +5,6 @@ Claims are answered by the networks that the profile's `evidence` names. Errors 
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import suppress
 
 from pipeline.drawing.table import Row, Table, cells, in_words, tables_of
@@ -14,6 +13,7 @@ from pipeline.results.findings import Finding, Learned, Measure, learned
 from pipeline.results.reading import NotMeasuredError, Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.errors import ERRORS
 from pipeline.systems.matrix_capsules.report.runs import (
+    SOURCES,
     Trial,
     ablations,
     in_percent,
@@ -21,7 +21,6 @@ from pipeline.systems.matrix_capsules.report.runs import (
     percent,
     rounded,
     runs,
-    stands_in,
     trained_on,
     trial_of,
 )
@@ -57,11 +56,8 @@ def paper_error(trial: Trial) -> float | None:
     return paper_values().get(row_of(trial) or "")
 
 
-# ---- claims
-
-
 def _row(row: str) -> Measure:
-    """Test error of a row of Table 1, from the middle of the image."""
+    """Test error of a row of Table 1, from the middle of the image, beside that of the unchanged network."""
 
     def measure(results: Results) -> Finding:
         rows = results.evidence.matrix_capsules.table_1
@@ -69,7 +65,10 @@ def _row(row: str) -> Measure:
         found = _answer(results, trial, row)
         with suppress(NotMeasuredError):
             unchanged = trial_of(results, rows.get("iterations_3"))
-            if row != "iterations_3" and _trained_alike(trial, unchanged):
+            # But for the condition of Table 1, and the number of seeds
+            model = {**unchanged.run.model, **{name: trial.run.model[name] for name in CONDITION}}
+            alike = trial.run == {**unchanged.run, "model": model, "replicas": trial.run.replicas}
+            if row != "iterations_3" and alike and trial.dataset == unchanged.dataset:
                 found.notes.append(_beside(trial, unchanged))
         return found
 
@@ -84,12 +83,6 @@ def _beside(trial: Trial, unchanged: Trial) -> str:
     if theirs and papers and (error.mean - kept.mean) * (theirs - papers) < 0:
         words += f", the opposite of the paper's order ({theirs:g} % with the change, {papers:g} % without)"
     return words
-
-
-def _trained_alike(trial: Trial, other: Trial) -> bool:
-    """Whether two trials differ in the condition of Table 1 alone, however many seeds they have."""
-    model = {**other.run.model, **{name: trial.run.model[name] for name in CONDITION}}
-    return trial.dataset == other.dataset and trial.run == {**other.run, "model": model, "replicas": trial.run.replicas}
 
 
 def _network(name: str) -> Measure:
@@ -121,25 +114,24 @@ def _answer(
     other: str = "crops",
     words: str = "by several crops",
 ) -> Finding:
-    """The error of a trial in a test, and in another in words, beside a network of `documents.yaml`."""
-    beside = trial.numbers.measured("test", other)
+    """The error of a trial in a test, and in another in words, beside a network of `documents.yaml`.
+
+    Of a condition, the training error is that of the epoch whose weights were kept, which is most often the last; its
+    curve is not known.
+    """
+    evaluated, beside = trial.stage == "evaluate", trial.numbers.measured("test", other)
+    if evaluated:
+        came = learned(results, trial.numbers, trial.name)
+    else:
+        accuracy = None if trial.run.model.get("mixup") else trial.numbers.measured("train", "accuracy")
+        came = Learned(accuracy.as_error().mean) if accuracy else None
     return Finding(
         trial.numbers.needed("test", test).scaled(100),
-        with_training(results, trial.numbers, *([trial.name] if trial.stage == "evaluate" else [])),
+        with_training(results, trial.numbers, *([trial.name] if evaluated else [])),
         remarks=remarks("matrix_capsules", document, trial.run, trial.dataset),
         notes=[f"{words} {in_percent(beside)}"] if beside else [],
-        learned=_learned(results, trial),
+        learned=came,
     )
-
-
-def _learned(results: Results, trial: Trial) -> Learned | None:
-    """How far a trial's training came. Of a condition, the training error is that of the epoch whose weights were kept,
-    which is most often the last; its curve is not.
-    """
-    if trial.stage == "evaluate":
-        return learned(results, trial.numbers, trial.name)
-    accuracy = None if trial.run.model.get("mixup") else trial.numbers.measured("train", "accuracy")
-    return Learned(accuracy.as_error().mean) if accuracy else None
 
 
 MEASURES: dict[str, Measure] = {
@@ -152,25 +144,16 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-# ---- the table
-
-
 def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
     """The conditions of executed ablations by the run that they change, in the order of Table 1; those that it does not
-    have last, and at the end the run itself. A name that several ablations have is preceded by the ablation's.
+    have last, and at the end the run itself.
     """
     rows = [*ROWS, None]
     found: dict[str, list[Trial]] = {}
     for trial in sorted(ablations(results), key=lambda trial: rows.index(row_of(trial))):
         found.setdefault(trial.base, []).append(trial)
-    evaluated = runs(results, "evaluate", "matrix_capsules")
-    for base, of_run in found.items():
-        names = Counter(trial.name for trial in of_run)
-        named = [
-            trial._replace(name=f"{trial.item}: {trial.name}") if names[trial.name] > 1 else trial for trial in of_run
-        ]
-        found[base] = named + [trial for trial in evaluated if trial.item == base]
-    return found
+    evaluated = runs(results, "matrix_capsules")
+    return {base: [*of_run, *(trial for trial in evaluated if trial.item == base)] for base, of_run in found.items()}
 
 
 def build(results: Results) -> list[Table]:
@@ -188,7 +171,7 @@ def build(results: Results) -> list[Table]:
             changed = "the run itself" if own else in_words(trial.changes)
             trained = training_behind(results, trial.numbers, trial.item) if own else trial.numbers
             size = rounded(trained, "parameters", *(["total"] if own else []))
-            paper = paper_error(trial) if stands_in(trial.dataset) else None
+            paper = paper_error(trial) if trial.dataset.source in SOURCES else None
             of_row: list[object] = [trial.name, changed, trained_on(trial.run), trial.run.training.epochs]
             of_row += ["" if paper is None else paper, size, rounded(trained, "seconds")]
             found = cells(trial.numbers, ERRORS, "test")

@@ -8,13 +8,8 @@ from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES
-from pipeline.results.reading import Numbers, Results
-from pipeline.systems.matrix_capsules.report.runs import (
-    NETWORKS,
-    in_percent,
-    paper_values,
-    trained_on,
-)
+from pipeline.results.reading import Results
+from pipeline.systems.matrix_capsules.report.runs import NETWORKS, in_percent, paper_values, trained_on
 
 CLAIMS = {
     "004.t2.az.caps": ("azimuth", "capsules"),
@@ -31,68 +26,42 @@ PAPER_NOVEL_RATIO = {"azimuth": 13.5 / 20, "elevation": 12.3 / 17.8}
 """Error of capsules in parts of the convolutional network's, both on novel viewpoints."""
 
 
-def papers_novel(axis: str) -> dict[str, float]:
-    """The paper's errors (percent) on novel viewpoints, by network."""
-    return {network: paper_values()[claim] for claim, (of_axis, network) in CLAIMS.items() if of_axis == axis}
-
-
-# ---- claims
-
-
 def _novel(axis: str, network: str) -> Measure:
     """Error on novel viewpoints where both networks are alike on familiar ones.
 
     There is no answer where they are not: where their errors on familiar viewpoints differ by more than two standard
-    errors.
+    errors (binomial, of the test images, and over replicas).
     """
 
     def measure(results: Results) -> Finding | None:
         item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
-        if not _alike(numbers):
+        images = numbers.number("images", "familiar")
+        capsules, cnn = (numbers.needed("matched", each, "familiar") for each in NETWORKS)
+        variance = sum(each.variance_of_share(images) for each in (capsules, cnn)) if images else 0.0
+        if abs(capsules.mean - cnn.mean) > SIGNIFICANT_SES * math.sqrt(variance):
             return None
-        novel = numbers.needed("matched", network, "novel")
+        at, ratio = numbers.needed("matched", network, "epoch"), numbers.needed("novel_ratio")
+        familiar, novel = (numbers.needed("late", network, where) for where in ("familiar", "novel"))
         run, document = numbers.trained[network], "viewpoint" if network == "capsules" else "viewpoint_cnn"
         dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
         return Finding(
-            novel.scaled(100),
+            numbers.needed("matched", network, "novel").scaled(100),
             numbers.records,
             remarks=remarks("matrix_capsules", document, run, dataset, share=FAMILIAR_SHARE),
-            notes=_matching(numbers, axis, network, run.training.epochs),
+            notes=[
+                f"matched on familiar viewpoints: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
+                f"(paper: {PAPER_FAMILIAR[axis]} %), after {at.mean:.0f} of {run.training.epochs} epochs",
+                f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
+                f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
+                f"over its last epochs: {in_percent(familiar)} on familiar viewpoints, "
+                f"{in_percent(novel)} on novel ones",
+            ],
         )
 
     return measure
 
 
-def _alike(numbers: Numbers) -> bool:
-    """Whether the errors of both networks on familiar viewpoints differ by two standard errors at most (binomial, of
-    the test images, and over replicas).
-    """
-    images = numbers.number("images", "familiar")
-    capsules, cnn = (numbers.needed("matched", each, "familiar") for each in NETWORKS)
-    if images is None:
-        return False
-    variance = capsules.variance_of_share(images) + cnn.variance_of_share(images)
-    return abs(capsules.mean - cnn.mean) <= SIGNIFICANT_SES * math.sqrt(variance)
-
-
-def _matching(numbers: Numbers, axis: str, network: str, epochs: int) -> list[str]:
-    """What both networks were matched at, and their errors at the end."""
-    capsules, cnn = (numbers.needed("matched", each, "familiar") for each in NETWORKS)
-    at, ratio = numbers.needed("matched", network, "epoch"), numbers.needed("novel_ratio")
-    familiar, novel = (numbers.needed("late", network, where) for where in ("familiar", "novel"))
-    return [
-        f"matched on familiar viewpoints: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
-        f"(paper: {PAPER_FAMILIAR[axis]} %), after {at.mean:.0f} of {epochs} epochs",
-        f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
-        f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
-        f"over its last epochs: {in_percent(familiar)} on familiar viewpoints, {in_percent(novel)} on novel ones",
-    ]
-
-
 MEASURES: dict[str, Measure] = {claim: _novel(*which) for claim, which in CLAIMS.items()}
-
-
-# ---- the table
 
 
 def build(results: Results) -> list[Table]:
@@ -101,7 +70,7 @@ def build(results: Results) -> list[Table]:
     rows: list[Row] = []
     for item, numbers in results.executed("viewpoint"):
         at = numbers.settings.viewpoint[item].axis
-        papers = papers_novel(at)
+        papers = {network: paper_values()[claim] for claim, (axis, network) in CLAIMS.items() if axis == at}
         for kind in ("matched", "late"):
             for network, words in NETWORKS.items():
                 beside = [PAPER_FAMILIAR[at], papers[network]] if kind == "matched" else ["", ""]

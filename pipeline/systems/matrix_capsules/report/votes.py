@@ -56,7 +56,7 @@ MEASURES: dict[str, Measure] = {"004.fig2": votes_concentrate}
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """A figure for each network whose votes were looked at."""
-    for trial in runs(results, "evaluate", "matrix_capsules"):
+    for trial in runs(results, "matrix_capsules"):
         arrays = written.examples(results, "evaluate", trial.item, ("counts", "edges", "images", "labels", "scores"))
         if arrays is None:
             continue
