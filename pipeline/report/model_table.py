@@ -27,7 +27,7 @@ from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record, dataset_label, distinct
 from pipeline.results.reading import Numbers, Recorded, Results, training_behind
 from pipeline.systems import CLASSIFIERS, SYSTEMS
-from pipeline.systems.regression.report.studies import executed
+from pipeline.systems.regression.report.claims import executed
 
 NAME = "systems"
 NOT_RUN, NO_SENSE = "not run", "does not apply"
@@ -134,7 +134,7 @@ def _regressions(results: Results) -> Iterator[Entry]:
             name = f"{study.name}, {model}, d = {int(row['size'])}"
             records = study.numbers.records
             size, seconds = float(row["parameters"]), float(row["seconds"])
-            yield Entry(name, "regression", error, ITSELF, "", study.source, size, seconds, records)
+            yield Entry(name, "regression", error, ITSELF, "", str(study.dataset.source), size, seconds, records)
 
 
 # ---- the answers

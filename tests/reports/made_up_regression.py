@@ -10,7 +10,7 @@ from made_up import Writer, pictures, spread
 from small import REGRESSION
 
 from pipeline.results.settings import DATASETS
-from pipeline.systems.regression.report.studies import SOURCES
+from pipeline.systems.regression.report.claims import SOURCES
 
 ERRORS = {
     "multiclass": {"1": 0.09, "2": 0.06, "8": 0.03},
