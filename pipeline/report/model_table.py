@@ -182,10 +182,9 @@ def _of_studies(results: Results) -> Iterator[_Answer]:
             error = curve.numbers.measured("share", share, curve.how)
             yield curve.run, f"error_share_{share}_percent", error and error.scaled(100), curve.numbers, ""
     for item, numbers in results.executed("equivariance"):
-        run = equivariance.run_of(item, numbers)
-        if layer := equivariance.best_of(equivariance.layers_of(run, numbers)):
-            yield run, "equivariance_error", layer.error, numbers, layer.words
-            yield run, "invariance_error", layer.stays, numbers, layer.name
+        if layer := equivariance.best_of(item, numbers):
+            yield layer.run, "equivariance_error", layer.error, numbers, layer.words
+            yield layer.run, "invariance_error", layer.stays, numbers, layer.name
     for item, numbers in results.executed("optimise"):
         study = numbers.settings.optimise[item]
         error = _error(numbers, "engine", study.chosen, "180", "refit_accuracy_after")

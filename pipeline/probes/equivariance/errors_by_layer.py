@@ -184,8 +184,10 @@ def _measure(
                 yield row | _relative(off, scales, settings)
 
     def stepped(factor: str, steps: Steps) -> Iterator[Row]:
-        sides = [[_read(read, view.seen(side)) for side in pairs] for pairs in (steps.fit, steps.test)]
-        yield from compared(factor, str(steps.degrees), None, *sides[0], *sides[1], steps.classes)
+        (fit, moved_fit), (test, moved) = (
+            [_read(read, view.seen(side)) for side in pairs] for pairs in (steps.fit, steps.test)
+        )
+        yield from compared(factor, str(steps.degrees), None, fit, moved_fit, test, moved, steps.classes)
 
     def compared(
         family: str,
