@@ -78,7 +78,7 @@ def test_the_history_is_of_the_weights_before_and_after() -> None:
     assert first["error"].tolist() == pytest.approx((before.errors / examples).tolist())
 
 
-def test_a_fit_goes_on_from_a_state() -> None:
+def test_a_fit_goes_on_from_a_state_and_ends_where_it_must() -> None:
     problems, validation = problems_of("one-vs-all")
     W = problems.subspace_start()
     states: list[State] = []
@@ -87,10 +87,6 @@ def test_a_fit_goes_on_from_a_state() -> None:
     again, _ = fit(problems, W, validation, SHORT, state=states[0])
     assert torch.equal(again.best, whole.best)
     assert torch.equal(again.iterations, whole.iterations)
-
-
-def test_no_more_iterations_than_allowed() -> None:
-    problems, validation = problems_of("multiclass")
-    three = SHORT.model_copy(update={"most_iterations": 3})
-    state, history = fit(problems, problems.subspace_start(), validation, three)
-    assert (int(state.iterations[0]), len(history)) == (3, 3)
+    three, history = fit(problems, W, validation, SHORT.model_copy(update={"most_iterations": 3}))
+    assert three.iterations.tolist() == [3] * 4
+    assert len(history) == 12
