@@ -90,12 +90,14 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)
     for start in range(0, len(category), _BATCH):
         batch = slice(start, start + _BATCH)
-        toys = [toy(int(c), int(i)) for c, i in zip(category[batch], instance[batch], strict=True)]
+        solids, greys = zip(
+            *(toy(int(c), int(i)) for c, i in zip(category[batch], instance[batch], strict=True)), strict=True
+        )
         turned = np.array(AZIMUTHS, np.float64)[azimuth[batch]]
         raised = np.array(ELEVATIONS, np.float64)[elevation[batch]]
         bright = cast(
-            [each.solid for each in toys for _ in range(2)],
-            np.repeat([each.grey for each in toys], 2),
+            [solid for solid in solids for _ in range(2)],
+            np.repeat(greys, 2),
             np.repeat(turntable(turned), 2, axis=0),
             stereo_cameras(raised),
             lights(np.repeat(lighting[batch], 2)),
