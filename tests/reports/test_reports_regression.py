@@ -55,15 +55,13 @@ def test_figures(studied: tuple[Writer, Params]) -> None:
 def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
     writer, params = studied
     tables = {table.name: table for table in build(recorded(writer.results, params))}
-    assert set(tables) == {f"{study}-digits" for study in ("grid", "convergence", "online", "ridge", "distorted")}
+    assert set(tables) == {f"{study}-digits" for study in ("grid", "ridge", "distorted")}
     grid = tables["grid-digits"].shown
     assert grid.to_numpy().tolist()[0] == [
         "multiclass", "1", "4.50", "8.10", "9.00", "0.9000", "18.00", "1.50", "300", "1,280", "2.2",
     ]  # fmt: skip
     assert grid.to_numpy().tolist()[-1][:3] == ["support-vectors", "", "0.75"]
     assert grid.to_numpy().tolist()[-1][5:8] == ["", "", ""]
-    assert tables["convergence-digits"].shown.to_numpy().tolist()[0] == ["plain", "50", "0.3200", "5.00"]
-    assert tables["online-digits"].data["passes"].tolist() == [40] * 5
     assert tables["ridge-digits"].data["test"].tolist() == [0.06, 0.02]
 
 

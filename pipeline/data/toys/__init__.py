@@ -90,14 +90,12 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)
     for start in range(0, len(category), _BATCH):
         batch = slice(start, start + _BATCH)
-        solids, greys = zip(
-            *(toy(int(c), int(i)) for c, i in zip(category[batch], instance[batch], strict=True)), strict=True
-        )
+        toys = [toy(int(c), int(i)) for c, i in zip(category[batch], instance[batch], strict=True)]
         turned = np.array(AZIMUTHS, np.float64)[azimuth[batch]]
         raised = np.array(ELEVATIONS, np.float64)[elevation[batch]]
         bright = cast(
-            [solid for solid in solids for _ in range(2)],
-            np.repeat(greys, 2),
+            [solid for solid, _ in toys for _ in range(2)],
+            np.repeat([grey for _, grey in toys], 2),
             np.repeat(turntable(turned), 2, axis=0),
             stereo_cameras(raised),
             lights(np.repeat(lighting[batch], 2)),

@@ -228,7 +228,9 @@ def _measure(
 
 
 def _not_collapsed(layers: Layers) -> Layers:
-    return {name: layer for name, layer in layers.items() if not errors.collapsed(layer.numbers, layer.weights)}
+    """Those that are not the same for all images."""
+    varied = {name: errors.variation(layer.numbers, layer.weights) for name, layer in layers.items()}
+    return {name: layer for name, layer in layers.items() if varied[name] >= errors.COLLAPSED}
 
 
 def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:

@@ -73,16 +73,6 @@ def test_scales_are_learned() -> None:
     assert inverted.kappa == pytest.approx(10, rel=0.15)
 
 
-def test_clutter_is_no_ones() -> None:
-    model = hierarchy(0.05, clutter=0.4)
-    scenes = plant(model, 40, 1, np.random.default_rng(4))
-    inverted = invert(model, scenes.parts, None, settings_of(), seeded())
-    nobody = inverted.parse.parents[..., 3]
-    torch.testing.assert_close(inverted.parse.parents.sum(-1), torch.ones(40, 10))
-    assert float(nobody[scenes.parents == 3].mean()) > 0.5 > float(nobody[scenes.parents < 3].mean())
-    assert bool((inverted.parse.chosen == 3)[nobody > 0.5].all())
-
-
 def test_a_part_that_is_called_clutter_is_not_found() -> None:
     parents = torch.tensor([[[0.3, 0.1], [0.6, 0.2], [0.1, 0.9], [0.5, 0.1]]])
     zeros = torch.zeros(1, 2, 4)

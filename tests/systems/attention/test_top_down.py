@@ -150,8 +150,7 @@ def test_the_pyro_model_is_the_sum_over_parse_trees() -> None:
     poses, parts = torch.randn(1, 3, 3).double(), torch.randn(1, 4, 3).double()
     cues = torch.nn.functional.normalize(torch.randn(1, 4, 3).double(), dim=-1)
     held = poutine.condition(hierarchy.model, data={"objects": poses})
-    trace = poutine.trace(held).get_trace(1, parts, cues)
-    total = float(trace.log_prob_sum())
+    total = float(poutine.trace(held).get_trace(parts, cues).log_prob_sum())
     components = hierarchy.components(poses)
     prior, by_cue, by_pose = components.log_prior, components.log_cues(cues)[0], components.log_poses(parts)[0]
     sums = [

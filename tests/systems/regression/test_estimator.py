@@ -58,14 +58,6 @@ def test_probabilities_are_the_models(example: tuple[Any, Any]) -> None:
     np.testing.assert_allclose(model.predict_proba(X), exact.numpy())
 
 
-def test_the_sign_of_inputs_counts_only_with_an_intercept(example: tuple[Any, Any]) -> None:
-    X, y = example
-    even = CapsuleRegression(fit_intercept=False, random_state=0).fit(X, y)
-    np.testing.assert_allclose(even.predict_proba(X), even.predict_proba(-X))
-    odd = CapsuleRegression(random_state=0).fit(X, y)
-    assert np.abs(odd.predict_proba(X) - odd.predict_proba(-X)).max() > 0.01
-
-
 def test_a_share_of_every_class_is_held_out() -> None:
     classes = np.repeat([0, 1, 2], [40, 20, 1])
     held = held_out(classes, 0.3, np.random.RandomState(0))

@@ -333,21 +333,6 @@ _TABLES: dict[str, tuple[str, str, Columns]] = {
             "seconds": ("seconds", ".1f"),
         },
     ),
-    "convergence": (
-        "Capsule regression by variant",
-        "The last values of each variant.",
-        {
-            "variant": ("variant", ""),
-            "iteration": ("iteration", ""),
-            "log_loss": ("log loss", ".4f"),
-            "error": ("error", ".2%"),
-        },
-    ),
-    "online": (
-        "Capsule regression by method",
-        "The last values of each method.",
-        {"method": ("method", ""), "passes": ("passes", ""), "log_loss": ("log loss", ".4f"), **_ERRORS},
-    ),
     "ridge": (
         "Capsule regression with a penalty",
         "Errors with a penalty on squared weights. Unit of the penalty: mean square of a feature times the number of "
@@ -368,19 +353,17 @@ _TABLES: dict[str, tuple[str, str, Columns]] = {
         },
     ),
 }
-"""By kind of study: the table's title, its caption, and its columns in order."""
+"""By kind of study whose figure does not say all: the table's title, its caption, and its columns in order."""
 
 
 def build(results: Results) -> list[Table]:
-    """A table for each study that was executed, sorted by kind."""
+    """A table for each study that was executed and has one, sorted by kind."""
     tables = []
     for study in executed(results):
         data, records = study.table(()), study.numbers.records
         if data is None or study.kind not in _TABLES:
             continue
         title, caption, columns = _TABLES[study.kind]
-        if study.kind in ("convergence", "online"):
-            data = data.groupby(next(iter(columns)), sort=False).tail(1).reset_index(drop=True)
         told = f"{caption} On {dataset_label(records)}."
         table = study_table(study.name, f"{title}, {study.name}", told, data, columns, records)
         if study.kind == "grid":
