@@ -9,9 +9,6 @@ import pandas as pd
 from made_up import Writer, pictures, spread
 from small import REGRESSION
 
-from pipeline.results.settings import DATASETS
-from pipeline.systems.regression.report.claims import SOURCES
-
 ERRORS = {
     "multiclass": {"1": 0.09, "2": 0.06, "8": 0.03},
     "one-vs-all": {"1": 0.08, "2": 0.05, "8": 0.025},
@@ -23,27 +20,20 @@ def with_regression(values: dict[str, Any], **datasets: str) -> dict[str, Any]:
     """Parameters with every study on a data set.
 
     Args:
-        datasets: source of further data sets by their name, each with a full set of studies.
+        datasets: source of further data sets of the paper by their name, each with a full set of studies.
     """
-    digits = values["datasets"]["digits"]
-    whole = {source: {"train": 50_000, "validation": 10_000, "test": 10_000} for source in SOURCES}
-    sets = {"mnist": "digits", **{source.replace("-", "_"): name for name, source in datasets.items()}}
+    whole = values["datasets"]["digits"] | {"train": 50_000, "validation": 10_000, "test": 10_000}
+    roles = {"mnist": "digits"} | {source.replace("-", "_"): name for name, source in datasets.items()}
+    evidence = {study: {role: f"{study}-{name}" for role, name in roles.items()} for study in REGRESSION}
     return values | {
         "sources": sorted({*values["sources"], *datasets.values()}),
-        "datasets": values["datasets"]
-        | {name: digits | {"source": source} | whole.get(source, {}) for name, source in datasets.items()},
+        "datasets": values["datasets"] | {name: whole | {"source": source} for name, source in datasets.items()},
         "regression": {
             f"{study}-{name}": {"dataset": name, "features": 196, **settings}
             for name in ("digits", *datasets)
             for study, settings in REGRESSION.items()
         },
-        "evidence": values["evidence"]
-        | {
-            "regression": {
-                study: {role: f"{study}-{name}" for role, name in sets.items() if role in DATASETS}
-                for study in REGRESSION
-            }
-        },
+        "evidence": values["evidence"] | {"regression": evidence},
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted import planted
+from planted import planted, step
 from torch import Tensor
 
 from pipeline.systems.regression.model import expectation_maximisation as em
@@ -23,13 +23,6 @@ from pipeline.systems.regression.model.expectation_maximisation import Problems
 
 DOUBLE = torch.float64
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
-
-
-def step(problems: Problems, W: Tensor, threshold: float = 0.0) -> tuple[Tensor, Tensor]:
-    """New weights of all problems, and the log-likelihoods of the old."""
-    which = torch.arange(len(W))
-    found = problems.passed(W, which, torch.full((len(W),), threshold, dtype=W.dtype), problems.examples)
-    return problems.update(found.moments, which), found.log_likelihood
 
 
 def naive_step(W: Tensor, X: Tensor, y: Tensor, threshold: float, ridge: float = 0.0) -> Tensor:

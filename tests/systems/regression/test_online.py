@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from planted import planted
+from planted import planted, step
 
 from pipeline.systems.regression.experiments.online import Online, incremental, split
 from pipeline.systems.regression.model.architectures import build_architecture
@@ -17,9 +17,8 @@ DOUBLE, RIDGE = torch.float64, 0.05
 
 
 def em(problems: Problems, W: torch.Tensor, iterations: int) -> torch.Tensor:
-    which = torch.arange(len(W))
     for _ in range(iterations):
-        W = problems.update(problems.passed(W, which, W.new_zeros(len(W)), problems.examples).moments, which)
+        W, _ = step(problems, W)
     return W
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from planted import planted
+from planted import planted, step
 from pydantic import TypeAdapter
 from sklearn.metrics import log_loss
 
@@ -172,13 +172,12 @@ def test_each_variant_of_convergence_is_a_loop_of_its_updates(inputs: Inputs) ->
     found = convergence.run(inputs, study).numbers["last"]
     X, y = inputs.without_validation()
     problems = Problems(X, y, build_architecture("multiclass", 2, 3), dtype=torch.float64)
-    only, variants = torch.arange(1), {"plain": (0, 0), "momentum": (0.4, 0), "threshold": (0, 0.5), "both": (0.4, 0.5)}
+    variants = {"plain": (0, 0), "momentum": (0.4, 0), "threshold": (0, 0.5), "both": (0.4, 0.5)}
     for variant, (momentum, threshold) in variants.items():
         W = previous = problems.subspace_start()
         for _ in range(11):
-            moments = problems.passed(W, only, W.new_tensor([threshold]), problems.examples).moments
-            W, previous = problems.update(moments, only) + momentum * (W - previous), W
-        last = problems.passed(W, only, None, problems.examples)
+            W, previous = step(problems, W, threshold)[0] + momentum * (W - previous), W
+        last = problems.passed(W, torch.arange(1), None, problems.examples)
         log_loss = -float(last.log_likelihood) / len(X) / math.log(3)
         assert found[variant]["log_loss"]["mean"] == pytest.approx(log_loss, rel=1e-6)
         assert found[variant]["train"]["mean"] == pytest.approx(float(last.errors) / len(X))
