@@ -1,9 +1,8 @@
-"""The rendered toys: rays against a referee that knows no algebra, cameras and lamps against geometry by hand."""
+"""The rendered toys: rays against a referee that knows no algebra, cameras against geometry by hand."""
 
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ MIXED: Solid = (
     wing((0, 0, 0.1), (-0.3, 0.8, 0.2), 0.3, 0.4, 0.05),
     block((0.5, -0.5, -0.3), np.array([[0.2, 0.1, 0], [-0.1, 0.2, 0.1], [0, 0, 0.25]]), 1.6, 0.2, 0.1, 0.4),
 )
-BALL: Solid = (ball((0, 0, 0), 0.8, 0.8, 0.8),)
 
 
 def lights(count: int, *towards: float, **changes: float) -> Lights:
@@ -108,16 +106,7 @@ def test_every_ray_meets_what_one_walking_along_it_meets() -> None:
         np.testing.assert_allclose(picture, expected, atol=1e-6)
 
 
-# ---------------------------------------------------------------------------------------------------- cameras and light
-
-
-def test_turning_the_toy_is_turning_cameras_and_lamp_the_other_way() -> None:
-    angle, light = 200.0, toys.lights(np.array([1, 1]))
-    turned = pair(MIXED, stereo(0, 45), light, toys.turntable(np.array([angle])))
-    back = replace(light, direction=light.direction @ toys.turntable(np.array([-angle]))[0].T)
-    np.testing.assert_allclose(turned, pair(MIXED, stereo(-angle, 45), back), atol=1e-9)
-    for other in (pair(MIXED, stereo(0, 45), light), pair(MIXED, stereo(-angle, 45), light)):
-        assert np.abs(turned - other).max() > 0.1
+# ------------------------------------------------------------------------------------------------------------ cameras
 
 
 def middle(picture: np.ndarray, background: float = 0.9) -> np.ndarray:
@@ -146,13 +135,6 @@ def test_cameras_look_from_ahead_with_left_to_their_right() -> None:
         small = moved((ball((0, 0, 0), 0.15, 0.15, 0.15),), np.eye(3), np.array(place))
         for picture in pair(small, stereo(0, 45), lights(2)):
             assert sign * middle(picture)[axis] > 3
-
-
-def test_a_ball_before_the_lamp_is_as_bright_as_the_law_says() -> None:
-    """In its middle it faces the cameras, 30 degrees above the horizon: 0.8 (0.1 + 0.2 (1 + sin 30) / 2 + 0.6)."""
-    slope = np.cos(np.deg2rad(30)), 0.0, np.sin(np.deg2rad(30))
-    for picture in pair(BALL, stereo(0, 30), lights(2, *slope)):
-        assert picture[23:25, 23:25].mean() == pytest.approx(0.8 * (0.1 + 0.2 * 0.75 + 0.6), abs=0.005)
 
 
 # ------------------------------------------------------------------------------------------------------------- the toys

@@ -117,15 +117,12 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
         writer.numbers("regression", f"{study}-{name}", {"study": study} | measured(numbers), **provenance)
     for study, table in tables().items():
         writer.table("regression", f"{study}-{name}", table)
-    random, labels = np.random.default_rng(0), np.arange(300) % 10
-    angle, radius = random.uniform(0, 6.28, (300, 10)), random.uniform(0, 0.4, (300, 10))
-    radius[np.arange(300), labels] = 0.9
     digits = (255 * pictures(10, 28, 28)).astype(np.uint8)
     writer.examples(
         "regression",
         f"grid-{name}",
-        latents=np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1).astype(np.float32),
-        labels=labels,
+        latents=pictures(300, 10, 2),
+        labels=np.arange(300) % 10,
         confident=digits,
         prototypes=np.repeat(digits[:, None], 8, axis=1),
         reliability=np.tile([[0.0, 0, 0, 0], [3, 0.4, 0.3, 0.1], [97, 0.9, 0.95, 0.03]], (4, 1, 1)),
