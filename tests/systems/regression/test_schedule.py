@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -82,7 +83,7 @@ def test_a_fit_goes_on_from_a_state_and_ends_where_it_must() -> None:
     problems, validation = problems_of("one-vs-all")
     W = problems.subspace_start()
     states: list[State] = []
-    whole, _ = fit(problems, W, validation, SHORT, look=lambda state: states.append(state.take(torch.arange(len(W)))))
+    whole, _ = fit(problems, W, validation, SHORT, look=lambda state: states.append(deepcopy(state)))
     assert len(states) > 1
     again, _ = fit(problems, W, validation, SHORT, state=states[0])
     assert torch.equal(again.best, whole.best)

@@ -48,15 +48,6 @@ class State:
     round: Tensor
     iterations: Tensor
 
-    def take(self, problems: Tensor) -> State:
-        """A copy of the state of some of the problems."""
-        return State(**{name: each[problems] for name, each in vars(self).items()})
-
-    def put(self, problems: Tensor, state: State) -> None:
-        """Replace the state of some of the problems."""
-        for name, each in vars(self).items():
-            each[problems] = getattr(state, name)
-
 
 def fit(
     problems: Problems,
@@ -116,9 +107,10 @@ def fit(
     rows = [torch.empty(0, 6)]
     while len(active := everyone[are_working(state).cpu()]):
         at = active.to(W.device)
-        now = state.take(at)
+        now = State(**{name: each[at] for name, each in vars(state).items()})
         rows += [iterate(now, active, at).cpu() for _ in range(LOOK_EVERY)]
-        state.put(at, now)
+        for name, each in vars(state).items():
+            each[at] = getattr(now, name)
         look(state)
     columns = ["problem", "iteration", "threshold", "log_loss", "error", "validation_error"]
     table = pd.DataFrame(torch.cat(rows).numpy(), columns=columns)
