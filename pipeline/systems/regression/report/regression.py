@@ -92,7 +92,7 @@ def calibration(reliability: dict[str, np.ndarray], table: pd.DataFrame) -> Figu
     """Reliability diagram, and log loss and expected calibration error over capsule size, a line per architecture.
 
     Args:
-        reliability: `[bins, 4]` by model: images, mean confidence, share correct and its sd, as in `Calibration`.
+        reliability: `[bins, 4]` by model: images, mean confidence, share correct and its sd (`grid.calibration`).
         table: as for `error_over_size`, with the columns test_log_loss (nats) and ece (a share).
     """
     figure, (diagram, *others) = panels(3, 2.6)
