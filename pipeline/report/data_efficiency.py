@@ -147,25 +147,24 @@ def capsules_need_less(results: Results) -> Finding | None:
     records = [record for curve in (ours, theirs) for record in with_training(results, curve.numbers, curve.run)]
     data = ours.numbers.dataset_of(ours.run)
     tested = int(data.test)
+
+    def is_lower(images: int) -> bool:
+        our, their = ours.errors[images], theirs.errors[images]
+        variance = our.variance_of_share(tested) + their.variance_of_share(tested)
+        return their.mean - our.mean > SIGNIFICANT_SES * math.sqrt(variance)
+
     by_images = ", ".join(f"{images:,} images {ratios[images].mean:.2f}" for images in shared)
     worst = max(ratios.values(), key=lambda ratio: ratio.mean)
     return Finding(
         worst if math.isfinite(worst.mean) else None,
         records,
-        holds=ours.parameters < theirs.parameters
-        and all(_lower(ours.errors[images], theirs.errors[images], tested) for images in shared),
+        holds=ours.parameters < theirs.parameters and all(is_lower(images) for images in shared),
         remarks=remarks("comparison", "data_efficiency", {}, data),
         notes=[
             f"{ours.run} has {ours.parameters:,.0f} parameters, {theirs.run} {theirs.parameters:,.0f}",
             f"error of {ours.run} / that of {theirs.run}: {by_images}",
         ],
     )
-
-
-def _lower(ours: Measured, theirs: Measured, tested: int) -> bool:
-    """Whether an error, of so many test images, is clearly below another."""
-    variance = ours.variance_of_share(tested) + theirs.variance_of_share(tested)
-    return theirs.mean - ours.mean > SIGNIFICANT_SES * math.sqrt(variance)
 
 
 MEASURES: dict[str, Measure] = {"003.params": capsules_need_less}

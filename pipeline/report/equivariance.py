@@ -5,11 +5,12 @@ each system in one picture, and all layers in a table.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -27,7 +28,7 @@ DOCUMENT = "003"
 """The document that says what they should be."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
 """What a layer is predicted to do: what theory says, what a fitted map says, nothing; and what resampling costs."""
-TRAINED, UNTRAINED = "trained", "untrained"
+TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
 CONTROLS = ("pixels", "moments", "quarter turns")
 FAMILIES = {
     "rotation": ("{}°", "1°"),
@@ -71,21 +72,15 @@ def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
     The same images are moved each time, so that standard errors are averaged, not reduced.
     """
     place = (TRAINED, layer, measure)
-    families = [
-        [error_at(numbers, *place, family, each) for each in numbers.names("relative_error", *place, family)]
-        for family in numbers.names("relative_error", *place)
-        if family in FAMILIES
-    ]
-    found = [[error for error in of_family if error] for of_family in families]
-    if not found or not all(found):
+    families = []
+    for family in FAMILIES:
+        magnitudes = numbers.names("relative_error", *place, family)
+        if found := [error for each in magnitudes if (error := error_at(numbers, *place, family, each))]:
+            families.append(found)
+    if not families:
         return None
-    mean, se = (_mean(_mean(getattr(error, of) for error in each) for each in found) for of in ("mean", "se"))
-    return Measured(mean, se, min(error.n for each in found for error in each), standard_error=True)
-
-
-def _mean(values: Iterable[float]) -> float:
-    summed = list(values)
-    return sum(summed) / len(summed)
+    mean, se = np.mean([np.mean([(error.mean, error.se) for error in each], axis=0) for each in families], axis=0)
+    return Measured(float(mean), float(se), min(error.n for each in families for error in each), standard_error=True)
 
 
 @dataclass(frozen=True)
@@ -105,6 +100,11 @@ class Followed:
     error: Measured | None
     stays: Measured | None
     numbers: Numbers
+
+    @property
+    def data(self) -> Recorded:
+        """Settings of its run's data."""
+        return self.numbers.dataset_of(self.run)
 
     @property
     def words(self) -> str:
@@ -131,8 +131,11 @@ def run_of(item: str, numbers: Numbers) -> str:
     return str(numbers.settings.equivariance[item].run)
 
 
-def layers_of(run: str, numbers: Numbers) -> Iterator[Followed]:
-    """The layers of a run that are meant to move with the image and that were measured."""
+def layers_of(item: str, numbers: Numbers | None) -> Iterator[Followed]:
+    """The layers of an item that are meant to move with the image and that were measured; none without its numbers."""
+    if numbers is None:
+        return
+    run = run_of(item, numbers)
     variant = str(numbers.run(run).variant)
     for layer, measure in SYSTEMS[variant].layers.items():
         if layer in numbers.names("layers", TRAINED):
@@ -141,10 +144,10 @@ def layers_of(run: str, numbers: Numbers) -> Iterator[Followed]:
             yield Followed(run, variant, layer, taken, error, stays, numbers)
 
 
-def best_of(layers: Iterable[Followed]) -> Followed | None:
-    """The layer that moves as predicted best; None if none has an error."""
-    measured = [(layer.error.mean, place, layer) for place, layer in enumerate(layers) if layer.error]
-    return min(measured)[2] if measured else None
+def best_of(item: str, numbers: Numbers | None) -> Followed | None:
+    """The layer of an item that moves as predicted best; None if none has an error."""
+    measured = ((layer.error.mean, layer) for layer in layers_of(item, numbers) if layer.error)
+    return min(measured, key=lambda each: each[0], default=(0.0, None))[1]
 
 
 # ---- the claim
@@ -161,13 +164,14 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     alone: list[str] = []
     variants: set[str] = set()
     for names in results.evidence.comparison.equivariance:
-        features = best_of(_executed(results, names.cnn))
-        for poses in (layer for item in names.capsules for layer in _executed(results, item)):
-            variants.add(poses.variant)
-            if features and _data(features).source == _data(poses).source:
-                pairs.append((poses, features))
-            else:
-                alone.append(poses.run)
+        features = best_of(names.cnn, results.numbers("equivariance", names.cnn))
+        for item in names.capsules:
+            for poses in layers_of(item, results.numbers("equivariance", item)):
+                variants.add(poses.variant)
+                if features and features.data.source == poses.data.source:
+                    pairs.append((poses, features))
+                else:
+                    alone.append(poses.run)
     if not pairs:
         return None
     holds = all(poses.better_than(features) for poses, features in pairs)
@@ -183,7 +187,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
         max(ratios, key=lambda ratio: ratio.mean, default=None),
         records,
         holds=holds,
-        remarks=unique(words for each in shown for words in remarks("comparison", "equivariance", {}, _data(each))),
+        remarks=unique(words for each in shown for words in remarks("comparison", "equivariance", {}, each.data)),
         notes=[
             f"mean errors over all transformations: {'; '.join(map(str, shown))}",
             *([f"by a fitted map for each of them: {'; '.join(alike)}"] if alike else []),
@@ -191,18 +195,6 @@ def poses_are_equivariant(results: Results) -> Finding | None:
             *([f"not measured: {', '.join(missing)}"] if missing else []),
         ],
     )
-
-
-def _data(layer: Followed) -> Recorded:
-    """Settings of the data of a layer's run."""
-    return layer.numbers.dataset_of(layer.run)
-
-
-def _executed(results: Results, item: str) -> Iterator[Followed]:
-    """The layers of an item; none if it was not executed."""
-    numbers = results.numbers("equivariance", item)
-    if numbers is not None:
-        yield from layers_of(run_of(item, numbers), numbers)
 
 
 MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}
@@ -213,7 +205,6 @@ MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """The best layer of each system, if any was measured. Raises `ResultError` if a result is corrupt."""
-    items = list(results.executed("equivariance"))
     found = best_layers(results)
     if not found:
         return
@@ -226,7 +217,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "fitted to training images, which is easier; bars are two standard errors. Open: taken to stay. Rows on "
         "different data cannot be compared.",
         f"A row for each of {', '.join(found)}, with two marks each.",
-        [record for _, numbers in items for record in numbers.records],
+        [record for _, numbers in results.executed("equivariance") for record in numbers.records],
         partial(summary, found),
     )
 
@@ -237,8 +228,7 @@ def best_layers(results: Results) -> dict[str, Followed]:
     Raises:
         ResultError: a result is corrupt.
     """
-    runs = [(run_of(item, numbers), numbers) for item, numbers in results.executed("equivariance")]
-    found = [layer for run, numbers in runs if (layer := best_of(layers_of(run, numbers)))]
+    found = [layer for each in results.executed("equivariance") if (layer := best_of(*each))]
     variants, order = [layer.variant for layer in found], list(SYSTEMS)
     return {
         SYSTEMS[layer.variant].label if variants.count(layer.variant) == 1 else layer.run: layer
@@ -272,39 +262,40 @@ def summary(found: dict[str, Followed]) -> Figure:
     return figure
 
 
-# ---- the table
+# ---- the tables
 
 
-_HEADS = {
-    **{(TRAINED, measure): words for measure, words in _SHOWN.items()},
-    **{(UNTRAINED, measure): f"untrained, {_SHOWN[measure]}" for measure in (OWN, FITTED, INVARIANCE)},
-    **{("derivative", measure): f"derivative, {_SHOWN[measure]}" for measure in (OWN, FITTED, INVARIANCE)},
-}
+_COLUMNS = (
+    *((TRAINED, measure, words) for measure, words in _SHOWN.items()),
+    *(
+        (what, each, f"{what}, {_SHOWN[each]}")
+        for what in (UNTRAINED, DERIVATIVE)
+        for each in (OWN, FITTED, INVARIANCE)
+    ),
+)
+"""Of the table of maps of the plane: of what, as predicted by what, and the heading."""
+Cells = tuple[dict[str, object], dict[str, str]]
+"""A row of numbers, and the same as text."""
 
 
 def build(results: Results) -> list[Table]:
     """A table of maps of the plane, one of viewpoints; or none. Raises `ResultError` if a result is corrupt."""
-    return [*_maps_of_the_plane(results), *_viewpoints(results)]
+    items = [(run_of(item, numbers), numbers) for item, numbers in results.executed("equivariance")]
+    return [*_maps_of_the_plane(items), *_viewpoints(items)]
 
 
-def _maps_of_the_plane(results: Results) -> Iterator[Table]:
+def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> Iterator[Table]:
     """All systems and controls side by side, if any was measured."""
-    rows: list[tuple[dict[str, object], dict[str, str]]] = []
-    records: list[Record] = []
+    rows: list[Cells] = []
     controls: set[str] = set()
-    for item, numbers in results.executed("equivariance"):
+    for run, numbers in items:
         label = dataset_label(numbers.records)
         new = [] if label in controls else [(control, control) for control in CONTROLS]
         controls.add(label)
-        records += numbers.records
-        rows += [
-            _row(numbers, subject, name, layer, family, magnitude)
-            for subject, name in [*new, (TRAINED, run_of(item, numbers))]
-            for layer in numbers.names("layers", subject)
-            for family, magnitude in _chosen(numbers, subject)
-        ]
-    if not rows:
-        return
+        for subject, name in [*new, (TRAINED, run)]:
+            for layer in numbers.names("layers", subject):
+                for family, magnitude in _chosen(numbers, subject):
+                    rows.append(_map_of_the_plane(numbers, subject, name, layer, family, magnitude))
     caption = (
         "Root mean square errors of a layer's numbers on moved test images, in parts of their sd over images, ± one "
         "standard error over images and seeds: as predicted by theory's action, by a linear map fitted to training "
@@ -313,16 +304,43 @@ def _maps_of_the_plane(results: Results) -> Iterator[Table]:
         "equivariance is known. sd: over images, as a share of the numbers' size; below 0.1 % a layer is constant. "
         "Dimensions: the effective number of directions in which they vary."
     )
-    title = "Equivariance and invariance, system by system"
-    data, shown = (pd.DataFrame(list(each)) for each in zip(*rows, strict=True))
-    yield Table("equivariance-systems", title, caption, data, shown, records)
+    records = [record for _, numbers in items for record in numbers.records]
+    yield from _table("equivariance-systems", "Equivariance and invariance, system by system", caption, rows, records)
 
 
-def _viewpoints(results: Results) -> Iterator[Table]:
+def _map_of_the_plane(numbers: Numbers, subject: str, name: str, layer: str, family: str, magnitude: str) -> Cells:
+    sd, dimensions = (numbers.measured("layers", subject, layer, key) for key in ("variation", "dimensions"))
+    moved, per = FAMILIES[family]
+    row: dict[str, object] = {"run": name, "layer": layer, "family": family, "magnitude": magnitude}
+    shown = {
+        "run": name,
+        "data": dataset_label(numbers.records),
+        "layer": layer,
+        "sd": f"{100 * sd.mean:.3g} %" if sd else "",
+        "dimensions": f"{dimensions.mean:.1f}" if dimensions else "",
+        "moved by": f"{family} {moved.format(magnitude)}",
+    }
+    is_constant = True
+    for what, measure, heading in _COLUMNS:
+        if what == DERIVATIVE:
+            error, unit = error_at(numbers, subject, layer, measure, family, kind=DERIVATIVE), f" per {per}"
+        else:  # an untrained network is beside the trained one
+            of = UNTRAINED if what == UNTRAINED else subject
+            error, unit = error_at(numbers, of, layer, measure, family, magnitude), ""
+        _add(row, f"{what}_{measure}", error)
+        shown[heading] = in_words(error) + (unit if error else "")
+        is_constant = is_constant and error is None
+    if is_constant:
+        shown[_SHOWN[OWN]] = "constant"
+    row |= {"variation": sd and sd.mean, "dimensions": dimensions and dimensions.mean}
+    return row | _source(numbers), shown
+
+
+def _viewpoints(items: list[tuple[str, Numbers]]) -> Iterator[Table]:
     """Errors from one viewpoint of a toy to the next, of the data sets that have them."""
-    rows, cells, records = list[dict[str, object]](), list[dict[str, str]](), list[Record]()
-    kinds = {"relative_error": "", "within_classes": "within classes, "}
-    for item, numbers in results.executed("equivariance"):
+    rows: list[Cells] = []
+    records: list[Record] = []
+    for run, numbers in items:
         unmoved = ("relative_error", TRAINED)
         places = [
             (layer, factor, degrees)
@@ -332,65 +350,37 @@ def _viewpoints(results: Results) -> Iterator[Table]:
         ]
         records += numbers.records if places else []
         for layer, factor, degrees in places:
-            row: dict[str, object] = {"run": run_of(item, numbers), "layer": layer, "step": f"{degrees}° of {factor}"}
-            cell = {name: str(value) for name, value in row.items()}
-            for kind, scale in kinds.items():
-                for measure in (OWN, FITTED, INVARIANCE):
+            shown = {"run": run, "layer": layer, "step": f"{degrees}° of {factor}"}
+            row: dict[str, object] = {**shown}
+            for kind, scale in (("relative_error", ""), ("within_classes", "within classes, ")):
+                for measure, words in _STEPPED.items():
                     error = error_at(numbers, TRAINED, layer, measure, factor, degrees, kind=kind)
-                    column = f"{kind}_{measure}"
-                    row[column], row[f"{column}_se"] = (error.mean, error.se) if error else (None, None)
-                    cell[f"{scale}{_STEPPED[measure]}"] = in_words(error)
-            rows.append(row | {"dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)})
-            cells.append(cell)
+                    _add(row, f"{kind}_{measure}", error)
+                    shown[f"{scale}{words}"] = in_words(error)
+            rows.append((row | _source(numbers), shown))
+    caption = (
+        "Errors of a layer's numbers from one viewpoint of a toy to the next, real photographs in the same light, "
+        "in parts of their sd over images, then of their sd within classes, ± one standard error over images and "
+        "seeds: predicted by one matrix on all poses, by a linear map, and by no change. Matrix and map are fitted "
+        "to some test toys and tested on others. Small errors without change that are large within classes: the "
+        "numbers tell classes, and little else."
+    )
+    yield from _table("equivariance-viewpoints", "From one viewpoint to the next", caption, rows, records)
+
+
+def _add(row: dict[str, object], column: str, error: Measured | None) -> None:
+    row[column], row[f"{column}_se"] = (error.mean, error.se) if error else (None, None)
+
+
+def _source(numbers: Numbers) -> dict[str, object]:
+    return {"dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)}
+
+
+def _table(name: str, title: str, caption: str, rows: list[Cells], records: list[Record]) -> Iterator[Table]:
+    """None without rows."""
     if rows:
-        caption = (
-            "Errors of a layer's numbers from one viewpoint of a toy to the next, real photographs in the same light, "
-            "in parts of their sd over images, then of their sd within classes, ± one standard error over images and "
-            "seeds: predicted by one matrix on all poses, by a linear map, and by no change. Matrix and map are fitted "
-            "to some test toys and tested on others. Small errors without change that are large within classes: the "
-            "numbers tell classes, and little else."
-        )
-        title = "From one viewpoint to the next"
-        yield Table("equivariance-viewpoints", title, caption, pd.DataFrame(rows), pd.DataFrame(cells), records)
-
-
-def _row(
-    numbers: Numbers, subject: str, name: str, layer: str, family: str, magnitude: str
-) -> tuple[dict[str, object], dict[str, str]]:
-    """A row of numbers, and the same as text."""
-    label = dataset_label(numbers.records)
-    place = (layer, family, magnitude)
-    errors = {head: _error(numbers, *head, subject, *place) for head in _HEADS}
-    sd, dimensions = (numbers.measured("layers", subject, layer, key) for key in ("variation", "dimensions"))
-    row: dict[str, object] = {"run": name, "layer": layer, "family": family, "magnitude": magnitude}
-    moved, per = FAMILIES[family]
-    shown = {
-        "run": name,
-        "data": label,
-        "layer": layer,
-        "sd": f"{100 * sd.mean:.3g} %" if sd else "",
-        "dimensions": f"{dimensions.mean:.1f}" if dimensions else "",
-        "moved by": f"{family} {moved.format(magnitude)}",
-    }
-    for head, error in errors.items():
-        column = "_".join(head)
-        row[column], row[f"{column}_se"] = (error.mean, error.se) if error else (None, None)
-        shown[_HEADS[head]] = in_words(error) + (f" per {per}" if head[0] == "derivative" and error else "")
-    if not any(errors.values()):
-        shown[_SHOWN[OWN]] = "constant"
-    row |= {"variation": sd and sd.mean, "dimensions": dimensions and dimensions.mean}
-    return row | {"dataset": label, "tracking_run": tracked(numbers.records)}, shown
-
-
-def _error(
-    numbers: Numbers, what: str, measure: str, subject: str, layer: str, family: str, magnitude: str
-) -> Measured | None:
-    """The error in a column; that of an untrained network is beside the trained one."""
-    if what == "derivative":
-        return error_at(numbers, subject, layer, measure, family, kind="derivative")
-    if what == UNTRAINED and subject != TRAINED:
-        return None
-    return error_at(numbers, subject if what == TRAINED else UNTRAINED, layer, measure, family, magnitude)
+        data, shown = (pd.DataFrame(list(each)) for each in zip(*rows, strict=True))
+        yield Table(name, title, caption, data, shown, records)
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:

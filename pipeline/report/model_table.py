@@ -27,7 +27,7 @@ from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record, dataset_label, distinct
 from pipeline.results.reading import Numbers, Recorded, Results, training_behind
 from pipeline.systems import CLASSIFIERS, SYSTEMS
-from pipeline.systems.regression.report.studies import executed
+from pipeline.systems.regression.report.claims import executed
 
 NAME = "systems"
 NOT_RUN, NO_SENSE = "not run", "does not apply"
@@ -134,7 +134,7 @@ def _regressions(results: Results) -> Iterator[Entry]:
             name = f"{study.name}, {model}, d = {int(row['size'])}"
             records = study.numbers.records
             size, seconds = float(row["parameters"]), float(row["seconds"])
-            yield Entry(name, "regression", error, ITSELF, "", study.source, size, seconds, records)
+            yield Entry(name, "regression", error, ITSELF, "", str(study.dataset.source), size, seconds, records)
 
 
 # ---- the answers
@@ -182,10 +182,9 @@ def _of_studies(results: Results) -> Iterator[_Answer]:
             error = curve.numbers.measured("share", share, curve.how)
             yield curve.run, f"error_share_{share}_percent", error and error.scaled(100), curve.numbers, ""
     for item, numbers in results.executed("equivariance"):
-        run = equivariance.run_of(item, numbers)
-        if layer := equivariance.best_of(equivariance.layers_of(run, numbers)):
-            yield run, "equivariance_error", layer.error, numbers, layer.words
-            yield run, "invariance_error", layer.stays, numbers, layer.name
+        if layer := equivariance.best_of(item, numbers):
+            yield layer.run, "equivariance_error", layer.error, numbers, layer.words
+            yield layer.run, "invariance_error", layer.stays, numbers, layer.name
     for item, numbers in results.executed("optimise"):
         study = numbers.settings.optimise[item]
         error = _error(numbers, "engine", study.chosen, "180", "refit_accuracy_after")

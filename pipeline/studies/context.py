@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pipeline.dependencies import Graph
-from pipeline.layout import CHECKPOINTS, dataset_path, model_folder, raw_folder
+from pipeline.layout import CHECKPOINTS, dataset_path, model_folder
 
 if TYPE_CHECKING:
     import torch
@@ -134,10 +134,6 @@ class Context:
     def checkpoints(self) -> Path:
         """Checkpoints of unfinished trainings."""
         return self.home / CHECKPOINTS
-
-    def raw_folder(self, source: str) -> Path:
-        """Downloaded files of one source."""
-        return raw_folder(self.root, source)
 
     def dataset(self, name: str) -> Dataset:
         """A data set.

@@ -1,21 +1,35 @@
-"""Train on shares of the images, with as many steps as on all of them."""
+"""How much a model needs: its test error when it is trained on a share of the images, with as many steps as on all."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field, model_validator
 
+from pipeline.learning.settings import CropParams, RunSettings
 from pipeline.settings import Name, Section
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+    from pipeline.data.datasets import Dataset
+    from pipeline.learning.model import Model
     from pipeline.params import Params
+    from pipeline.probes.settings import EvaluateParams
     from pipeline.results.outcome import Outcome
     from pipeline.studies.context import Context
 
+AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 LONGEST = 10_000
 """Epochs of a training, at most."""
+ITSELF = "itself"
+"""What classifies, where the model does; else it is a linear probe on features of that name."""
+_FEWEST = 10
+"""Validation images that stay, at least."""
 
 
 class DataEfficiencyParams(Section):
@@ -47,19 +61,84 @@ def check(params: Params, where: str, study: DataEfficiencyParams) -> None:
 
 def measure(context: Context) -> Outcome:
     """Train and test the run of an entry of `data_efficiency` on each share of its images."""
-    from pipeline.probes.data_efficiency import errors_of, outcome, share_of, with_share
-    from pipeline.results.spread import stack_replicas
+    import pandas as pd
+
+    from pipeline.results.outcome import MOST_HEADLINES, Outcome
+    from pipeline.results.spread import nest, stack_replicas
 
     settings: DataEfficiencyParams = context.settings
     unchanged = context.params.runs[settings.run]
     dataset = context.dataset(unchanged.dataset)
-    tables, images = {}, {}
+    tables, images = [], {}
     for share in settings.shares:
         part, name = share_of(dataset, share), f"share={share:g}"
-        images[share] = len(part.split["train"])
-        run = with_share(unchanged, settings, images[share], len(dataset.split["train"]))
+        count = images[f"{share:g}"] = len(part.split["train"])
+        run = with_share(unchanged, settings, count, len(dataset.split["train"]))
         models = context.train(name, run, part, name if share < 1 else "", key=f"{share:g}").models
-        tables[share] = stack_replicas(
-            [errors_of(model, run, part, context.params.evaluate, context.device) for model in models]
-        )
-    return outcome(tables, images)
+        errors = [errors_of(model, run, part, context.params.evaluate, context.device) for model in models]
+        tables.append(stack_replicas(errors).assign(share=f"{share:g}", images=count))
+    table = pd.concat(tables, ignore_index=True)
+    found = nest(table, ["share", "features"], "error")
+    headline = [f"share.{share}.{features}" for share, each in found.items() for features in each]
+    return Outcome("data_efficiency", table, {"share": found, "images": images}, tuple(headline[:MOST_HEADLINES]))
+
+
+def share_of(dataset: Dataset, share: float) -> Dataset:
+    """The data set with a share of its training images and of its validation images, as many of every class.
+
+    The first ones of each class in the order of the split, so that a smaller share is a part of a larger one. Test
+    images stay.
+    """
+    import pandas as pd
+
+    if share == 1:
+        return dataset
+    split = dict(dataset.split)
+    for part, fewest in (("train", 1), ("validation", _FEWEST)):
+        indices = split[part]
+        labels = pd.Series(dataset.labels[indices])
+        # Of an image among those of its class, from 0 to 1
+        place = labels.groupby(labels).cumcount() / labels.map(labels.value_counts())
+        split[part] = indices[(place < max(share, min(1.0, fewest / len(indices)))).to_numpy()]
+    return replace(dataset, split=split)
+
+
+def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: int) -> AnyRun:
+    """The run for a share of the training images: as many steps as the study's epochs have with all, or, so that epochs
+    are whole, a few more.
+
+    Args:
+        images: training images of the share; a batch has no more.
+        whole: all training images. An epoch takes as many whole batches as there are.
+    """
+    batch = min(run.training.batch_size, images)
+    steps = settings.epochs * (whole // min(run.training.batch_size, whole))
+    longer = run.with_epochs(math.ceil(steps / (images // batch)))
+    changes = {"patience": longer.training.epochs, "batch_size": batch}
+    training = longer.training.model_copy(update=changes)
+    return longer.model_copy(update={"replicas": settings.replicas, "training": training})
+
+
+def errors_of(
+    model: Model, run: RunSettings, dataset: Dataset, evaluate: EvaluateParams, device: torch.device
+) -> pd.DataFrame:
+    """The error on test images, a row for each way to classify: columns features, error.
+
+    Args:
+        dataset: what the model was trained on; probes are fit on its training images.
+    """
+    import pandas as pd
+
+    from pipeline.classification.classifier import Classifier
+    from pipeline.classification.errors import classification_errors
+    from pipeline.probes.generalisation import rotation_probes
+    from pipeline.probes.metrics import metrics_on_test_images
+
+    if isinstance(model, Classifier) and isinstance(run.augmentation, CropParams):
+        errors = classification_errors(model, dataset, run.augmentation, many_crops=False).set_index("metric")
+        return pd.DataFrame({"features": [ITSELF], "error": [float(errors["value"]["centre"])]})
+    metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
+    if "accuracy" in metrics:
+        return pd.DataFrame({"features": [ITSELF], "error": [1 - float(metrics["accuracy"])]})
+    probes = rotation_probes(model, dataset, 0.0, evaluate, device)
+    return pd.DataFrame({"features": probes["features"], "error": 1 - probes["accuracy"]})

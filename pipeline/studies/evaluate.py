@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 def measure(context: Context) -> Outcome:
     """Evaluate an entry of `runs`, with its trained weights."""
     from pipeline.data.affnist import AFFNIST_SIZE, build_affnist
+    from pipeline.layout import raw_folder
     from pipeline.learning.model import EvaluationInputs, Model
     from pipeline.systems import SYSTEMS
 
@@ -22,7 +23,7 @@ def measure(context: Context) -> Outcome:
     def official() -> Dataset | None:
         if not params.evaluate.official_affnist or dataset.images.shape[-1] != AFFNIST_SIZE:
             return None
-        return build_affnist(context.raw_folder("affnist"), params.evaluate.affine_versions)
+        return build_affnist(raw_folder(context.root, "affnist"), params.evaluate.affine_versions)
 
     sections = {"evaluate": params.evaluate, "failures": params.failures}
     models = context.models(context.item, Model)

@@ -129,7 +129,7 @@ def outcome(measured: Mapping[str, Mapping[int, list[dict[str, float]]]]) -> Out
     import pandas as pd
 
     from pipeline.results.outcome import MOST_HEADLINES, Outcome
-    from pipeline.results.spread import spread
+    from pipeline.results.spread import nest
 
     rows = [
         (condition, value, replica, metric, number)
@@ -139,9 +139,5 @@ def outcome(measured: Mapping[str, Mapping[int, list[dict[str, float]]]]) -> Out
         for metric, number in numbers.items()
     ]
     table = pd.DataFrame(rows, columns=["condition", "held_out", "replica", "metric", "value"])
-    numbers = {
-        condition: {metric: spread(values) for metric, values in own.groupby("metric", sort=False)["value"]}
-        for condition, own in table.groupby("condition", sort=False)
-    }
     headline = tuple(f"condition.{condition}.new" for condition in measured)[:MOST_HEADLINES]
-    return Outcome("recipe", table, {"condition": numbers}, headline)
+    return Outcome("recipe", table, {"condition": nest(table, ["condition", "metric"], "value")}, headline)

@@ -1,9 +1,8 @@
-"""The rendered toys: rays against a referee that knows no algebra, cameras and lamps against geometry by hand."""
+"""The rendered toys: rays against a referee that knows no algebra, cameras against geometry by hand."""
 
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from pipeline.data.toys.pieces import ball, block, box, rod, round_piece, wing
 from pipeline.data.toys.ray_casting import Cameras, Lights, Piece, Solid, cast, moved, ray_positions
 from pipeline.data.toys.shapes import toy
 
-RANDOM = np.random.default_rng(0)
 STILL = np.eye(3)[None]
 INSTANCES = 10
 
@@ -27,7 +25,6 @@ MIXED: Solid = (
     wing((0, 0, 0.1), (-0.3, 0.8, 0.2), 0.3, 0.4, 0.05),
     block((0.5, -0.5, -0.3), np.array([[0.2, 0.1, 0], [-0.1, 0.2, 0.1], [0, 0, 0.25]]), 1.6, 0.2, 0.1, 0.4),
 )
-BALL: Solid = (ball((0, 0, 0), 0.8, 0.8, 0.8),)
 
 
 def lights(count: int, *towards: float, **changes: float) -> Lights:
@@ -44,6 +41,7 @@ def stereo(azimuth: float, elevation: float) -> Cameras:
 
 
 def pair(solid: Solid, cameras: Cameras, light: Lights, turn: np.ndarray = STILL, size: int = 48) -> np.ndarray:
+    """Reflecting 0.8 of the light."""
     return cast([solid, solid], np.full(2, 0.8), np.repeat(turn, 2, axis=0), cameras, light, size)
 
 
@@ -73,7 +71,7 @@ def first_inside(piece: Piece, eye: np.ndarray, way: np.ndarray) -> tuple[float,
     return None
 
 
-def walked(solid: Solid, eye: np.ndarray, way: np.ndarray, light: Lights, grey: float) -> float:
+def walked(solid: Solid, eye: np.ndarray, way: np.ndarray, light: Lights) -> float:
     """Brightness along one ray: step along it, halve the first step that goes inside, feel which way is out."""
     best, found = np.inf, float(light.background[0])
     for piece in solid:
@@ -90,43 +88,25 @@ def walked(solid: Solid, eye: np.ndarray, way: np.ndarray, light: Lights, grey: 
             levels = outside(piece, near)
             normal = (levels[:3] - levels[3:]) / np.linalg.norm(levels[:3] - levels[3:])
             lamp = light.lamp[0] * max(0.0, float(normal @ light.direction[0]))
-            found = grey * (light.ambient[0] + light.sky[0] * (1 + normal[2]) / 2 + lamp)
+            found = 0.8 * (light.ambient[0] + light.sky[0] * (1 + normal[2]) / 2 + lamp)
     return found
 
 
 def test_every_ray_meets_what_one_walking_along_it_meets() -> None:
-    size, grey, light = 12, 0.8, lights(2, 0.3, 0.5, 0.7)
+    size, light = 12, lights(2, 0.3, 0.5, 0.7)
     cameras = stereo(30, 35)
     cameras = Cameras(cameras.eye, cameras.frame * np.array([48 / size, 48 / size, 1]))
     turn = toys.turntable(np.array([20.0]))
-    found = cast([MIXED, MIXED], np.full(2, grey), np.repeat(turn, 2, axis=0), cameras, light, size)
-    positions = ray_positions(size)
-    turned = moved(MIXED, turn[0])
-    for view, picture in enumerate(found):
-        rays = [
-            walked(turned, cameras.eye[view], cameras.frame[view] @ np.array([u, v, 1]), light, grey)
-            for v in positions
-            for u in positions
-        ]
+    turned, positions = moved(MIXED, turn[0]), ray_positions(size)
+    for view, picture in enumerate(pair(MIXED, cameras, light, turn, size)):
+        eye, frame = cameras.eye[view], cameras.frame[view]
+        rays = [walked(turned, eye, frame @ np.array([u, v, 1]), light) for v in positions for u in positions]
         expected = np.array(rays).reshape(size, 2, size, 2).mean(axis=(1, 3))
         assert (expected < 0.85).mean() > 0.15, "the solid must be seen"
         np.testing.assert_allclose(picture, expected, atol=1e-6)
 
 
-# ---------------------------------------------------------------------------------------------------- cameras and light
-
-
-@pytest.mark.parametrize("angle", [40.0, 200.0])
-def test_turning_the_toy_is_turning_cameras_and_lamp_the_other_way(angle: float) -> None:
-    lighting = np.array([1, 1])
-    turned = pair(MIXED, stereo(0, 45), toys.lights(lighting), toys.turntable(np.array([angle])))
-    light = toys.lights(lighting)
-    back = replace(light, direction=light.direction @ toys.turntable(np.array([-angle]))[0].T)
-    around = pair(MIXED, stereo(-angle, 45), back)
-    np.testing.assert_allclose(turned, around, atol=1e-9)
-    assert np.abs(turned - pair(MIXED, stereo(0, 45), toys.lights(lighting))).max() > 0.1
-    lamp_left_behind = pair(MIXED, stereo(-angle, 45), toys.lights(lighting))
-    assert np.abs(turned - lamp_left_behind).max() > 0.1
+# ------------------------------------------------------------------------------------------------------------ cameras
 
 
 def middle(picture: np.ndarray, background: float = 0.9) -> np.ndarray:
@@ -149,42 +129,28 @@ def test_nearer_things_are_further_right_for_the_left_eye(nearer: float) -> None
     assert left[1] == pytest.approx(right[1], abs=0.02)
 
 
-@pytest.mark.parametrize(
-    ("place", "axis", "sign"),
-    [((0, 0.5, 0), 0, 1), ((0, -0.5, 0), 0, -1), ((0, 0, 0.5), 1, -1), ((0.5, 0, 0), 1, 1)],
-)
-def test_cameras_look_from_ahead_with_left_to_their_right(place: tuple[float, ...], axis: int, sign: int) -> None:
+def test_cameras_look_from_ahead_with_left_to_their_right() -> None:
     """The toy's left (y) is to the right, up is up, and its front is nearer, so lower in the picture."""
-    small = moved((ball((0, 0, 0), 0.15, 0.15, 0.15),), np.eye(3), np.array(place))
-    for picture in pair(small, stereo(0, 45), lights(2)):
-        assert sign * middle(picture)[axis] > 3
-
-
-def test_a_ball_before_the_lamp_is_as_bright_as_the_law_says() -> None:
-    """In its middle it faces the cameras, 30 degrees above the horizon: 0.8 (0.1 + 0.2 (1 + sin 30) / 2 + 0.6)."""
-    slope = np.cos(np.deg2rad(30)), 0.0, np.sin(np.deg2rad(30))
-    for picture in pair(BALL, stereo(0, 30), lights(2, *slope)):
-        assert picture[23:25, 23:25].mean() == pytest.approx(0.8 * (0.1 + 0.2 * 0.75 + 0.6), abs=0.005)
+    for place, axis, sign in (((0, 0.5, 0), 0, 1), ((0, 0, 0.5), 1, -1), ((0.5, 0, 0), 1, 1)):
+        small = moved((ball((0, 0, 0), 0.15, 0.15, 0.15),), np.eye(3), np.array(place))
+        for picture in pair(small, stereo(0, 45), lights(2)):
+            assert sign * middle(picture)[axis] > 3
 
 
 # ------------------------------------------------------------------------------------------------------------- the toys
 
 
-def every_toy(azimuth: int = 2, elevation: int = 2, lighting: int = 0) -> np.ndarray:
-    category, instance = np.indices((len(CATEGORIES), INSTANCES)).reshape(2, -1)
-    same = np.ones(len(category), np.int64)
-    return toys.render(category, instance, azimuth * same, elevation * same, lighting * same)
-
-
 def test_the_pictures_are_the_same_on_every_machine() -> None:
     """One view of each toy, to the byte. Whoever changes the toys on purpose changes this number with them."""
-    assert zlib.crc32(every_toy().tobytes()) == 4035707101
+    category, instance = np.indices((len(CATEGORIES), INSTANCES)).reshape(2, -1)
+    same = np.ones(len(category), np.int64)
+    assert zlib.crc32(toys.render(category, instance, 2 * same, 2 * same, 0 * same).tobytes()) == 4035707101
 
 
 def test_pieces_lie_within_their_cubes_and_outlines_on_their_surfaces() -> None:
     """The cube bounds what rays are tried: a piece beyond it would be cut off."""
     for category in range(len(CATEGORIES)):
-        for piece in (piece for instance in range(INSTANCES) for piece in toy(category, instance).solid):
+        for piece in (piece for instance in range(INSTANCES) for piece in toy(category, instance)[0]):
             local = np.linalg.solve(piece.axes, (piece.outline() - piece.centre).T).T
             assert np.abs(local).max() < 1 + 1e-9
             np.testing.assert_allclose(outside(piece, piece.outline()), 0, atol=1e-9)

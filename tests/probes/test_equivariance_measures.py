@@ -11,29 +11,23 @@ from small import SCAE_SIZE, small_run
 from torch import Tensor
 
 from pipeline.probes.equivariance import errors
-from pipeline.probes.equivariance.actions import Action, FromTheLeft, Maps, Pairs, Poses, linear_map
-from pipeline.probes.equivariance.controls import MomentAction, QuarterTurnAction, QuarterTurnNetwork, moments, pixels
-from pipeline.probes.equivariance.derivatives import (
-    BACKWARD,
-    DIFFERENCES,
-    FORWARD,
-    STEP,
-    central_differences,
-    derivative,
-)
+from pipeline.probes.equivariance.actions import FromTheLeft, Maps, Pairs, Poses, linear_map
+from pipeline.probes.equivariance.controls import MomentAction, QuarterTurnAction, QuarterTurnNetwork, moments
+from pipeline.probes.equivariance.derivatives import BACKWARD, DIFFERENCES, FORWARD, central_differences, derivative
 from pipeline.probes.equivariance.transformations import FAMILIES, Transformation, View, velocity
 from pipeline.systems import MODELS, SYSTEMS, build_model
 
 SIZE = 24
 EVERYTHING, CROP = View(None), View(16)
 NOTHING = Pairs(torch.zeros(0, 1, 1), torch.zeros(0, 1, 1), torch.zeros(0, 1))
-ELEMENTS = [
-    Transformation("rotation", 30.0),
-    Transformation("rotation", 90.0),
-    Transformation("shift", 2.0),
-    Transformation("scale", 1.2),
-    Transformation("shear", 0.2),
-]
+MAGNITUDES = [("rotation", 30.0), ("rotation", 90.0), ("shift", 2.0), ("scale", 1.2), ("shear", 0.2)]
+ELEMENTS = [Transformation(*each) for each in MAGNITUDES]
+
+
+def small(family: str, h: float) -> Transformation:
+    """By h of the units that derivatives are per."""
+    magnitude = {"scale": math.exp(0.01 * h), "shear": 0.01 * h}.get(family, h)
+    return Transformation(family, magnitude)
 
 
 def blobs(count: int = 6, channels: int = 1, size: int = SIZE, width: float = 0.16) -> Tensor:
@@ -52,23 +46,10 @@ def blobs(count: int = 6, channels: int = 1, size: int = SIZE, width: float = 0.
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_velocity_is_the_derivative_of_the_matrices(family: str) -> None:
     h = 1e-4
-    some = {"rotation": h, "shift": h, "scale": math.exp(0.01 * h), "shear": 0.01 * h}[family]
-    g = Transformation(family, some)
+    g = small(family, h)
     identity = torch.eye(2, 3, dtype=torch.float64)
     torch.testing.assert_close((g.matrix(SIZE) - identity) / h, velocity(family, SIZE), rtol=0.01, atol=1e-6)
     torch.testing.assert_close(g.inverse.matrix(SIZE) - identity, identity - g.matrix(SIZE), rtol=0.01, atol=1e-8)
-
-
-@pytest.mark.parametrize("view", [EVERYTHING, CROP], ids=["everything", "crop"])
-def test_content_moves_as_the_matrix_says(view: View) -> None:
-    """The centroid of a blob that stays in the frame of what is seen."""
-    images = blobs(width=0.08)
-    size = view.size(images)
-    before = moments(view.seen(images))[:, 0, :2]
-    for g in ELEMENTS:
-        matrix = g.matrix(size).float()
-        expected = before @ matrix[:, :2].T + matrix[:, 2]
-        torch.testing.assert_close(moments(view.moved(images, g))[:, 0, :2], expected, rtol=0, atol=0.01)
 
 
 @pytest.mark.parametrize("view", [EVERYTHING, CROP], ids=["everything", "crop"])
@@ -80,15 +61,16 @@ def test_resampling_there_and_back_is_exact_on_the_grid_alone(view: View) -> Non
         assert (float(off) < 1e-4) == (g in exact), g
 
 
-@pytest.mark.parametrize("view", [EVERYTHING, CROP], ids=["everything", "crop"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_moving_is_the_central_difference_of_resampling(view: View, family: str) -> None:
-    """Exactly for shifts, which bilinear resampling is linear in; the others to the order of the step."""
+def test_moving_is_the_central_difference_of_resampling(family: str) -> None:
+    """Exactly for shifts, which bilinear resampling is linear in; the others to the order of the step. Of all that is
+    in the frame, `black maps` below are the same.
+    """
     images = blobs()
     h = 0.05
-    g = Transformation(family, {"rotation": h, "shift": h, "scale": math.exp(0.01 * h), "shear": 0.01 * h}[family])
-    difference = (view.moved(images, g) - view.moved(images, g.inverse)) / (2 * h)
-    change = view.moving(images, family)
+    g = small(family, h)
+    difference = (CROP.moved(images, g) - CROP.moved(images, g.inverse)) / (2 * h)
+    change = CROP.moving(images, family)
     atol = 1e-4 if family == "shift" else 0.02 * float(change.abs().max())
     torch.testing.assert_close(change, difference, rtol=0, atol=atol)
     assert float(change.abs().max()) > 1e-3
@@ -96,7 +78,7 @@ def test_moving_is_the_central_difference_of_resampling(view: View, family: str)
 
 # ---- how values follow
 
-POINTS: dict[str, tuple[Action, Tensor]] = {
+POINTS: dict[str, tuple[Any, Tensor]] = {
     "poses": (Poses(), torch.randn(4, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))),
     "moments": (MomentAction(), torch.rand(4, 1, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))),
     "maps": (Maps(SIZE, "border"), blobs(4, 3).double().flatten(2)),
@@ -109,61 +91,39 @@ POINTS: dict[str, tuple[Action, Tensor]] = {
 def test_a_generator_is_the_derivative_of_an_action(name: str, family: str) -> None:
     action, values = POINTS[name]
     h = 0.05 if "maps" in name else 1e-3
-    g = Transformation(family, {"rotation": h, "shift": h, "scale": math.exp(0.01 * h), "shear": 0.01 * h}[family])
+    g = small(family, h)
     ahead, back = (action.finite(each.matrix(SIZE), NOTHING) for each in (g, g.inverse))
     generator = action.generator(velocity(family, SIZE), NOTHING)
-    assert ahead is not None
-    assert back is not None
-    assert generator is not None
     change = generator(values)
     atol = (0.02 if "maps" in name else 1e-5) * float(change.abs().max()) + 1e-9
     torch.testing.assert_close(change, (ahead(values) - back(values)) / (2 * h), rtol=0, atol=atol)
 
 
-def test_a_matrix_from_the_left_is_found_and_one_from_the_right_is_not() -> None:
+def test_a_matrix_from_the_right_is_not_found() -> None:
     generator = torch.Generator().manual_seed(0)
-    before = torch.randn(50, 3, 16, generator=generator)
-    T = torch.randn(4, 4, generator=generator)
-    weights = torch.rand(50, 3, generator=generator)
-    square = before.unflatten(-1, (4, 4))
-    rho = FromTheLeft(4)
-    left = Pairs(before, (T @ square).flatten(-2), weights)
-    torch.testing.assert_close(rho.finite(torch.zeros(2, 3), left)(before), left.after, rtol=1e-4, atol=1e-4)
-    right = Pairs(before, (square @ T).flatten(-2), weights)
-    found = rho.finite(torch.zeros(2, 3), right)(before)
-    assert float((found - right.after).square().mean()) > 0.3 * float(right.after.square().mean())
+    before, T = torch.randn(50, 3, 16, generator=generator), torch.randn(4, 4, generator=generator)
+    after = (before.unflatten(-1, (4, 4)) @ T).flatten(-2)
+    found = FromTheLeft(4).finite(torch.zeros(2, 3), Pairs(before, after, torch.ones(50, 3)))(before)
+    assert float((found - after).square().mean()) > 0.3 * float(after.square().mean())
 
 
-def test_absent_capsules_bend_neither_the_matrix_nor_a_linear_map() -> None:
-    """One of three capsules is absent from every third image, and its values there are no matrix times the others."""
+def test_a_matrix_from_the_left_and_a_linear_map_are_found_and_not_bent_by_absent_capsules() -> None:
+    """One of three capsules is absent from every third image, and its values there are no matrix times the others. The
+    map of the others holds there, too: for this capsule it was not fitted to these images.
+    """
     generator = torch.Generator().manual_seed(0)
-    before, T = torch.randn(60, 3, 16, generator=generator), torch.randn(4, 4, generator=generator)
+    before, T = torch.randn(150, 3, 16, generator=generator), torch.randn(4, 4, generator=generator)
+    W = torch.randn(48, 48, generator=generator)
     fits: list[tuple[Any, Tensor, float]] = [
         (FromTheLeft(4), (T @ before.unflatten(-1, (4, 4))).flatten(-2), 1e-4),
-        (None, 2 * before, 1e-3),
+        (None, (before.flatten(1) @ W + 3).unflatten(-1, (3, 16)), 1e-3),
     ]
     for action, expected, tolerance in fits:
-        after, weights = expected.clone(), torch.ones(60, 3)
+        after, weights = expected.clone(), torch.ones(150, 3)
         after[::3, 1], weights[::3, 1] = 100.0, 0.0
         pairs = Pairs(before, after, weights)
         rho = action.finite(torch.zeros(2, 3), pairs) if action else linear_map(pairs, [1e-9])
-        present = weights.bool()
-        torch.testing.assert_close(rho(before)[present], expected[present], rtol=tolerance, atol=tolerance)
-
-
-# ---- linear maps
-
-
-def test_a_planted_linear_map_is_found_and_scored_on_other_images() -> None:
-    generator = torch.Generator().manual_seed(0)
-    W = torch.randn(8, 8, generator=generator)
-    before, others = (torch.randn(count, 2, 4, generator=generator) for count in (60, 20))
-
-    def planted(values: Tensor) -> Tensor:
-        return (values.flatten(1) @ W + 3).unflatten(-1, (2, 4))
-
-    rho = linear_map(Pairs(before, planted(before), torch.ones(60, 2)), [1e-9, 1.0])
-    torch.testing.assert_close(rho(others), planted(others), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(rho(before), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_the_penalty_is_chosen_on_images_that_the_map_was_not_fitted_to() -> None:
@@ -252,7 +212,6 @@ def test_derivatives_of_every_system_are_those_of_central_differences(variant: s
         assert float(value.abs().max()) > 0, name
     layers = read(model, images)
     assert all(layer.weights.shape == layer.numbers.shape[:2] for layer in layers.values())
-    assert STEP < 1e-3
 
 
 # ---- controls
@@ -264,7 +223,7 @@ def test_the_quarter_turn_network_is_exact_for_quarter_turns(turns: int) -> None
     images = torch.rand(5, 2, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     matrix = Transformation("rotation", 90.0 * turns).matrix(16)
     rho = action.finite(matrix, NOTHING)
-    assert rho is not None
+    assert rho
     before, after = network(images), network(images.rot90(turns, (-2, -1)))
     torch.testing.assert_close(after, rho(before), rtol=1e-9, atol=1e-12)
     assert float((after - before).abs().max()) > 1e-3 * float(before.abs().max()), "not by being invariant"
@@ -281,8 +240,5 @@ def test_moments_and_pixels_move_as_they_should(g: Transformation) -> None:
     scale = errors.deviations(after, weights)
     assert errors.relative(errors.squared(after - rho(before), weights), scale, 10, 0)[0] < 0.03
     assert errors.relative(errors.squared(after - before, weights), scale, 10, 0)[0] > 0.1
-    layer, moved = (pixels(each, "zeros") for each in (images, EVERYTHING.moved(images, g)))
-    assert layer.action is not None
-    follow = layer.action.finite(g.matrix(SIZE), NOTHING)
-    assert follow is not None
-    torch.testing.assert_close(follow(layer.numbers), moved.numbers, rtol=0, atol=1e-5)
+    pixels, moved = images.flatten(2), EVERYTHING.moved(images, g).flatten(2)
+    torch.testing.assert_close(Maps(SIZE, "zeros").finite(g.matrix(SIZE), NOTHING)(pixels), moved, rtol=0, atol=1e-5)

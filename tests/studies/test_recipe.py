@@ -46,19 +46,15 @@ def test_a_condition_changes_what_it_names_and_has_the_seeds_of_the_study(run: C
     assert both.augmentation == run.augmentation.model_copy(update={"rotation": 5})
     assert both.model.model_dump() == {**alone.model.model_dump(), "mixup": 0.1}
     assert both.training == alone.training
-    with pytest.raises(ValidationError) as refused:
+    held_out = study().without(run, 6).held_out
+    assert held_out
+    assert (held_out.factor, held_out.value, held_out.known_share) == ("instance", 6, 0.1)
+    with pytest.raises(ValidationError, match=r"training\.epochs"):
         study(conditions={"wrong": {"training": {"epochs": 0}}}).changed(run, "wrong")
-    assert refused.value.errors()[0]["loc"] == ("training", "epochs")
     with pytest.raises(ValidationError, match="held_out has a value twice"):
         study(held_out=[4, 6, 4])
     with pytest.raises(ValidationError):
         study(conditions={"wrong": {"model": {"mixxup": 0.1}}}).changed(run, "wrong")
-
-
-def test_each_value_of_the_factor_is_held_out_in_turn(run: CroppedRun) -> None:
-    held_out = study().without(run, 6).held_out
-    assert held_out is not None
-    assert (held_out.factor, held_out.value, held_out.known_share) == ("instance", 6, 0.1)
 
 
 def test_errors_are_of_the_last_epoch_not_of_the_best() -> None:
@@ -70,16 +66,13 @@ def test_errors_are_of_the_last_epoch_not_of_the_best() -> None:
     }
 
     def found() -> list[dict[str, float]]:
-        return errors(cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=6.0, best_epoch=[1, 1])))
+        return errors(cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=6.0)))
 
     first, second = found()
     assert first == pytest.approx({"new": 0.3, "known": 0.05, "train": 0.01, "seconds": 3.0})
     assert second == pytest.approx({"new": 0.4, "known": 0.1, "train": 0.02, "seconds": 3.0})
     del columns["known_accuracy"]
     assert found()[0].keys() == {"new", "train", "seconds"}
-    del columns["validation_accuracy"]
-    with pytest.raises(KeyError):
-        found()
 
 
 def test_numbers_spread_over_what_was_held_out_and_seeds() -> None:

@@ -94,8 +94,8 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
         turned = np.array(AZIMUTHS, np.float64)[azimuth[batch]]
         raised = np.array(ELEVATIONS, np.float64)[elevation[batch]]
         bright = cast(
-            [each.solid for each in toys for _ in range(2)],
-            np.repeat([each.grey for each in toys], 2),
+            [solid for solid, _ in toys for _ in range(2)],
+            np.repeat([grey for _, grey in toys], 2),
             np.repeat(turntable(turned), 2, axis=0),
             stereo_cameras(raised),
             lights(np.repeat(lighting[batch], 2)),

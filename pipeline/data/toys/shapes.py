@@ -8,7 +8,6 @@ ground is at z = 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,23 +16,9 @@ import numpy as np
 from pipeline.data.toys.pieces import SIDES, Pair, Point, ball, block, box, polar, rod, sine_cosine, wheels, wing
 from pipeline.data.toys.ray_casting import Piece, Solid, moved
 
-Triple = tuple[float, float, float]
 Four = tuple[float, float, float, float]
 Limbs = tuple[Pair, Pair]
 """Angles of the two parts of the left and of the right one, degrees forward."""
-
-
-@dataclass(frozen=True)
-class Toy:
-    """One instance of a category.
-
-    Attributes:
-        solid: centred on the origin; the radius of its bounding sphere is about 1.
-        grey: share of the light that it reflects.
-    """
-
-    solid: Solid
-    grey: float
 
 
 def _animal(size: Pair, limbs: Pair, nape: Pair, face: Pair, rump: Pair, stride: float, extra: str) -> list[Piece]:
@@ -299,7 +284,7 @@ _TRUCKS = (
 )
 
 
-def _car(size: Pair, hull: Pair, cabin: Pair, glass: Triple, extra: str) -> list[Piece]:
+def _car(size: Pair, hull: Pair, cabin: Pair, glass: Point, extra: str) -> list[Piece]:
     """A low body with a narrower cabin.
 
     Args:
@@ -364,8 +349,13 @@ _KINDS: tuple[tuple[Callable[..., list[Piece]], Sequence[tuple[Any, ...]]], ...]
 
 
 @cache
-def toy(category: int, instance: int) -> Toy:
-    """One instance, 0 to 9, of a category, 0 to 4 in smallNORB's order."""
+def toy(category: int, instance: int) -> tuple[Solid, float]:
+    """One instance, 0 to 9, of a category, 0 to 4 in smallNORB's order.
+
+    Returns:
+        the solid, centred on the origin, with a bounding sphere whose radius is about 1; the share of the light that it
+        reflects.
+    """
     make, forms = _KINDS[category]
     solid = tuple(make(*forms[instance]))
     # Size and grey level are drawn separately for each toy, from the same ranges for every category.
@@ -374,4 +364,4 @@ def toy(category: int, instance: int) -> Toy:
     middle = (outline.min(axis=0) + outline.max(axis=0)) / 2
     reach = float(np.sqrt(((outline - middle) ** 2).sum(axis=1).max()))
     scale = (0.94 + 0.12 * size) / reach
-    return Toy(moved(solid, np.eye(3) * scale, -middle * scale), grey=0.62 + 0.12 * paint)
+    return moved(solid, np.eye(3) * scale, -middle * scale), 0.62 + 0.12 * paint

@@ -105,21 +105,16 @@ class FromTheLeft:
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
         """The best T."""
-        T = self._fit(pairs)
-        return lambda values: (T.to(values) @ self._square(values)).flatten(-2)
+        square = (self.side, self.side)
+        before, after = (each.unflatten(-1, square).double() for each in (pairs.before, pairs.after))
+        weighted = pairs.weights[..., None, None].double() * before
+        normal = torch.einsum("bnij,bnkj->ik", weighted, before)
+        T = torch.linalg.lstsq(normal, torch.einsum("bnij,bnkj->ik", weighted, after)).solution.mT
+        return lambda values: (T.to(values) @ values.unflatten(-1, square)).flatten(-2)
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
         """The best derivative of T: fitted in the same way, to derivatives."""
         return self.finite(velocity, pairs)
-
-    def _square(self, values: Tensor) -> Tensor:
-        return values.unflatten(-1, (self.side, self.side))
-
-    def _fit(self, pairs: Pairs) -> Tensor:
-        before, after = self._square(pairs.before).double(), self._square(pairs.after).double()
-        weighted = pairs.weights[..., None, None].double() * before
-        normal = torch.einsum("bnij,bnkj->ik", weighted, before)
-        return torch.linalg.lstsq(normal, torch.einsum("bnij,bnkj->ik", weighted, after)).solution.mT
 
 
 @dataclass(frozen=True)
@@ -168,40 +163,42 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     count = len(pairs.before)
     before, after, weights = pairs.before.flatten(1).double(), pairs.after.double(), pairs.weights.double()
     first = count - round(VALIDATION_SHARE * count)
-    part = _fit(before[:first], after[:first], weights[:first])
-    held_out = before[first:]
+    part = _regressions(before[:first], after[:first], weights[:first])
 
     def error(penalty: float) -> float:
-        missed = (part(penalty, held_out) - after[first:]).square().sum(-1)
+        missed = (part(penalty, before[first:]) - after[first:]).square().sum(-1)
         return float((weights[first:] * missed).sum())
 
     best = min(penalties, key=error)
-    whole = _fit(before, after, weights)
+    whole = _regressions(before, after, weights)
     return lambda values: whole(best, values.flatten(1).double()).to(values)
 
 
-def _fit(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
-    """Weighted regressions of `after [N, n, k]` on `before [N, d]`: a penalty and values `[M, d]` give `[M, n, k]`."""
+def _regressions(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
+    """Weighted regressions of `after [N, n, k]` on `before [N, d]`: a penalty and values `[M, d]` give `[M, n, k]`.
+
+    By the eigenvectors of the normal equations, which are the same for every penalty. Capsules with equal weights share
+    them.
+    """
     alike = bool((weights == weights[:, :1]).all())
     groups = [slice(None)] if alike else [slice(i, i + 1) for i in range(weights.shape[1])]
-    solved = [_regression(before, after[:, group].flatten(1), weights[:, group][:, 0]) for group in groups]
-    size = after.shape[-1]
-    return lambda penalty, values: torch.cat(
-        [predict(penalty, values).unflatten(-1, (-1, size)) for predict in solved], 1
-    )
-
-
-def _regression(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
-    """One weighted regression for any penalty, by the eigenvectors of its normal equations."""
-    w = (weights / weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)).unsqueeze(-1)
-    mean, mean_after = (w * before).sum(0), (w * after).sum(0)
-    x, y = before - mean, after - mean_after
-    eigenvalues, vectors = torch.linalg.eigh((w * x).T @ x)
-    moments = vectors.T @ ((w * x).T @ y)
-    eigenvalues = eigenvalues.clamp_min(0)
+    tiny = torch.finfo(weights.dtype).tiny
+    solved = []
+    for group in groups:
+        w = weights[:, group][:, :1]
+        w = w / w.sum().clamp_min(tiny)
+        y = after[:, group].flatten(1)
+        mean, mean_after = (w * before).sum(0), (w * y).sum(0)
+        x = before - mean
+        eigenvalues, vectors = torch.linalg.eigh((w * x).T @ x)
+        moments = vectors.T @ ((w * x).T @ (y - mean_after))
+        solved.append((mean, mean_after, eigenvalues.clamp_min(0), vectors, moments))
 
     def predict(penalty: float, values: Tensor) -> Tensor:
-        shrunk = eigenvalues + penalty * eigenvalues[-1].clamp_min(torch.finfo(values.dtype).tiny)
-        return mean_after + (values - mean) @ (vectors @ (moments / shrunk.unsqueeze(-1)))
+        found = []
+        for mean, mean_after, eigenvalues, vectors, moments in solved:
+            shrunk = eigenvalues + penalty * eigenvalues[-1].clamp_min(tiny)
+            found.append(mean_after + (values - mean) @ (vectors @ (moments / shrunk.unsqueeze(-1))))
+        return torch.cat(found, 1).unflatten(-1, after.shape[1:])
 
     return predict

@@ -11,13 +11,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipeline.probes.equivariance.actions import Layer, Map, Maps, Pairs, Read, plain
+from pipeline.probes.equivariance.actions import Map, Maps, Pairs, Read, plain
 
 FILTERS, KERNEL = 4, 3
 
@@ -26,15 +25,10 @@ def controls(edge: str) -> dict[str, Read]:
     """The functions by name, for images with that beyond their edges (`transformations.moving`)."""
     network = QuarterTurnNetwork()
     return {
-        "pixels": lambda images: {"pixels": pixels(images, edge)},
+        "pixels": lambda images: {"pixels": plain(images.flatten(2), Maps(images.shape[-1], edge), False)},
         "moments": lambda images: {"moments": plain(moments(images), MomentAction(), False)},
         "quarter turns": lambda images: {"turns": plain(network(images), QuarterTurnAction(), False)},
     }
-
-
-def pixels(images: Tensor, edge: str) -> Layer:
-    """The images themselves, a capsule for each channel."""
-    return plain(images.flatten(2), Maps(images.shape[-1], edge), False)
 
 
 def moments(images: Tensor) -> Tensor:
@@ -61,22 +55,19 @@ class MomentAction:
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
         """G S G^T."""
-        return lambda values: _numbers(
-            _square(matrix, 1.0, values) @ _symmetric(values) @ _square(matrix, 1.0, values).mT
-        )
+        G = F.pad(matrix, (0, 0, 0, 1))
+        G[2, 2] = 1
+        return lambda values: _numbers(G.to(values) @ _symmetric(values) @ G.to(values).mT)
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
         """V S + S V^T."""
+        V = F.pad(velocity, (0, 0, 0, 1))
 
         def change(values: Tensor) -> Tensor:
-            moved = _square(velocity, 0.0, values) @ _symmetric(values)
+            moved = V.to(values) @ _symmetric(values)
             return _numbers(moved + moved.mT)
 
         return change
-
-
-def _square(matrix: Tensor, corner: float, like: Tensor) -> Tensor:
-    return torch.cat([matrix, matrix.new_tensor([[0.0, 0.0, corner]])]).to(like)
 
 
 def _symmetric(values: Tensor) -> Tensor:
@@ -115,7 +106,6 @@ class QuarterTurnNetwork:
         return torch.stack(by_turn, -1)
 
 
-@dataclass(frozen=True)
 class QuarterTurnAction:
     """A quarter turn of the image moves values to the next turn; other maps have no action."""
 
@@ -129,4 +119,3 @@ class QuarterTurnAction:
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> None:
         """There are no small quarter turns."""
-        return

@@ -7,7 +7,7 @@ The error of a prediction of f(g x) is the root of
 over images. The denominator is how far features of different images are apart: errors do not change when f is scaled,
 or a constant is added. 1 is the error of the mean feature of moved images, which knows nothing of the image, and 1.4
 that of another image's features; a network that maps all images to nearly the same gains nothing. One that maps them to
-the same has no error at all, neither small nor large: `collapsed`.
+the same has no error at all, neither small nor large: it has collapsed.
 
 Within classes, the means are those of each image's class: features that tell classes only, which stay when the image
 moves, gain nothing either.
@@ -61,11 +61,6 @@ def dimensions(values: Tensor, weights: Tensor) -> float:
     gram = flat @ flat.T
     total = float(gram.square().sum())
     return float(gram.trace().square() / total) if total > 0 else 0.0
-
-
-def collapsed(values: Tensor, weights: Tensor) -> bool:
-    """Whether values are the same for all images."""
-    return variation(values, weights) < COLLAPSED
 
 
 def relative(errors: Tensor, scale: Tensor, resamples: int, seed: int) -> tuple[float, float]:

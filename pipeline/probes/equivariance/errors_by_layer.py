@@ -34,6 +34,7 @@ FINITE, DERIVATIVE = "finite", "derivative"
 BATCH = 250
 
 Layers = Mapping[str, Layer]
+Row = dict[str, Any]
 ReadOf = Callable[[Model], Read]
 """How a system reads layers off a model: `read` of its module `equivariance`."""
 
@@ -125,7 +126,7 @@ def outcome(
     columns = ["subject", "layer", "measure", "family", "magnitude"]
     table = table[["subject", "replica", "kind", *columns[1:], "error", "se", "within", "within_se"]]
     finite, derivatives = (table[table["kind"] == kind] for kind in (FINITE, DERIVATIVE))
-    numbers = {  # not "error": DVC takes a key of that name for a file that it could not read
+    numbers: dict[str, Any] = {  # not "error": DVC takes a key of that name for a file that it could not read
         "relative_error": nest(finite, columns, "error"),
         "relative_error_se": nest(finite, columns, "se"),
         "within_classes": nest(finite, columns, "within"),
@@ -143,21 +144,19 @@ def outcome(
             },
         },
     }
-    return Outcome("equivariance", table, numbers, tuple(_headlines(numbers))[:MOST_HEADLINES])
-
-
-def _headlines(numbers: Mapping[str, Any]) -> Iterator[str]:
-    """The trained layers' errors at the first rotation."""
-    for layer, measures in numbers["relative_error"].get(TRAINED, {}).items():
-        for measure, families in measures.items():
-            if measure != RESAMPLING:
-                yield f"relative_error.{TRAINED}.{layer}.{measure}.{ROTATION}.{next(iter(families[ROTATION]))}"
+    headline = [  # the trained layers' errors at the first rotation
+        f"relative_error.{TRAINED}.{layer}.{measure}.{ROTATION}.{next(iter(families[ROTATION]))}"
+        for layer, measures in numbers["relative_error"].get(TRAINED, {}).items()
+        for measure, families in measures.items()
+        if measure != RESAMPLING
+    ]
+    return Outcome("equivariance", table, numbers, tuple(headline[:MOST_HEADLINES]))
 
 
 def _measure(
     read: Read, exact: Read, images: Images, settings: EquivarianceParams, resampled: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame, set[str]]:
-    """Errors of one model.
+    """Errors of one model: the rows of its table, what is said of its layers, and how derivatives were found.
 
     Args:
         exact: reads the same layers in double precision, for derivatives.
@@ -165,25 +164,26 @@ def _measure(
     """
     view = images.view
     fit, test = (_read(read, view.seen(each)) for each in (images.fit, images.test))
-    kept = {name: layer for name, layer in test.items() if not errors.collapsed(layer.numbers, layer.weights)}
     about = [
         {"layer": name, "about": key, "value": measure(layer.numbers, layer.weights)}
         for name, layer in test.items()
         for key, measure in (("variation", errors.variation), ("dimensions", errors.dimensions))
     ]
+    kept = _not_collapsed(test)
     size = view.size(images.test)
 
-    def rows(g: Transformation) -> Iterator[dict[str, Any]]:
+    def moved_by(g: Transformation) -> Iterator[Row]:
         moved_fit, moved = (_read(read, view.moved(each, g)) for each in (images.fit, images.test))
         yield from compared(g.family, g.name, g.matrix(size), fit, moved_fit, test, moved, images.classes)
         for name, again in (_read(read, view.there_and_back(images.test, g)) if resampled else {}).items():
             if name in kept:
                 before = kept[name]
+                row = {"kind": FINITE, "layer": name, "family": g.family, "magnitude": g.name, "measure": RESAMPLING}
                 off = errors.squared(again.numbers - before.numbers, before.weights)
                 scales = [errors.deviations(before.numbers, before.weights, each) for each in (None, images.classes)]
-                yield _row(FINITE, name, RESAMPLING, g.family, g.name, off, scales, settings)
+                yield row | _relative(off, scales, settings)
 
-    def stepped(factor: str, steps: Steps) -> Iterator[dict[str, Any]]:
+    def stepped(factor: str, steps: Steps) -> Iterator[Row]:
         (fit, moved_fit), (test, moved) = (
             [_read(read, view.seen(side)) for side in pairs] for pairs in (steps.fit, steps.test)
         )
@@ -198,7 +198,7 @@ def _measure(
         test: Layers,
         moved: Layers,
         classes: Tensor,
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Row]:
         """Errors of one change of the image; `matrix` is None for the viewpoint's, which is no map of the plane."""
         for name in kept:
             before, after = test[name], moved[name]
@@ -213,33 +213,41 @@ def _measure(
                 (errors.deviations(before.numbers, weights, of) + errors.deviations(after.numbers, weights, of)) / 2
                 for of in (None, classes)
             ]
-            for measure, prediction in _predictions(before, pairs, rho, settings).items():
+            row = {"kind": FINITE, "layer": name, "family": family, "magnitude": magnitude}
+            predictions = _predictions(before, pairs, rho, settings) | {INVARIANCE: before.numbers}
+            for measure, prediction in predictions.items():
                 off = errors.squared(after.numbers - prediction, weights)
-                yield _row(FINITE, name, measure, family, magnitude, off, scales, settings)
+                yield row | {"measure": measure} | _relative(off, scales, settings)
 
     magnitudes = (settings.rotations, settings.shifts, settings.scales, settings.shears)
     elements = [Transformation(family, each) for family, of in zip(FAMILIES, magnitudes, strict=True) for each in of]
-    found = [row for g in elements for row in rows(g)]
-    found += [row for factor, steps in images.steps.items() for row in stepped(factor, steps)]
+    rows = [row for g in elements for row in moved_by(g)]
+    rows += [row for factor, steps in images.steps.items() for row in stepped(factor, steps)]
     derivatives, methods = _derivatives(exact, images, settings)
-    return pd.DataFrame([*found, *derivatives]), pd.DataFrame(about), methods
+    return pd.DataFrame([*rows, *derivatives]), pd.DataFrame(about), methods
+
+
+def _not_collapsed(layers: Layers) -> Layers:
+    """Those that are not the same for all images."""
+    varied = {name: errors.variation(layer.numbers, layer.weights) for name, layer in layers.items()}
+    return {name: layer for name, layer in layers.items() if varied[name] >= errors.COLLAPSED}
 
 
 def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:
-    """Values of moved images as predicted from those of the images, by measure."""
+    """Values of moved images, or their derivatives, as predicted from those of the images, by measure."""
     found = {OWN: rho(before.numbers)} if rho else {}
     if before.fitted:
         found[FITTED] = linear_map(pairs, settings.penalties)(before.numbers)
-    return found | {INVARIANCE: before.numbers}
+    return found
 
 
-def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tuple[list[dict[str, Any]], set[str]]:
+def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tuple[list[Row], set[str]]:
     """Rows of the Lie derivative of every family, and how it was found."""
     view = images.view
     fit, test = (each[: settings.derivative_images].double() for each in (images.fit, images.test))
     at_fit, at_test = (_read(read, view.seen(each)) for each in (fit, test))
-    kept = {name: layer for name, layer in at_test.items() if not errors.collapsed(layer.numbers, layer.weights)}
-    found: list[dict[str, Any]] = []
+    kept = _not_collapsed(at_test)
+    rows: list[Row] = []
     methods: set[str] = set()
     for family in FAMILIES:
         (change_fit, of_fit), (change, of_test) = (
@@ -250,31 +258,19 @@ def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tu
             pairs = Pairs(at_fit[name].numbers, change_fit[name], at_fit[name].weights)
             rho = before.action.generator(velocity(family, view.size(test)), pairs) if before.action else None
             scale = errors.deviations(before.numbers, before.weights)
-            predicted = _predictions(before, pairs, rho, settings)
-            for measure, prediction in (predicted | {INVARIANCE: torch.zeros_like(before.numbers)}).items():
+            predictions = _predictions(before, pairs, rho, settings) | {INVARIANCE: torch.zeros_like(before.numbers)}
+            row = {"kind": DERIVATIVE, "layer": name, "family": family, "magnitude": ""}
+            for measure, prediction in predictions.items():
                 off = errors.squared(change[name] - prediction, before.weights)
-                found.append(_row(DERIVATIVE, name, measure, family, "", off, [scale], settings))
-    return found, methods
+                rows.append(row | {"measure": measure} | _relative(off, [scale], settings))
+    return rows, methods
 
 
-def _row(
-    kind: str,
-    layer: str,
-    measure: str,
-    family: str,
-    magnitude: str,
-    off: Tensor,
-    scales: Sequence[Tensor],
-    settings: Any,
-) -> dict[str, Any]:
-    """A row of the table; `scales` are an image's deviations from the mean, and from its class's."""
-    row: dict[str, Any] = {
-        "kind": kind, "layer": layer, "measure": measure, "family": family, "magnitude": magnitude
-    }  # fmt: skip
-    for name, scale in zip(("", "within"), scales, strict=False):
-        error, se = errors.relative(off, scale, settings.resamples, settings.seed)
-        row |= {name or "error": error, f"{name}_se" if name else "se": se}
-    return row
+def _relative(off: Tensor, scales: Sequence[Tensor], settings: EquivarianceParams) -> Row:
+    """A row's errors; `scales` are an image's deviations from the mean, and from its class's."""
+    names = (("error", "se"), ("within", "within_se"))
+    found = [errors.relative(off, scale, settings.resamples, settings.seed) for scale in scales]
+    return {name: value for each, of in zip(names, found, strict=False) for name, value in zip(each, of, strict=True)}
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from pipeline.systems.regression.model.expectation_maximisation import Problems
 from pipeline.systems.regression.model.schedule import fit
 from pipeline.systems.regression.settings import Decision, ScheduleParams
 
-_ROWS = 65_536
+_ROWS = 4096
 """Inputs whose classes are predicted together."""
 
 
@@ -63,7 +63,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "capsule_size": [Interval(Integral, 1, None, closed="left")],
-        "decision": [StrOptions({"multiclass", "one-vs-all", "all-vs-all"})],
+        "decision": [StrOptions(set(get_args(Decision)))],
         "fit_intercept": ["boolean"],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "momentum": [Interval(Real, 0, 1, closed="left")],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pipeline.systems.regression.model.expectation_maximisation import Problems
+
 
 def planted(n: int = 90, p: int = 5, classes: int = 3, noise: float = 0.3, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Inputs `[n, p]` near planes, one for each class, and their classes."""
@@ -14,3 +16,10 @@ def planted(n: int = 90, p: int = 5, classes: int = 3, noise: float = 0.3, seed:
     at = torch.randn(n, 1, 2, generator=generator, dtype=torch.float64)
     X = (at @ planes[y]).squeeze(1) + noise * torch.randn(n, p, generator=generator, dtype=torch.float64)
     return X, y
+
+
+def step(problems: Problems, W: Tensor, threshold: float = 0.0) -> tuple[Tensor, Tensor]:
+    """New weights of all problems, and the log-likelihoods of the old."""
+    which = torch.arange(len(W))
+    found = problems.passed(W, which, torch.full((len(W),), threshold, dtype=W.dtype), problems.examples)
+    return problems.update(found.moments, which), found.log_likelihood

@@ -40,6 +40,8 @@ def test_interpolation_is_good_in_single_precision(s: float) -> None:
 def test_nothing_known_and_everything_known() -> None:
     l0, l1 = interpolation(torch.tensor([0.0, 1e300], dtype=torch.float64), 3)
     assert l0.tolist() == l1.tolist() == [0.0, 1.0]
+    W, X = model(3, 2, scale=0.0)
+    torch.testing.assert_close(predict_probabilities(W, X), torch.full((4, 3), 1 / 3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("s", [1, 1.5, 7, 80])
@@ -102,11 +104,6 @@ def test_posterior_means_average_to_prior_means() -> None:
     torch.testing.assert_close(P.sum(-1), torch.ones(5, dtype=torch.float64))
     means = [posterior_means(W, X, torch.full((5,), j)) * P[:, j, None, None] for j in range(4)]
     torch.testing.assert_close(torch.stack(means).sum(0), (X @ W.flatten(0, 1).T).view(5, 4, 3))
-
-
-def test_a_model_without_weights_knows_nothing() -> None:
-    W, X = model(3, 2, scale=0.0)
-    torch.testing.assert_close(predict_probabilities(W, X), torch.full((4, 3), 1 / 3, dtype=torch.float64))
 
 
 def test_the_subspace_start_is_equation_28() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted import planted
+from planted import planted, step
 from torch import Tensor
 
 from pipeline.systems.regression.model import expectation_maximisation as em
@@ -23,17 +23,6 @@ from pipeline.systems.regression.model.expectation_maximisation import Problems
 
 DOUBLE = torch.float64
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
-
-
-def everyone(problems: Problems) -> Tensor:
-    return torch.arange(len(problems.architecture.capsules))
-
-
-def step(problems: Problems, W: Tensor, threshold: float = 0.0) -> tuple[Tensor, Tensor]:
-    """New weights of all problems, and the log-likelihoods of the old."""
-    which = everyone(problems)
-    found = problems.passed(W, which, torch.full((len(W),), threshold, dtype=W.dtype), problems.examples)
-    return problems.update(found.moments, which), found.log_likelihood
 
 
 def naive_step(W: Tensor, X: Tensor, y: Tensor, threshold: float, ridge: float = 0.0) -> Tensor:
@@ -55,9 +44,9 @@ def naive_step(W: Tensor, X: Tensor, y: Tensor, threshold: float, ridge: float =
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize(("threshold", "ridge"), [(0.0, 0.0), (0.6, 0.0), (0.0, 0.05)])
 def test_a_step_is_the_equations_written_out_for_each_problem_by_itself(
-    data: tuple[Tensor, Tensor], decision: Any, size: int, threshold: float, ridge: float
+    decision: Any, size: int, threshold: float, ridge: float
 ) -> None:
-    X, y = data
+    X, y = planted()
     arc = build_architecture(decision, size, 3)
     problems = Problems(X, y, arc, ridge=ridge, dtype=DOUBLE)
     W = problems.subspace_start() * 1.5
@@ -70,12 +59,12 @@ def test_a_step_is_the_equations_written_out_for_each_problem_by_itself(
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
-def test_likelihood_and_errors_are_those_of_the_probabilities(data: tuple[Tensor, Tensor], decision: Any) -> None:
-    X, y = data
+def test_likelihood_and_errors_are_those_of_the_probabilities(decision: Any) -> None:
+    X, y = planted()
     arc = build_architecture(decision, 2, 3)
     problems = Problems(X, y, arc, dtype=DOUBLE)
     W = problems.subspace_start()
-    found = problems.passed(W, everyone(problems), None, problems.sort(X[:40], y[:40]))
+    found = problems.passed(W, torch.arange(len(W)), None, problems.sort(X[:40], y[:40]))
     for k, capsules in enumerate(arc.capsules):
         label = capsules[y[:40]]
         P = predict_probabilities(problems.own_coordinates(W)[k], X[:40][label >= 0])
@@ -127,9 +116,9 @@ def test_a_fixed_point_with_a_ridge_is_a_stationary_point_of_the_penalised_likel
     assert (penalty * own).abs().max() > 0.1, "the penalty is no trifle here"
 
 
-def test_inputs_may_be_scaled_turned_and_sheared(data: tuple[Tensor, Tensor]) -> None:
+def test_inputs_may_be_scaled_turned_and_sheared() -> None:
     """EM is equivariant under linear maps: from the same start the same probabilities come out."""
-    X, y = data
+    X, y = planted()
     A = torch.randn(5, 5, generator=torch.Generator().manual_seed(5), dtype=DOUBLE) * 30
     arc = build_architecture("all-vs-all", 2, 3)
     plain, mapped = Problems(X, y, arc, dtype=DOUBLE), Problems(X @ A, y, arc, dtype=DOUBLE)
@@ -140,9 +129,9 @@ def test_inputs_may_be_scaled_turned_and_sheared(data: tuple[Tensor, Tensor]) ->
     torch.testing.assert_close(mapped.own_coordinates(V) @ A.T, plain.own_coordinates(W), rtol=1e-6, atol=1e-8)
 
 
-def test_features_without_variety_change_nothing(data: tuple[Tensor, Tensor]) -> None:
+def test_features_without_variety_change_nothing() -> None:
     """A copy of a feature and one of zeros: the same likelihood, and weights that ignore the zeros."""
-    X, y = data
+    X, y = planted()
     more = torch.cat([X, X[:, :1], torch.zeros(len(X), 1, dtype=DOUBLE)], dim=1)
     arc = build_architecture("multiclass", 2, 3)
     plain, wide = Problems(X, y, arc, dtype=DOUBLE), Problems(more, y, arc, dtype=DOUBLE)
@@ -155,10 +144,8 @@ def test_features_without_variety_change_nothing(data: tuple[Tensor, Tensor]) ->
     assert wide.own_coordinates(W)[..., 6].abs().max() < 1e-12
 
 
-def test_chunks_and_single_precision_change_little(
-    data: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, y = data
+def test_chunks_and_single_precision_change_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = planted()
     arc = build_architecture("one-vs-all", 2, 3)
     whole = Problems(X, y, arc, dtype=DOUBLE)
     W = whole.subspace_start()
@@ -171,8 +158,8 @@ def test_chunks_and_single_precision_change_little(
     torch.testing.assert_close(single[0].double(), expected[0], rtol=1e-4, atol=1e-5)
 
 
-def test_starts(data: tuple[Tensor, Tensor]) -> None:
-    X, y = data
+def test_starts() -> None:
+    X, y = planted()
     arc = build_architecture("one-vs-all", 2, 3)
     problems = Problems(X, y, arc, dtype=DOUBLE)
     W = problems.own_coordinates(problems.subspace_start())
@@ -184,21 +171,11 @@ def test_starts(data: tuple[Tensor, Tensor]) -> None:
     assert noise.std() == pytest.approx(0.1, rel=0.5)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda X, y: (X, y.clamp_max(1)), "class 2 has no examples"),
-        (lambda X, y: (X * 0, y), "all inputs are zero"),
-    ],
-)
-def test_examples_without_use_are_refused(data: tuple[Tensor, Tensor], change: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Problems(*change(*data), build_architecture("multiclass", 2, 3))
-
-
-def test_a_class_with_too_few_directions_is_named(data: tuple[Tensor, Tensor]) -> None:
-    X, y = data
-    flat = X.clone()
-    flat[y == 0] = X[0]
+def test_examples_without_use_are_refused() -> None:
+    X, y = planted()
+    architecture = build_architecture("multiclass", 2, 3)
+    with pytest.raises(ValueError, match="class 2 has no examples"):
+        Problems(X, y.clamp_max(1), architecture)
+    flat = torch.where(y[:, None] == 0, X[0], X)
     with pytest.raises(ValueError, match="class 0: the inputs span 1 dimensions, fewer than the capsule's size 2"):
-        Problems(flat, y, build_architecture("multiclass", 2, 3)).subspace_start()
+        Problems(flat, y, architecture).subspace_start()

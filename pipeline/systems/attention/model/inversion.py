@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 from pyro import poutine
@@ -27,9 +26,7 @@ from torch import Tensor
 from pipeline.systems.attention.model.routing import Parse
 from pipeline.systems.attention.model.scenes import votes as votes_of
 from pipeline.systems.attention.model.top_down import Hierarchy
-
-if TYPE_CHECKING:
-    from pipeline.systems.attention.settings import ParsingStudy
+from pipeline.systems.attention.settings import ParsingStudy
 
 Gaussian = tuple[Tensor, Tensor]
 """Means and log sds of poses, `[B, R, n, D]` each."""
@@ -165,7 +162,7 @@ class _Search:
 
         cues = None if self.cues is None else repeated(self.cues)
         model = poutine.condition(hierarchy.model, data={"objects": z.flatten(0, 2)})
-        trace = poutine.trace(model).get_trace(samples * B * R, repeated(self.parts), cues)
+        trace = poutine.trace(model).get_trace(repeated(self.parts), cues)
         trace.compute_log_prob()
         joint = sum(trace.nodes[site]["log_prob"] for site in trace.observation_nodes)
         return (joint.view(samples, B, R) - log_q).mean(0)

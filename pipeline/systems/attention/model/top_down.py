@@ -186,21 +186,21 @@ class Hierarchy:
             torch.cat([share, share.new_full((*share.shape[:-1], 1), self.clutter)], dim=-1).log(),
         )
 
-    def model(self, count: int, parts: Tensor | None = None, cues: Tensor | None = None) -> Tensor:
-        """The generative process of `count` scenes as a Pyro model; returns the parts `[B, m, d]`.
+    def model(self, parts: Tensor, cues: Tensor | None) -> None:
+        """The generative process of B scenes as a Pyro model.
 
         Args:
             parts: observed poses `[B, m, d]`.
             cues: observed directions `[B, m, d]`; None: no cues, and the weights are the prior.
         """
         _, n, _, D = self.W.shape
-        with pyro.plate("scenes", count):
-            nowhere = self.W.new_zeros(count, n, D)
+        with pyro.plate("scenes", len(parts)):
+            nowhere = self.W.new_zeros(len(parts), n, D)
             poses = pyro.sample("objects", dist.Normal(nowhere, self.object_sd).to_event(2))
             components = self.components(poses)
             if cues is not None:
                 pyro.sample("cues", Cues(components).to_event(1), obs=cues)
-            return pyro.sample("parts", Parts(components, cues).to_event(1), obs=parts)
+            pyro.sample("parts", Parts(components, cues).to_event(1), obs=parts)
 
 
 def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale: float) -> Tensor:

@@ -312,29 +312,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 _TABLES: dict[str, tuple[str, str, Columns]] = {
-    "toy": (
-        "Result of inference in the toy network",
-        "Hidden activities after inference that starts from the forward pass; effective number of active units.",
-        {
-            "reading": ("objective", ""),
-            "weight": ("weight", "g"),
-            "penalty": ("penalty", ""),
-            **{f"h{i}": (f"unit {i}", "z.2f") for i in (1, 2, 3)},
-            "effective_number": ("effective units", ".2f"),
-        },
-    ),
-    "iterated": (
-        "Attention after its last iteration",
-        "Entropy of parts' attention over parents; share of parts with more than 0.99 of their attention on one "
-        "parent; share of parts that attend most to their own parent.",
-        {
-            "scale": ("scale", "g"),
-            "sigma": ("sd of parts", "g"),
-            "entropy": ("entropy (nats)", ".3f"),
-            "single": ("a single parent (%)", ".1%"),
-            "right": ("at their own parent (%)", ".1%"),
-        },
-    ),
     "density": (
         "Samples against densities of the top-down model",
         "By how many standard errors samples violate an identity that holds only for their own density (poses, cues; "
@@ -364,24 +341,22 @@ _TABLES: dict[str, tuple[str, str, Columns]] = {
         },
     ),
 }
-"""By kind of study, in the order in which they are shown: title, caption, and the columns."""
+"""By kind of study whose figure does not say all: title, caption, and the columns."""
 
 
 def executed(results: Results) -> list[Study]:
     """All studies, sorted by kind. Raises `ResultError` if a result is corrupt or lacks its settings."""
-    kinds = list(_TABLES)
+    kinds = ("toy", "iterated", "density", "parsing")
     return sorted(studies_of(results, "attention", Study), key=lambda study: kinds.index(study.kind))
 
 
 def build(results: Results) -> list[Table]:
-    """A table for each study that was executed, sorted by kind."""
+    """A table for each study that was executed and has one, sorted by kind."""
     tables = []
     for study in executed(results):
-        title, caption, columns = _TABLES[study.kind]
-        data = study.table(list(columns))
+        title, caption, columns = _TABLES.get(study.kind, ("", "", {}))
+        data = study.table(list(columns)) if columns else None
         if data is not None:
-            if study.kind == "iterated":
-                data = data[data["iteration"] == data["iteration"].max()].reset_index(drop=True)
             name = f"attention-{study.name}"
             tables.append(study_table(name, title, caption, data, columns, study.numbers.records))
     return tables

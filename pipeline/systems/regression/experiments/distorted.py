@@ -106,15 +106,15 @@ def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
         data = enlarged(inputs, study.examples, strength, study.seed) if strength else inputs
         if inputs.keep_at:
             data = replace(data, keep_at=partial(inputs.keep_at, distorted=strength))
-        fitted = fit_architecture(data, architecture, study.schedule)
+        W, iterations, seconds = fit_architecture(data, architecture, study.schedule)
         rows.append(
             {
                 "data": "distorted" if strength else "plain",
                 "strength": strength,
                 "examples": len(data.X["train"]),
-                **errors(architecture, fitted.W, data),
-                "iterations": fitted.iterations,
-                "seconds": fitted.seconds,
+                **errors(architecture, W, data),
+                "iterations": iterations,
+                "seconds": seconds,
             }
         )
     best = min(rows[1:], key=lambda row: float(row["validation"]))

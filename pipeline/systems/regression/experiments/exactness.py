@@ -21,8 +21,7 @@ def run(inputs: Inputs, study: ExactnessStudy) -> Outcome:
     Independent samples make such deviations standard normal: their mean square is near 1, and few exceed 3.
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
-    fitted = fit_architecture(inputs, architecture, study.schedule)
-    W = fitted.W[0].double()
+    W = fit_architecture(inputs, architecture, study.schedule)[0][0].double()
     generator = torch.Generator().manual_seed(study.seed)
     rows = []
     for index in range(min(study.images, len(inputs.X["test"]))):

@@ -25,11 +25,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.regression.model.architectures import (
-    build_architecture,
-    class_scores,
-    coupled_probabilities,
-)
+from pipeline.systems.regression.model.architectures import build_architecture, class_scores, coupled_probabilities
 from pipeline.systems.regression.model.capsules import prior_means
 from pipeline.systems.regression.model.expectation_maximisation import CHUNK
 from pipeline.systems.regression.model.fits import Inputs, errors, fit_architecture
@@ -64,16 +60,15 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
         decided = [class_scores(architecture, W, block).argmax(1) for block in X.split(CHUNK)]
         measured, bins = calibration(*(torch.cat(each).cpu().numpy() for each in (probabilities, decided, [y])))
         rows.append(row | measured)
-        if size == max(study.sizes):
-            reliability.append(bins)
+        reliability += [bins] if size == max(study.sizes) else []
         if decision == "multiclass" and size == PLANE:
             arrays |= plane(W, inputs)
         if decision == "multiclass" and size == SHOWN:
             arrays |= prototypes(W, inputs)
     for name in study.baselines:
-        row, of_baseline = baseline(name, inputs)
+        row, bins_of = baseline(name, inputs)
         rows.append(row)
-        reliability += of_baseline
+        reliability += bins_of
     numbers: dict[str, Any] = {}
     for cell in rows:
         names = ("train", "validation", "test", "seconds", "test_log_loss", "ece", "ece_by_chance")
@@ -86,12 +81,11 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
         numbers["rim"] = rim(arrays["latents"], arrays["labels"])
     if "prototypes" in arrays:
         numbers["prototypes"] = one(variety(arrays["prototypes"]))
-    headline = [f"errors.{decision}.{max(study.sizes)}.test" for decision in study.decisions]
-    headline += [f"errors.{decision}.{max(study.sizes)}.ece" for decision in study.decisions]
+    largest = [f"errors.{decision}.{max(study.sizes)}" for decision in study.decisions]
+    headline = [f"{each}.{name}" for name in ("test", "ece") for each in largest]
     headline += [f"baseline.{name}.test" for name in study.baselines]
-    return Outcome(
-        "grid", pd.DataFrame(rows), numbers, tuple(headline), arrays | {"reliability": np.stack(reliability)}
-    )
+    arrays["reliability"] = np.stack(reliability)
+    return Outcome("grid", pd.DataFrame(rows), numbers, tuple(headline), arrays)
 
 
 def calibration(

@@ -1,26 +1,33 @@
 """Incremental and online EM against batch EM, by passes over the data (document 002, section 4, left open there).
 
-The document's own results come from batch EM with momentum (equation 27). Both batch and incremental EM are run with
-and without that term.
+The document's own results come from batch EM with momentum (equation 27). Batch and incremental EM are run with and
+without that term. Both other methods keep what the M-step needs, moments of the inputs and of the posterior means, and
+update them batch by batch:
+
+- Incremental EM (Neal and Hinton 1998) keeps the moments of every batch of a data set and replaces those of one batch
+  at a time, so that each update uses the latest of all. Its fixed points are those of EM: if W is one, replacing a
+  batch's moments by those under W changes nothing; if no replacement changes anything, all moments are those under W.
+  Each replacement and each update raises the free energy of Neal and Hinton, so it converges like EM.
+- Online EM (Cappe and Moulines 2009) is for unlimited data and keeps running means instead, with step sizes
+  (t + 2)^-alpha, 1/2 < alpha <= 1. If the mean step is zero, the running mean of the posterior moments is their mean
+  under W, which is EM's fixed-point condition for the distribution of the batches.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice, pairwise
 
 import pandas as pd
 import torch
 from torch import Tensor
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.regression.model.architectures import build_architecture
-from pipeline.systems.regression.model.expectation_maximisation import Problems
+from pipeline.systems.regression.model.architectures import Architecture, build_architecture
+from pipeline.systems.regression.model.expectation_maximisation import EStep, Examples, Problems, class_moments
 from pipeline.systems.regression.model.fits import Inputs, errors
-from pipeline.systems.regression.model.online import Incremental, Online, split
 from pipeline.systems.regression.settings import OnlineStudy
-
-Weights = Iterator[Tensor]
 
 
 def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
@@ -28,75 +35,119 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
 
     All updates are plain (no threshold, and no momentum unless named): only the use of the data is compared.
     """
-    architecture = build_architecture("multiclass", study.size, inputs.classes)
-    problems = Problems(inputs.X["train"], inputs.y["train"], architecture)
-    W = problems.subspace_start()
-    methods: dict[str, Weights] = {
-        "batch": _batch(problems, W, 0.0),
-        "batch, momentum": _batch(problems, W, study.momentum),
-        "incremental": _incremental(problems, W, study, 0.0),
-        "incremental, momentum": _incremental(problems, W, study, study.momentum),
-        "online": _online(problems, inputs, W, study),
+    X, y = inputs.X["train"], inputs.y["train"]
+    problems = Problems(X, y, build_architecture("multiclass", study.size, inputs.classes))
+    W, which = problems.subspace_start(), torch.arange(1)
+    batches = split(problems.examples, study.batches, torch.Generator().manual_seed(study.seed))
+    online = Online(problems.architecture, problems.own_coordinates(W), ridge=1e-6, rate=study.rate)
+
+    def online_passes() -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed(study.seed)
+        while True:
+            for rows in torch.randperm(len(X), generator=generator).tensor_split(study.batches):
+                online.learn(X[rows.to(X.device)].double(), y[rows.to(y.device)])
+            yield problems.whitened(online.W)
+
+    # Batch EM is incremental EM with a single batch. The first update of both takes a pass over the data.
+    methods = {
+        "batch": incremental(problems, [problems.examples], W, 0.0),
+        "batch, momentum": incremental(problems, [problems.examples], W, study.momentum),
+        "incremental": islice(incremental(problems, batches, W, 0.0), 0, None, study.batches),
+        "incremental, momentum": islice(incremental(problems, batches, W, study.momentum), 0, None, study.batches),
+        "online": online_passes(),
     }
     rows = []
     for name, method in methods.items():
-        for done, weights in zip(range(1, study.passes + 1), method, strict=False):
-            rows.append({"method": name, "passes": done, **_measured(problems, weights, inputs)})
+        for done, weights in enumerate(islice(method, study.passes), start=1):
+            found = problems.passed(weights, which, None, problems.examples)
+            log_loss = -float(found.log_likelihood[0]) / (len(X) * math.log(inputs.classes))
+            wrong = errors(problems.architecture, problems.own_coordinates(weights).float(), inputs)
+            rows.append({"method": name, "passes": done, "log_loss": log_loss, **wrong})
     table = pd.DataFrame(rows)
     last = {str(name): rows.iloc[-1] for name, rows in table.groupby("method")}
+
+    def first(rows: pd.DataFrame, key: str) -> float:
+        """Passes until batch EM's final value is reached; one more than there are if it is not."""
+        reached = rows[rows[key] <= last["batch"][key] + 1e-12]["passes"]
+        return float(reached.min()) if len(reached) else study.passes + 1.0
+
     numbers = {
         "last": {
             name: {key: one(row[key]) for key in ("log_loss", "train", "validation", "test")}
             for name, row in last.items()
         },
         "passes": study.passes,
-        # Passes until each reaches batch EM's final log-loss, and its final validation error; inf: never.
         "reached": {
-            str(name): {key: one(_first(rows, key, float(last["batch"][key]))) for key in ("log_loss", "validation")}
+            str(name): {key: one(first(rows, key)) for key in ("log_loss", "validation")}
             for name, rows in table.groupby("method")
         },
     }
     return Outcome("online", table, numbers, tuple(f"last.{method}.test" for method in last))
 
 
-def _first(rows: pd.DataFrame, key: str, value: float) -> float:
-    reached = rows[rows[key] <= value + 1e-12]
-    return float(reached["passes"].iloc[0]) if len(reached) else float(rows["passes"].max()) + 1
+def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:
+    """The weights `[K, C, d, r]` after every update of incremental EM over fixed batches, each visited in turn.
 
+    It starts with an E-step on every batch, so that the first update equals that of EM.
 
-def _measured(problems: Problems, W: Tensor, inputs: Inputs) -> dict[str, float]:
-    found = problems.passed(W, torch.arange(1), None, problems.examples)
-    n = len(inputs.X["train"])
-    return {
-        "log_loss": -float(found.log_likelihood[0]) / (n * math.log(inputs.classes)),
-        **errors(problems.architecture, problems.own_coordinates(W).float(), inputs),
-    }
-
-
-def _batch(problems: Problems, W: Tensor, momentum: float) -> Weights:
-    which, previous = torch.arange(1), W
+    Args:
+        W: initial weights, whitened like `problems`.
+        momentum: gamma of equation 27, whose term is added to the update as it is to that of batch EM.
+    """
+    everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))
+    kept = torch.stack([problems.passed(W, everyone, zeros, batch).moments for batch in batches])  # (B, K, C, d, r)
+    previous = W
     while True:
-        moments = problems.passed(W, which, W.new_zeros(1), problems.examples).moments
-        W, previous = problems.update(moments, which) + momentum * (W - previous), W
-        yield W
+        for b, batch in enumerate(batches):
+            W, previous = problems.update(kept.sum(0), everyone) + momentum * (W - previous), W
+            yield W
+            kept[b] = problems.passed(W, everyone, zeros, batch).moments
 
 
-def _incremental(problems: Problems, W: Tensor, study: OnlineStudy, momentum: float) -> Weights:
-    batches = split(problems.examples, study.batches, torch.Generator().manual_seed(study.seed))
-    incremental = Incremental(problems, batches, W)
-    incremental.update()
-    yield incremental.W  # the start was a pass over the data
-    while True:
-        for batch in range(study.batches):
-            incremental.visit(batch, momentum)
-        yield incremental.W
+def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:
+    """Examples in random batches, stratified by class as far as possible."""
+    parts: list[list[Tensor]] = [[] for _ in range(batches)]
+    for start, stop in pairwise(examples.bounds):
+        order = start + torch.randperm(stop - start, generator=generator)
+        for into, rows in zip(parts, order.tensor_split(batches), strict=True):
+            into.append(rows)
+    result = []
+    for part in parts:
+        bounds = torch.tensor([0, *(len(each) for each in part)]).cumsum(0).tolist()
+        result.append(Examples(examples.inputs[torch.cat(part).to(examples.inputs.device)], bounds))
+    return result
 
 
-def _online(problems: Problems, inputs: Inputs, W: Tensor, study: OnlineStudy) -> Weights:
-    X, y = inputs.X["train"].double(), inputs.y["train"]
-    online = Online(problems.architecture, problems.own_coordinates(W), ridge=1e-6, rate=study.rate)
-    generator = torch.Generator().manual_seed(study.seed)
-    while True:
-        for rows in torch.randperm(len(X), generator=generator).tensor_split(study.batches):
-            online.learn(X[rows.to(X.device)], y[rows.to(y.device)])
-        yield problems.whitened(online.W)
+class Online:
+    """Online EM: running means of the moments, updated once per batch; inputs are not whitened.
+
+    Args:
+        W: initial weights, `[K, C, d, p]`, float64.
+        ridge: as in `Problems`.
+        rate: alpha of the step sizes.
+    """
+
+    def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:
+        self.architecture, self.ridge, self.rate = architecture, ridge, rate
+        self.W = W
+        self.seen = 0
+        # Mean of x x^T, class by class.
+        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])
+        self.posteriors = torch.zeros_like(W)  # mean of E[h | x, y] x^T
+        self._pass = EStep(architecture, W.dtype, W.device)
+
+    def learn(self, X: Tensor, y: Tensor) -> None:
+        """Update means and weights with a batch of inputs `[n, p]`, float64, and their classes `[n]`."""
+        order = y.argsort(stable=True)
+        counts = torch.bincount(y, minlength=self.architecture.classes)
+        examples = Examples(X[order], [0, *counts.cumsum(0).tolist()])
+        found = self._pass(self.W, torch.arange(len(self.W)), self.W.new_zeros(len(self.W)), examples)
+        step = 1.0 if self.seen == 0 else (self.seen + 2.0) ** -self.rate
+        moments = class_moments(X, y, self.architecture.classes)
+        self.inputs = torch.lerp(self.inputs, moments / len(X), step)
+        self.posteriors = torch.lerp(self.posteriors, found.moments / len(X), step)
+        gram = self.architecture.sum_seen(self.inputs)  # (K or 1, p, p)
+        power = gram.diagonal(dim1=1, dim2=2).mean(-1)
+        gram = gram + self.ridge * power[:, None, None] * torch.eye(gram.shape[-1]).to(gram)
+        self.W = (self.posteriors.flatten(1, 2) @ torch.linalg.pinv(gram, hermitian=True)).view_as(self.W)
+        self.seen += 1

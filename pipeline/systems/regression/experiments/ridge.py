@@ -17,7 +17,7 @@ def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows: list[dict[str, Any]] = []
     for penalty in sorted({0.0, *study.penalties}):
-        W = fit_architecture(inputs, architecture, study.schedule, ridge=penalty).W
+        W = fit_architecture(inputs, architecture, study.schedule, ridge=penalty)[0]
         rows.append({"penalty": penalty, **errors(architecture, W, inputs)})
     chosen = min(rows, key=lambda row: row["validation"])
     parts = ("train", "validation", "test")

@@ -19,9 +19,6 @@ from torch import Tensor
 from pipeline.systems.regression.model.capsules import predict_probabilities
 from pipeline.systems.regression.settings import Decision
 
-ELEMENTS = 1 << 22
-"""Elements of the matrices that `couple` solves together."""
-
 
 @dataclass(frozen=True)
 class Architecture:
@@ -77,10 +74,19 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
         W: `[K, C, d, p]`.
         X: `[n, p]`.
     """
-    answers = _answers(W, X)
+    answers = torch.stack([predict_probabilities(weights, X) for weights in W])  # (K, n, C)
     if len(answers) == 1:
         return answers[0]
-    scores = answers[..., 0].T if architecture.decision == "one-vs-all" else _votes(architecture, answers)
+    if architecture.decision == "one-vs-all":
+        scores = answers[..., 0].T
+    else:
+        votes = answers.new_zeros(len(X), architecture.classes)
+        support = torch.zeros_like(votes)
+        for answer, classes in zip(answers, _classes_of_pairs(architecture), strict=True):
+            first = answer[:, :1] >= answer[:, 1:]
+            votes[:, classes] += torch.cat([first, ~first], dim=1).to(votes)
+            support[:, classes] += answer
+        scores = votes + 0.5 * support / architecture.classes
     return scores / scores.sum(-1, keepdim=True)
 
 
@@ -95,33 +101,15 @@ def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> T
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)
-    answers = _answers(W, X)
-    pairs = answers.new_zeros(len(X), architecture.classes, architecture.classes)
-    for answer, (first, second) in zip(answers, _classes_of_pairs(architecture), strict=True):
-        pairs[:, first, second], pairs[:, second, first] = answer.unbind(1)
+    pairs = X.new_zeros(len(X), architecture.classes, architecture.classes)
+    for weights, (first, second) in zip(W, _classes_of_pairs(architecture), strict=True):
+        pairs[:, first, second], pairs[:, second, first] = predict_probabilities(weights, X).unbind(1)
     return couple(pairs)
 
 
-def _answers(W: Tensor, X: Tensor) -> Tensor:
-    """Each problem's probabilities of its capsules, `[K, n, C]`."""
-    return torch.stack([predict_probabilities(weights, X) for weights in W])
-
-
-def _classes_of_pairs(architecture: Architecture) -> list[tuple[int, int]]:
+def _classes_of_pairs(architecture: Architecture) -> list[list[int]]:
     """The two classes of each problem of all-vs-all, in the order of its capsules."""
-    return [(row.index(0), row.index(1)) for row in architecture.capsules.tolist()]
-
-
-def _votes(architecture: Architecture, answers: Tensor) -> Tensor:
-    """All-vs-all: votes `[n, m]`, and less than half a vote for the sum of the probabilities `answers [K, n, 2]`."""
-    votes = answers.new_zeros(answers.shape[1], architecture.classes)
-    support = torch.zeros_like(votes)
-    for answer, classes in zip(answers, _classes_of_pairs(architecture), strict=True):
-        pair = list(classes)
-        first = answer[:, :1] >= answer[:, 1:]
-        votes[:, pair] += torch.cat([first, ~first], dim=1).to(votes)
-        support[:, pair] += answer
-    return votes + 0.5 * support / architecture.classes
+    return [[row.index(0), row.index(1)] for row in architecture.capsules.tolist()]
 
 
 def couple(pairs: Tensor) -> Tensor:
@@ -138,21 +126,15 @@ def couple(pairs: Tensor) -> Tensor:
 
     The diagonal is ignored; r_ij + r_ji = 1. Computed in float64, returned in the dtype of `pairs`.
     """
-    rows = max(1, ELEMENTS // (pairs.shape[-1] + 1) ** 2)
-    return torch.cat([_minimum(block.double()) for block in pairs.split(rows)]).to(pairs.dtype)
-
-
-def _minimum(pairs: Tensor) -> Tensor:
-    n, m = pairs.shape[:2]
-    equations = torch.ones(n, m + 1, m + 1, dtype=pairs.dtype, device=pairs.device)
-    against = pairs.mT  # r_ji
-    Q = equations[:, :m, :m]
-    torch.mul(against, -pairs, out=Q)
+    m = pairs.shape[1]
+    against = pairs.mT.double()  # r_ji
     squares = against.square()
     squares.diagonal(dim1=1, dim2=2).zero_()
+    Q = -against * pairs
     Q.diagonal(dim1=1, dim2=2).copy_(squares.sum(-1))
+    equations = torch.nn.functional.pad(Q, (0, 1, 0, 1), value=1.0)
     equations[:, m, m] = 0
-    ones = torch.zeros(n, m + 1, 1, dtype=pairs.dtype, device=pairs.device)
+    ones = equations.new_zeros(len(pairs), m + 1)
     ones[:, m] = 1
-    found = torch.linalg.solve(equations, ones)[:, :m, 0].clamp_min(0)  # below 0 only by rounding
-    return found / found.sum(-1, keepdim=True)
+    found = torch.linalg.solve(equations, ones)[:, :m].clamp_min(0)  # below 0 only by rounding
+    return (found / found.sum(-1, keepdim=True)).to(pairs.dtype)

@@ -146,7 +146,9 @@ class EStep:
         k, C, d, n = vectors.shape
         D = C * d
         own = own.expand(k, n).unsqueeze(1)  # (k, 1, n)
-        lengths = _squared_lengths(vectors)  # (k, C, n)
+        lengths = vectors[:, :, 0].square()  # (k, C, n), without a copy of the vectors
+        for each in vectors.unbind(2)[1:]:
+            lengths.addcmul_(each, each)
         total = lengths.sum(1)  # (k, n)
         l0, l1 = self.interpolate(total / 2)
         total.clamp_min_(torch.finfo(total.dtype).tiny)  # if it is 0, l0 is 0 and the shares do not matter
@@ -166,14 +168,6 @@ class EStep:
         factors = lengths.copy_(other.unsqueeze(1))  # in place: allocating costs as much as the rest of the line
         factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
         return P.log(), wrong, factors
-
-
-def _squared_lengths(vectors: Tensor) -> Tensor:
-    """Squared lengths `[k, C, n]` of vectors `[k, C, d, n]`, without a copy of the vectors."""
-    lengths = vectors[:, :, 0].square()
-    for each in vectors.unbind(2)[1:]:
-        lengths.addcmul_(each, each)
-    return lengths
 
 
 class Problems:
@@ -213,7 +207,12 @@ class Problems:
         self.colourer = vectors[:, kept] * scale  # (p, r): its pseudo-inverse, transposed
         self.dtype = dtype
         self.examples = self.sort(X, y)
-        self.inverse = self._inverse_gram(ridge)
+        gram = architecture.sum_seen(self.whitener.T @ self.moments @ self.whitener)  # (K or 1, r, r)
+        if ridge:
+            power = architecture.sum_seen(self.moments.diagonal(dim1=1, dim2=2).mean(-1))
+            gram = gram + ridge * power[:, None, None] * (self.whitener.T @ self.whitener)
+        # The examples of a problem with few classes may not span all directions.
+        self.inverse = torch.linalg.pinv(gram, hermitian=True)
         self.passed = EStep(architecture, dtype, X.device)
 
     def sort(self, X: Tensor, y: Tensor) -> Examples:
@@ -225,16 +224,6 @@ class Problems:
             into.copy_(X[rows].double() @ self.whitener)
         return Examples(inputs, [0, *counts.cumsum(0).tolist()])
 
-    def _inverse_gram(self, ridge: float) -> Tensor:
-        """`(X^T X + penalty)^-1` of each problem in whitened coordinates `[K or 1, r, r]`, float64."""
-        whitened = self.whitener.T @ self.moments @ self.whitener  # (m, r, r)
-        gram = self.architecture.sum_seen(whitened)
-        if ridge:
-            power = self.architecture.sum_seen(self.moments.diagonal(dim1=1, dim2=2).mean(-1))
-            gram = gram + ridge * power[:, None, None] * (self.whitener.T @ self.whitener)
-        # The examples of a problem with few classes may not span all directions.
-        return torch.linalg.pinv(gram, hermitian=True)
-
     def subspace_start(self) -> Tensor:
         """Weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28).
 
@@ -242,27 +231,28 @@ class Problems:
             ValueError: a capsule's examples span fewer dimensions than its size.
         """
         _, C, d = self.architecture.shape
-        start = cache(self._capsule_start)
+
+        @cache
+        def start(classes: tuple[int, ...]) -> Tensor:
+            count = sum(self.examples.counts[c] for c in classes)
+            try:
+                return subspace_start(self.moments[list(classes)].sum(0).cpu() / count, d) @ self.colourer.cpu()
+            except ValueError as error:
+                raise ValueError(
+                    f"class{'es' if classes[1:] else ''} {', '.join(map(str, classes))}: {error}"
+                ) from None
+
         W = [
-            start(tuple(c for c, capsule in enumerate(capsules) if capsule == j), d)
+            start(tuple(c for c, capsule in enumerate(capsules) if capsule == j))
             for capsules in self.architecture.capsules.tolist()
             for j in range(C)
         ]
         return torch.stack(W).unflatten(0, (-1, C)).to(self.whitener.device, self.dtype)
 
-    def _capsule_start(self, classes: tuple[int, ...], size: int) -> Tensor:
-        count = sum(self.examples.counts[c] for c in classes)
-        try:
-            return subspace_start(self.moments[list(classes)].sum(0).cpu() / count, size) @ self.colourer.cpu()
-        except ValueError as error:
-            whose = f"class {classes[0]}" if len(classes) == 1 else f"classes {', '.join(map(str, classes))}"
-            raise ValueError(f"{whose}: {error}") from None
-
     def random_start(self, sd: float, generator: torch.Generator) -> Tensor:
         """Independent normal weights `[K, C, d, r]` with this sd in the inputs' own coordinates (section 2.4)."""
         shape = (*self.architecture.shape, len(self.whitener))
-        W = sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
-        return (W.to(self.whitener) @ self.colourer).to(self.dtype)
+        return self.whitened(sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device))
 
     def own_coordinates(self, W: Tensor) -> Tensor:
         """Whitened weights `[..., d, r]` in the inputs' original coordinates: `[..., d, p]`, float64."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,9 +24,6 @@ from pipeline.systems.regression.settings import ScheduleParams
 _IMAGES = 8192
 """Images that are projected together."""
 
-KeepAt = Callable[..., Checkpoint]
-"""Returns the checkpoint of a fit that depends on the given JSON values."""
-
 
 @dataclass(frozen=True)
 class Inputs:
@@ -38,7 +35,8 @@ class Inputs:
         basis: `[pixels, p]`, multiplied with images in [0, 1].
         classes: number of classes.
         images: uint8 `[n, 1, S, S]`.
-        keep_at: where fits to these inputs are kept; None: nowhere.
+        keep_at: returns the checkpoint of a fit to these inputs that depends on the given JSON values; None: fits are
+            not kept.
     """
 
     X: dict[str, Tensor]
@@ -46,7 +44,7 @@ class Inputs:
     basis: Tensor
     classes: int
     images: dict[str, NDArray[np.uint8]]
-    keep_at: KeepAt | None = None
+    keep_at: Callable[..., Checkpoint] | None = None
 
     def without_validation(self) -> tuple[Tensor, Tensor]:
         """Inputs and classes of the training and the validation part together."""
@@ -90,27 +88,9 @@ def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, f
     return found
 
 
-class Fitted(NamedTuple):
-    """A fit by the schedule.
-
-    Attributes:
-        W: `[K, C, d, p]` in the inputs' own coordinates, float32.
-        iterations: the maximum over the problems.
-        seconds: duration of the whole fit, including the start.
-    """
-
-    W: Tensor
-    iterations: int
-    seconds: float
-
-
-def checkpoints_in(folder: Path, code: str, **common: Any) -> KeepAt:
-    """Checkpoints in a folder, for fits that also depend on `common` and on the code (its hash)."""
-
-    def keep_at(**depends: Any) -> Checkpoint:
-        return Checkpoint(folder, fingerprint(**common, **depends, code=code, torch=torch.__version__))
-
-    return keep_at
+def checkpoint(folder: Path, **depends: Any) -> Checkpoint:
+    """The checkpoint, in a folder, of a fit that depends on the given JSON values."""
+    return Checkpoint(folder, fingerprint(**depends, torch=torch.__version__))
 
 
 def fit_architecture(
@@ -118,33 +98,33 @@ def fit_architecture(
     architecture: Architecture,
     schedule: ScheduleParams,
     ridge: float = 0.0,
-) -> Fitted:
+) -> tuple[Tensor, int, float]:
     """Fit an architecture to the training part from the subspace start; the validation part ends the rounds.
+
+    Returns:
+        weights `[K, C, d, p]` in the inputs' own coordinates, float32; the number of iterations, the maximum over the
+        problems; the seconds of the whole fit, including the start.
 
     Raises:
         ValueError: a class has too few examples for its capsule.
     """
     begun = time.perf_counter()
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture, ridge=ridge)
-    checkpoint = inputs.keep_at and inputs.keep_at(
-        schedule=schedule.model_dump(mode="json"),
-        ridge=ridge,
-        decision=architecture.decision,
-        size=architecture.size,
-    )
+    depends = {"ridge": ridge, "decision": architecture.decision, "size": architecture.size}
+    kept_at = inputs.keep_at and inputs.keep_at(schedule=schedule.model_dump(mode="json"), **depends)
     W = problems.subspace_start()
-    kept = checkpoint.load(W.device) if checkpoint else None
+    kept = kept_at.load(W.device) if kept_at else None
 
     def look(state: State) -> None:
-        if checkpoint:
-            checkpoint.save(vars(state), {})
+        if kept_at:
+            kept_at.save(vars(state), {})
 
     validation = problems.sort(inputs.X["validation"], inputs.y["validation"])
     state, _ = fit(problems, W, validation, schedule, state=State(**kept[0]) if kept else None, look=look)
-    if checkpoint:
-        checkpoint.save(vars(state), {}, force=True)
+    if kept_at:
+        kept_at.save(vars(state), {}, force=True)
     W, most = problems.own_coordinates(state.best).float(), int(state.iterations.max())
-    return Fitted(W, most, time.perf_counter() - begun)
+    return W, most, time.perf_counter() - begun
 
 
 def fit_without_validation(

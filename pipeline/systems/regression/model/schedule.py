@@ -20,7 +20,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from pipeline.systems.regression.model.expectation_maximisation import Examples, Problems, Statistics
+from pipeline.systems.regression.model.expectation_maximisation import Examples, Problems
 from pipeline.systems.regression.settings import ScheduleParams
 
 LOOK_EVERY = 16
@@ -48,21 +48,6 @@ class State:
     round: Tensor
     iterations: Tensor
 
-    @staticmethod
-    def start(W: Tensor, held: Statistics) -> State:
-        """The initial state, with weights whose statistics on the validation examples are `held`."""
-        zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
-        return State(W.clone(), W.clone(), W.clone(), held.errors.clone(), held.log_likelihood.clone(), *zeros)
-
-    def take(self, problems: Tensor) -> State:
-        """A copy of the state of some of the problems."""
-        return State(**{name: each[problems] for name, each in vars(self).items()})
-
-    def put(self, problems: Tensor, state: State) -> None:
-        """Replace the state of some of the problems."""
-        for name, each in vars(self).items():
-            each[problems] = getattr(state, name)
-
 
 def fit(
     problems: Problems,
@@ -87,7 +72,9 @@ def fit(
     """
     everyone = torch.arange(len(W))
     if state is None:
-        state = State.start(W, problems.passed(W, everyone, None, validation))
+        held = problems.passed(W, everyone, None, validation)
+        zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
+        state = State(W.clone(), W.clone(), W.clone(), held.errors, held.log_likelihood, *zeros)
     # One more entry, for finished problems that wait for the next check.
     thresholds = torch.tensor([*schedule.thresholds, 0.0], dtype=W.dtype, device=W.device)
     patience = torch.tensor([*schedule.patience, 1], device=W.device)
@@ -120,25 +107,23 @@ def fit(
     rows = [torch.empty(0, 6)]
     while len(active := everyone[are_working(state).cpu()]):
         at = active.to(W.device)
-        now = state.take(at)
+        now = State(**{name: each[at] for name, each in vars(state).items()})
         rows += [iterate(now, active, at).cpu() for _ in range(LOOK_EVERY)]
-        state.put(at, now)
+        for name, each in vars(state).items():
+            each[at] = getattr(now, name)
         look(state)
-    return state, _history(torch.cat(rows), problems, validation)
-
-
-def _history(rows: Tensor, problems: Problems, validation: Examples) -> pd.DataFrame:
     columns = ["problem", "iteration", "threshold", "log_loss", "error", "validation_error"]
-    table = pd.DataFrame(rows.numpy(), columns=columns)
+    table = pd.DataFrame(torch.cat(rows).numpy(), columns=columns)
     table = table[table["problem"] >= 0].astype({"problem": int, "iteration": int}).reset_index(drop=True)
     # The number of each problem's examples, 1 where there are none
-    seen = [[c for c, capsule in enumerate(row) if capsule >= 0] for row in problems.architecture.capsules.tolist()]
-    train, held = (
+    architecture = problems.architecture
+    seen = [[c for c, capsule in enumerate(row) if capsule >= 0] for row in architecture.capsules.tolist()]
+    train, held_out = (
         table["problem"].map({k: sum(part.counts[c] for c in classes) or 1 for k, classes in enumerate(seen)})
         for part in (problems.examples, validation)
     )
-    return table.assign(
-        log_loss=-table["log_loss"] / (train * math.log(problems.architecture.shape[1])),
+    return state, table.assign(
+        log_loss=-table["log_loss"] / (train * math.log(architecture.shape[1])),
         error=table["error"] / train,
-        validation_error=table["validation_error"] / held,
+        validation_error=table["validation_error"] / held_out,
     )

@@ -1,4 +1,5 @@
-"""The checks of document 002's claims, on the studies that the profile's `evidence` names.
+"""The studies of capsule regression that were executed, and the checks of document 002's claims on those that the
+profile's `evidence` names.
 
 Claims about both of the paper's data sets use the studies on both, and hold if they hold in each. EM from the subspace
 start has no seed, so the only noise is that of the test images: differences of up to two binomial standard errors do
@@ -8,14 +9,25 @@ not count.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label, unique
-from pipeline.results.reading import Results
-from pipeline.systems.regression.report.studies import SETS, RegressionStudy, answering
+from pipeline.results.reading import Recorded, Results, natural
+from pipeline.results.studies import Study, studies_of, study_of
 
+SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
+"""The paper's data sets by their role, in its order."""
+SOURCES = ("mnist", "fashion-mnist")
+"""Their sources."""
+KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "distorted")
+"""Kinds of studies in the order in which they are shown, the paper's own first."""
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
 """Percent: upper ends of the bands that the paper gives for nearest neighbours and forests."""
@@ -26,44 +38,108 @@ TABLE_ERROR = 1e-8
 """How much the normalised log-loss may rise because its interpolation table is rounded."""
 
 
-Answer = tuple[float, bool | None] | None
-"""Our number, and whether the claim holds (None: the verdict rules judge it); None if the study does not answer."""
+@dataclass(frozen=True)
+class RegressionStudy(Study):
+    """A study of capsule regression that was executed.
+
+    Attributes:
+        role: the data set of the paper that it answers for; empty if it answers no claim.
+    """
+
+    role: str = ""
+
+    @property
+    def dataset(self) -> Recorded:
+        """The settings of its data, as the result recorded them."""
+        found: Recorded = self.numbers.settings.datasets[self.settings.dataset]
+        return found
+
+    @property
+    def remarks(self) -> list[Remark]:
+        """In what its data and its settings fall short of the paper's."""
+        said = remarks("regression", self.role, {}, self.dataset, tested=self.dataset.test)
+        said += remarks("regression", self.kind, self.settings, self.dataset)
+        if self.kind == "distorted":
+            strength = self.numbers.at("distorted", "strength")
+            words = f"our distortions, strength {strength:g} (paper: infinite MNIST)"
+            said.append(Remark(words, "data", untested=True))
+        return said
+
+    def mean(self, *keys: str) -> float:
+        """The number under nested `keys`. Raises `NotMeasuredError` if it is missing."""
+        return self.numbers.needed(*keys).mean
+
+    def errors(self, part: str = "test") -> pd.DataFrame:
+        """Errors (percent) of a grid's models: a row for each architecture, a column for each capsule size."""
+        cells = {
+            decision: {int(size): 100 * measured[part]["mean"] for size, measured in sizes.items()}
+            for decision, sizes in self.numbers.at("errors").items()
+        }
+        return pd.DataFrame(cells).sort_index().T
+
+    def above(self, errors: ArrayLike, others: ArrayLike) -> bool:
+        """Whether any error (percent) on the study's test images is above its counterpart by more than noise: two
+        standard errors of their difference.
+        """
+        ours, theirs = np.asarray(errors), np.asarray(others)
+        variance = sum(each / 100 * (1 - each / 100) for each in (ours, theirs)) / self.dataset.test
+        return bool((ours > theirs + 2 * 100 * np.sqrt(variance)).any())
 
 
-def _measure(
-    kind: str, check: Callable[[RegressionStudy], Answer], notes: Callable[[RegressionStudy], list[str]] | None = None
-) -> Measure:
+def executed(results: Results) -> list[RegressionStudy]:
+    """All studies, sorted by kind; within a kind the paper's data sets in its order, then others, then by name.
+
+    Raises:
+        ResultError: a result is corrupt, or lacks its settings.
+    """
+
+    def place(study: RegressionStudy) -> tuple[object, ...]:
+        source = study.dataset.source
+        return KINDS.index(study.kind), [*SOURCES, source].index(source), natural(study.name)
+
+    return sorted(studies_of(results, "regression", RegressionStudy), key=place)
+
+
+def answering(results: Results, kind: str) -> list[RegressionStudy]:
+    """The executed studies of a kind that evidence names, in the order of the paper's data sets."""
+    names = getattr(results.evidence.regression, kind)
+    found = ((role, study_of(results, "regression", names.get(role), RegressionStudy)) for role in SETS)
+    return [replace(study, role=role) for role, study in found if study]
+
+
+Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
+"""Our number; whether the claim holds (None: the verdict rules judge it); a note, if there is one to make. None if the
+study does not answer.
+"""
+
+
+def _measure(kind: str, check: Callable[[RegressionStudy], Answer]) -> Measure:
     """A claim about every data set: our number is the first study's, and the claim holds if it holds for all. A claim
     that is a number is about the first alone.
-
-    Args:
-        notes: on each study that is used.
     """
 
     def measure(results: Results) -> Finding | None:
         answers = [(study, answer) for study in answering(results, kind) if (answer := check(study))]
         if not answers:
             return None
-        value, holds = answers[0][1]
-        used = [study for study, _ in (answers[:1] if holds is None else answers)]
-        records = [record for study in used for record in study.numbers.records]
-        remarks = unique(remark for study in used for remark in study.remarks)
+        value, holds, *_ = answers[0][1]
+        if holds is None:
+            answers = answers[:1]
+        records = [record for study, _ in answers for record in study.numbers.records]
+        differences = unique(remark for study, _ in answers for remark in study.remarks)
         if holds is not None:
-            holds = all(each for _, (_, each) in answers)
-            remarks += [
-                Remark(f"without {label}", "data")
-                for role, label in SETS.items()
-                if role not in {study.role for study in used}
-            ]
-        told = [note for study in used for note in notes(study)] if notes else []
-        return Finding(Measured(value, 0.0, 1), records, holds=holds, remarks=remarks, notes=told)
+            holds = all(each[1] for _, each in answers)
+            missing = SETS.keys() - {study.role for study, _ in answers}
+            differences += [Remark(f"without {SETS[role]}", "data") for role in SETS if role in missing]
+        notes = [note for _, (_, _, *noted) in answers for note in noted]
+        return Finding(Measured(value, 0.0, 1), records, holds=holds, remarks=differences, notes=notes)
 
     return measure
 
 
-def error_of_two(role: str) -> Callable[[RegressionStudy], Answer]:
-    """Section 3.2: the test error (percent) of the multiclass model with capsules of two numbers, on one data set."""
-    return lambda study: (100 * study.mean("errors", "multiclass", "2", "test"), None) if study.role == role else None
+def percent(*keys: str, role: str | None = None) -> Callable[[RegressionStudy], Answer]:
+    """The number under nested `keys`, in percent; on one data set of the paper if a role is given."""
+    return lambda study: (100 * study.mean(*keys), None) if role in (None, study.role) else None
 
 
 def falls_with_size(study: RegressionStudy) -> Answer:
@@ -191,26 +267,22 @@ def fewer_passes(study: RegressionStudy) -> Answer:
     without momentum and with the document's own update, and its final test error is not higher by more than noise than
     that of either. Of incremental EM with and without momentum the faster counts.
 
-    Our number is its passes as a share (percent) of those of the faster batch method.
+    Our number is its passes as a share (percent) of those of the faster batch method. The note has those of each:
+    incremental EM can be faster than plain batch EM and still slower than the document's own update.
     """
     *incremental, plain, momentum = METHODS
     passes = {name: study.mean("reached", name, "log_loss") for name in METHODS}
     method = min(incremental, key=lambda name: passes[name])
     fewest = min(passes[plain], passes[momentum])
     error, *theirs = (100 * study.mean("last", name, "test") for name in (method, plain, momentum))
-    return passes[method] * (100 / fewest), passes[method] < fewest and not study.above(error, theirs)
-
-
-def passes_of_each(study: RegressionStudy) -> list[str]:
-    """Passes that each method needs. Incremental EM can be faster than plain batch EM and still slower than the
-    document's own update.
-    """
-    most = study.numbers.at("passes")
-    told = []
-    for name, words in METHODS.items():
-        passes = study.mean("reached", name, "log_loss")
-        told.append(f"{words} {f'more than {most}' if passes > most else f'{passes:.0f}'}")
-    return [f"{dataset_label(study.numbers.records)}, passes to plain batch EM's final log-loss: {', '.join(told)}"]
+    holds = passes[method] < fewest and not study.above(error, theirs)
+    most, label = study.numbers.at("passes"), dataset_label(study.numbers.records)
+    told = [
+        f"{words} {f'more than {most}' if passes[name] > most else f'{passes[name]:.0f}'}"
+        for name, words in METHODS.items()
+    ]
+    note = f"{label}, passes to plain batch EM's final log-loss: {', '.join(told)}"
+    return passes[method] * (100 / fewest), holds, note
 
 
 def penalty_helps(study: RegressionStudy) -> Answer:
@@ -221,26 +293,21 @@ def penalty_helps(study: RegressionStudy) -> Answer:
     return 100 * (without - with_), study.above(100 * without, 100 * with_)
 
 
-def million(part: str) -> Callable[[RegressionStudy], Answer]:
-    """Section 3.4: errors (percent) after training on a million distorted digits."""
-    return lambda study: (100 * study.mean("distorted", part), None)
-
-
 MEASURES: dict[str, Measure] = {
-    "002.d2.digits": _measure("grid", error_of_two("mnist")),
-    "002.d2.fashion": _measure("grid", error_of_two("fashion_mnist")),
+    "002.d2.digits": _measure("grid", percent("errors", "multiclass", "2", "test", role="mnist")),
+    "002.d2.fashion": _measure("grid", percent("errors", "multiclass", "2", "test", role="fashion_mnist")),
     "002.fig5.d": _measure("grid", falls_with_size),
     "002.fig5.arch": _measure("grid", more_capsules_err_less),
     "002.fig5.linear": _measure("grid", one_number_is_linear),
     "002.fig5.best": _measure("grid", best_is_in_the_band),
-    "002.1m": _measure("distorted", million("test")),
-    "002.1m.train": _measure("distorted", million("train")),
+    "002.1m": _measure("distorted", percent("distorted", "test")),
+    "002.1m.train": _measure("distorted", percent("distorted", "train")),
     "002.fig2": _measure("grid", own_rim),
     "002.fig4": _measure("grid", prototypes_differ),
     "002.fig6": _measure("convergence", momentum_and_thresholds),
     "002.fig8": _measure("starts", subspace_is_best),
     "002.exact": exactness,
     "002.monotone": _measure("convergence", likelihood_never_falls),
-    "002.online": _measure("online", fewer_passes, passes_of_each),
+    "002.online": _measure("online", fewer_passes),
     "002.ridge": _measure("ridge", penalty_helps),
 }

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
@@ -29,8 +28,7 @@ from pipeline.drawing.style import (
 from pipeline.drawing.table import Columns, Table, study_table
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
-from pipeline.systems.regression.report.claims import DECISIONS
-from pipeline.systems.regression.report.studies import RegressionStudy, executed
+from pipeline.systems.regression.report.claims import DECISIONS, RegressionStudy, executed
 
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
 LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (BLACK, "^")), strict=True))
@@ -78,17 +76,14 @@ def error_over_size(table: pd.DataFrame) -> Figure:
     figure, axes = panels(2, 2.6, sharey=True)
     for each, part in zip(axes, ("test", "train"), strict=True):
         _over_sizes(each, table, part, 100)
-        if part == "test":
-            for name, (words, dashes) in BASELINES.items():
-                rows = table[table["model"] == name]
-                for value in rows[part]:
-                    each.axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
         each.set_title(PARTS[part])
+    for name, (words, dashes) in BASELINES.items():
+        for value in table[table["model"] == name]["test"]:
+            axes[0].axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
     axes[0].set_ylabel("error (%)")
     drawn = table[table["model"].isin([*LOOKS, *BASELINES])]
     axes[0].set_ylim(0, 106 * max(drawn["test"].max(), drawn["train"].max()))  # no marker lies on the frame
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
 
@@ -97,7 +92,7 @@ def calibration(reliability: dict[str, np.ndarray], table: pd.DataFrame) -> Figu
     """Reliability diagram, and log loss and expected calibration error over capsule size, a line per architecture.
 
     Args:
-        reliability: `[bins, 4]` by model: images, mean confidence, share correct and its sd, as in `Calibration`.
+        reliability: `[bins, 4]` by model: images, mean confidence, share correct and its sd (`grid.calibration`).
         table: as for `error_over_size`, with the columns test_log_loss (nats) and ece (a share).
     """
     figure, (diagram, *others) = panels(3, 2.6)
@@ -130,29 +125,26 @@ def _over_sizes(axes: Axes, table: pd.DataFrame, column: str, factor: float) -> 
         axes.plot(rows["size"], factor * rows[column], color=colour, marker=marker, label=decision)
     sizes = sorted(set(table[table["size"] > 0]["size"]))
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(sizes))
-    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.set_xticks([], minor=True)
     axes.set(xlabel="capsule size d")
 
 
 @in_house_style
-def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray, classes: int) -> Figure:
+def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray) -> Figure:
     """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors of all images; its class is blue.
 
     Args:
         latents: `[n, m, 2]`; labels: `[n]`; confident: `[m, S, S]`, drawn in each panel's corner.
     """
-    columns = 5
+    classes, columns = len(confident), 5
     rows = -(-classes // columns)
     figure = Figure(figsize=(WIDTH, 1.45 * rows))
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
     for capsule, each in enumerate(axes[:classes]):
-        others = labels != capsule
-        order = np.concatenate([np.flatnonzero(others), np.flatnonzero(~others)])
-        colours = np.where(others[order], "#c4c4c4", BLUE)
-        points = latents[order, capsule]
-        each.scatter(points[:, 0], points[:, 1], s=0.8 if len(points) > 2000 else 4, c=colours, linewidths=0)
+        order = np.argsort(labels == capsule, kind="stable")  # its own class last, above the others
+        colours = np.where(labels[order] == capsule, BLUE, "#c4c4c4")
+        each.scatter(*latents[order, capsule].T, s=0.8 if len(order) > 2000 else 4, c=colours, linewidths=0)
         angle = np.linspace(0, 2 * np.pi, 200)
         each.plot(np.cos(angle), np.sin(angle), color=INK, linewidth=0.6)
         each.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12), aspect="equal", xticks=[], yticks=[])
@@ -237,17 +229,16 @@ def _pictures(study: RegressionStudy, table: pd.DataFrame, written: Written) -> 
             partial(calibration, dict(zip(measured, arrays["reliability"], strict=True)), table),
         )
     if "latents" in arrays:
-        classes = arrays["latents"].shape[1]
         yield Drawing(
             f"planes-{name}",
             "png",
             f"Squashed vectors of capsules of two numbers, {name}",
-            f"One panel per class: test images of that class (blue) should lie near the rim, others (grey) near the "
+            "One panel per class: test images of that class (blue) should lie near the rim, others (grey) near the "
             f"middle ({dataset_label(records)}; the paper's Figures 2-3). The corner shows the image of the class that "
             "is nearest to the rim.",
-            f"{classes} scatter plots within unit circles, points of the panel's class in blue.",
+            f"{len(arrays['confident'])} scatter plots within unit circles, points of the panel's class in blue.",
             records,
-            partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"], classes),
+            partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"]),
         )
     if "prototypes" in arrays:
         rows = [(str(c), images.astype(np.float32) / 255) for c, images in enumerate(arrays["prototypes"])]
@@ -342,21 +333,6 @@ _TABLES: dict[str, tuple[str, str, Columns]] = {
             "seconds": ("seconds", ".1f"),
         },
     ),
-    "convergence": (
-        "Capsule regression by variant",
-        "The last values of each variant.",
-        {
-            "variant": ("variant", ""),
-            "iteration": ("iteration", ""),
-            "log_loss": ("log loss", ".4f"),
-            "error": ("error", ".2%"),
-        },
-    ),
-    "online": (
-        "Capsule regression by method",
-        "The last values of each method.",
-        {"method": ("method", ""), "passes": ("passes", ""), "log_loss": ("log loss", ".4f"), **_ERRORS},
-    ),
     "ridge": (
         "Capsule regression with a penalty",
         "Errors with a penalty on squared weights. Unit of the penalty: mean square of a feature times the number of "
@@ -377,19 +353,17 @@ _TABLES: dict[str, tuple[str, str, Columns]] = {
         },
     ),
 }
-"""By kind of study: the table's title, its caption, and its columns in order."""
+"""By kind of study whose figure does not say all: the table's title, its caption, and its columns in order."""
 
 
 def build(results: Results) -> list[Table]:
-    """A table for each study that was executed, sorted by kind."""
+    """A table for each study that was executed and has one, sorted by kind."""
     tables = []
     for study in executed(results):
         data, records = study.table(()), study.numbers.records
         if data is None or study.kind not in _TABLES:
             continue
         title, caption, columns = _TABLES[study.kind]
-        if study.kind in ("convergence", "online"):
-            data = data.groupby(next(iter(columns)), sort=False).tail(1).reset_index(drop=True)
         told = f"{caption} On {dataset_label(records)}."
         table = study_table(study.name, f"{title}, {study.name}", told, data, columns, records)
         if study.kind == "grid":

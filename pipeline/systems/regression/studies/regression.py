@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ def measure(context: Context) -> Outcome:
         UserError: the data set does not fit the study.
     """
     from pipeline.compute import prepare
-    from pipeline.systems.regression.model.fits import build_inputs, checkpoints_in
+    from pipeline.systems.regression.model.fits import build_inputs, checkpoint
 
     study: RegressionStudy = context.settings
     dataset, device = context.evaluated(study.dataset), context.device
@@ -53,8 +54,8 @@ def measure(context: Context) -> Outcome:
     )
     # Fits are kept by the code of their own study, so that an edit of one repeats no other's in a set.
     code = context.own_code(EXPERIMENTS, f"{study.study}.py")
-    common = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type}
-    keep_at = checkpoints_in(context.checkpoints, code, **common)
+    common = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type, "code": code}
+    keep_at = partial(checkpoint, context.checkpoints, **common)
     run = import_module(f"pipeline.systems.regression.experiments.{study.study}").run
     try:
         outcome: Outcome = run(replace(inputs, keep_at=keep_at), study)

@@ -9,26 +9,21 @@ from pydantic import ValidationError
 from small import EVALUATE, SIZE, small_run, squares
 
 from pipeline.data.datasets import Dataset
-from pipeline.probes.data_efficiency import ITSELF, errors_of, share_of, with_share
-from pipeline.studies.data_efficiency import DataEfficiencyParams
+from pipeline.studies.data_efficiency import ITSELF, DataEfficiencyParams, errors_of, share_of, with_share
 from pipeline.systems import build_model
 
 
-def many(counts: dict[int, int]) -> Dataset:
-    """Images of the classes and so many of each, in a random order; half as many again for validation."""
-    labels = np.repeat(list(counts), list(counts.values()))
+def many(counts: tuple[int, ...]) -> Dataset:
+    """So many images of each class, in a random order; half as many again for validation, and four to test."""
+    labels = np.repeat(np.arange(len(counts)), counts)
     labels = np.random.default_rng(0).permutation(np.concatenate([labels, labels[::2], labels[:4]]))
-    train, validation = sum(counts.values()), -(-sum(counts.values()) // 2)
-    ends = (train, train + validation, len(labels))
-    split = {
-        name: np.arange(start, end)
-        for name, start, end in zip(("train", "validation", "test"), (0, *ends), ends, strict=False)
-    }
+    train, validation, test = np.split(np.arange(len(labels)), [sum(counts), len(labels) - 4])
+    split = {"train": train, "validation": validation, "test": test}
     return Dataset("many", "many", np.zeros((len(labels), 1, 4, 4), np.uint8), labels, {}, split)
 
 
 def test_a_share_has_as_many_of_each_class_and_a_smaller_one_is_part_of_it() -> None:
-    dataset = many({0: 200, 1: 100, 2: 60})
+    dataset = many((200, 100, 60))
     train = dataset.labels[dataset.split["train"]]
     small, large = share_of(dataset, 0.1), share_of(dataset, 0.5)
     for part, share in ((small, 0.1), (large, 0.5)):
@@ -39,13 +34,11 @@ def test_a_share_has_as_many_of_each_class_and_a_smaller_one_is_part_of_it() -> 
     assert (np.diff(small.split["train"]) > 0).all(), "the order of the split stays"
     assert (small.split["test"] == dataset.split["test"]).all()
     assert share_of(dataset, 1.0) is dataset
-
-
-def test_validation_shrinks_too_but_not_below_ten_images() -> None:
-    dataset = many({0: 200, 1: 200})
-    assert len(share_of(dataset, 0.5).split["validation"]) == pytest.approx(100, abs=2)
-    assert 10 <= len(share_of(dataset, 0.001).split["validation"]) <= 12
-    assert len(share_of(dataset, 0.001).split["train"]) == 2, "one of each class"
+    # Validation shrinks, too, but not below ten images; one of each class is left to train on.
+    assert len(large.split["validation"]) == pytest.approx(90, abs=3)
+    least = share_of(dataset, 0.001).split
+    assert 10 <= len(least["validation"]) <= 13
+    assert len(least["train"]) == 3
 
 
 def test_smaller_shares_take_as_many_steps() -> None:
