@@ -15,8 +15,8 @@ from pipeline.classification.errors import classification_errors
 from pipeline.data.datasets import Dataset
 from pipeline.learning.model import Model
 from pipeline.learning.settings import CropParams, RunSettings
+from pipeline.probes.features import metrics_on_test_images
 from pipeline.probes.generalisation import rotation_probes
-from pipeline.probes.metrics import metrics_on_test_images
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pipeline.data.datasets import Dataset
-from pipeline.probes import metrics
-from pipeline.probes.metrics import metrics_on_test_images
+from pipeline.probes import features as metrics
+from pipeline.probes.features import metrics_on_test_images
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 CPU = torch.device("cpu")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.probes.probes import fit_probe
+from pipeline.probes.generalisation import fit_probe
 
 RANDOM = np.random.default_rng(0)
 

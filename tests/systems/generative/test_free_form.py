@@ -10,7 +10,7 @@ from small import SIZE, SMALL, engine
 from torch import Tensor
 
 from pipeline.systems.generative.inference.free_form import CURVE_POINTS, EVALUATION_SAMPLES, optimise
-from pipeline.systems.generative.inference.sampled_bound import expected_bound
+from pipeline.systems.generative.inference.methods import expected_bound
 from pipeline.systems.generative.inference.settings import Engine
 from pipeline.systems.generative.model.bound import trace_bound
 from pipeline.systems.generative.model.generative_model import TEMPLATE_GAIN, GenerativeModel

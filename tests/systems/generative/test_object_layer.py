@@ -9,8 +9,7 @@ from torch import Tensor
 
 from pipeline.systems.generative.inference.analytic_bound import STATE, analytic_bound, pack, unpack
 from pipeline.systems.generative.inference.free_form import minimise_bound
-from pipeline.systems.generative.inference.methods import Problem
-from pipeline.systems.generative.inference.object_layer import refine_objects
+from pipeline.systems.generative.inference.methods import Problem, refine_objects
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 PARTS = int(SMALL["parts"])

@@ -26,8 +26,7 @@ from tqdm import tqdm
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
 from pipeline.learning.train import DivergedError
-from pipeline.probes.generalisation import clean_probe
-from pipeline.probes.probes import Probe, fit_probe
+from pipeline.probes.generalisation import Probe, clean_probe, fit_probe
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
@@ -55,9 +54,10 @@ def optimisation_gains(
 
     Returns:
         one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and (of the
-        chosen engine) refit_accuracy, each by when it was read (`_optimised`); refit_gain_error, the standard error
-        over the same images of the rise of refit_accuracy; evaluations (of the gradient, mean per image), seconds (of
-        the batch), images; what `_paired` returns. What is not measured is NaN.
+        chosen engine) refit_accuracy, each by when it was read (`_optimised`); refit_gain_error, bound_rise_error and
+        pixel_fall_error, standard errors over the same images of these changes; bound_fell, the share of images whose
+        bound fell; evaluations (of the gradient, mean per image), seconds (of the batch), images. What is not measured
+        is NaN.
         And the way there: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
 
     Raises:
@@ -80,7 +80,9 @@ def optimisation_gains(
                 "evaluations": float(found.evaluations.float().mean()),
                 "seconds": found.seconds,
                 "images": len(images),
-                **_paired(found),
+                "bound_rise_error": _error(found.bound_end - found.bound_start),
+                "pixel_fall_error": _error(found.error_start - found.error_end),
+                "bound_fell": float((found.bound_end < found.bound_start).double().mean()),
             }
             if name == study.chosen:
                 refit = _refit_probes(model, dataset, angle, study, evaluate, device)
@@ -174,16 +176,9 @@ def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.devi
     return warps.warp(batch, warps.uniform_rotations(len(batch), angle, angles, device))
 
 
-def _paired(found: Optimised) -> dict[str, float]:
-    """Standard errors over the images of the rise of the bound and of the fall of the squared error, and the share of
-    images whose bound fell. Both ends are estimated with the same samples.
-    """
-    rise, fall = found.bound_end - found.bound_start, found.error_start - found.error_end
-    errors = {
-        name: float(each.std()) / math.sqrt(len(each)) if len(each) > 1 else 0.0
-        for name, each in (("bound_rise_error", rise), ("pixel_fall_error", fall))
-    }
-    return errors | {"bound_fell": float((rise < 0).double().mean())}
+def _error(changes: Tensor) -> float:
+    """The standard error of the mean of `changes [N]`: both ends are estimated with the same images and samples."""
+    return float(changes.std()) / math.sqrt(len(changes)) if len(changes) > 1 else 0.0
 
 
 def measure(context: Context) -> Outcome:

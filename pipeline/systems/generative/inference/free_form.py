@@ -10,7 +10,7 @@ encoder's output. The generative model is not changed; only the guide is replace
 All share one loop, `methods.minimise`. In every round the method proposes a trial state for each active image,
 evaluates value and gradient once, and accepts or rejects it for each image separately; no image waits for another's
 line search. An image whose best value has improved by less than a tolerance over a few rounds has converged and leaves
-the batch. Then the objects are refined (`object_layer`). A restart minimises again from the best state with its poses
+the batch. Then the objects are refined (`refine_objects`). A restart minimises again from the best state with its poses
 perturbed, and counts if the bound then is higher.
 
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
@@ -36,10 +36,10 @@ from pipeline.systems.generative.inference.methods import (
     Method,
     Problem,
     analytic_value,
+    expected_bound,
     minimise,
+    refine_objects,
 )
-from pipeline.systems.generative.inference.object_layer import refine_objects
-from pipeline.systems.generative.inference.sampled_bound import mean_bound
 from pipeline.systems.generative.inference.settings import AdamEngine, Engine, LBFGSEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.posteriors import Capsules
@@ -55,6 +55,14 @@ CURVE_POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 
 
 POSE_SD = 0.03
 """Sd of the perturbation of the poses of a converged state, so that it can leave a poor local optimum."""
+
+
+@torch.no_grad()
+def mean_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Bound and squared error of each image, averaged over the samples `noise [samples, N, K]`."""
+    traces = [expected_bound(model, images, posterior, sample) for sample in noise]
+    bound = torch.stack([trace.bound for trace in traces]).mean(0)
+    return bound, torch.stack([trace.error for trace in traces]).mean(0)
 
 
 def method_of(engine: Engine) -> Method:

@@ -5,7 +5,7 @@ Claims about Figures 5 and 6 rest on the run that answers Table 1, those about F
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -164,62 +164,52 @@ def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> D
 
 
 def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Iterator[Drawing]:
-    yield Drawing(
-        f"arrangements-{run}",
-        "png",
-        f"Part arrangements over rotation, {run}",
-        "Each part has its own colour. As long as the model uses the same arrangement of parts, the coloured strokes "
-        "rotate with the input; a change of colours means that other parts draw the digit (the paper's Figure 5).",
-        f"One digit rotated step by step; below it the reconstruction of {run} and its parts, one colour each.",
-        numbers.records,
-        partial(pictures.over_rotation, arrays["angles"], _strips(arrays)),
-    )
-    yield Drawing(
-        f"templates-{run}",
-        "png",
-        f"Templates learned by {run}",
-        "Look for templates that look like strokes, for parts that are never used (blank or grainy alpha channel), "
-        "and for templates that are rotated or stretched copies of each other (as in the paper's Figure 6).",
-        f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
-        numbers.records,
-        partial(pictures.templates, arrays["templates"], arrays["alphas"]),
-    )
     threshold = numbers.settings.failures.threshold
-    if len(arrays["pair_parts"]):
-        yield Drawing(
-            f"copies-{run}",
-            "png",
+    owned = int((arrays["object_classes"].sum(1) > 0).sum())
+    figures: dict[str, tuple[str, str, str, Callable[[], Figure]]] = {
+        "arrangements": (
+            f"Part arrangements over rotation, {run}",
+            "Each part has its own colour. As long as the model uses the same arrangement of parts, the coloured "
+            "strokes rotate with the input; a change of colours means that other parts draw the digit (the paper's "
+            "Figure 5).",
+            f"One digit rotated step by step; below it the reconstruction of {run} and its parts, one colour each.",
+            partial(pictures.over_rotation, arrays["angles"], _strips(arrays)),
+        ),
+        "templates": (
+            f"Templates learned by {run}",
+            "Look for templates that look like strokes, for parts that are never used (blank or grainy alpha channel), "
+            "and for templates that are rotated or stretched copies of each other (as in the paper's Figure 6).",
+            f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
+            partial(pictures.templates, arrays["templates"], arrays["alphas"]),
+        ),
+        "copies": (
             f"Templates that are affine copies of each other, {run}",
             f"Pairs that correlate by {threshold:g} or more under the best affine map, the best first, each part in "
             "one pair at most: if the mapped second template looks like the first, two parts can draw the same stroke "
             "(as in the paper's Figure 6). Only parts that are used are shown.",
             "Similar pairs of templates, each in a column: the first, the second, and this mapped onto the first.",
-            numbers.records,
             partial(template_copies, arrays, threshold),
-        )
-    yield Drawing(
-        f"prior-{run}",
-        "png",
-        f"Samples from the prior of {run}",
-        "Objects, then parts, then pixels sampled from the generative model. The more the strokes look like digits, "
-        "the more of a digit's geometry the objects have learned.",
-        f"A grid of images sampled from the prior of {run}.",
-        numbers.records,
-        partial(pictures.samples, arrays["prior_samples"]),
-    )
-    owned = int((arrays["object_classes"].sum(1) > 0).sum())
-    yield Drawing(
-        f"objects-{run}",
-        "png",
-        f"What the objects of {run} explain",
-        "Each column is an object; its images are those in which it owns more parts than any other object. Mean of "
-        f"these images, and of the parts that the object owns in them. Of {len(arrays['object_classes'])} objects "
-        f"{owned} own an image; one that stands for an arrangement of strokes has a sharp mean image of mostly one "
-        "class.",
-        "Two rows of pictures, a column for each object, with the most common class above.",
-        numbers.records,
-        partial(objects, arrays),
-    )
+        ),
+        "prior": (
+            f"Samples from the prior of {run}",
+            "Objects, then parts, then pixels sampled from the generative model. The more the strokes look like "
+            "digits, the more of a digit's geometry the objects have learned.",
+            f"A grid of images sampled from the prior of {run}.",
+            partial(pictures.samples, arrays["prior_samples"]),
+        ),
+        "objects": (
+            f"What the objects of {run} explain",
+            "Each column is an object; its images are those in which it owns more parts than any other object. Mean of "
+            f"these images, and of the parts that the object owns in them. Of {len(arrays['object_classes'])} objects "
+            f"{owned} own an image; one that stands for an arrangement of strokes has a sharp mean image of mostly one "
+            "class.",
+            "Two rows of pictures, a column for each object, with the most common class above.",
+            partial(objects, arrays),
+        ),
+    }
+    for name, (title, caption, alt, figure) in figures.items():
+        if name != "copies" or len(arrays["pair_parts"]):
+            yield Drawing(f"{name}-{run}", "png", title, caption, alt, numbers.records, figure)
 
 
 def template_copies(arrays: Mapping[str, np.ndarray], threshold: float) -> Figure:

@@ -109,7 +109,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         table = drawn(sweep_table(swept[run]) for run in group)
         if table.empty:
             continue
-        records = [record for run in group for record in swept[run].records]
+        records, narrowest = [record for run in group for record in swept[run].records], min(swept[group[0]].items)
         yield Drawing(
             f"sweep-{group[0]}",
             "svg",
@@ -120,7 +120,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "several.",
             f"Accuracy over the range of rotation in training and testing, one line each for {names_of(table)}.",
             records,
-            partial(accuracy_over_training_range, table, 100 / classes_of(swept[group[0]].first, group[0])),
+            partial(
+                accuracy_over_training_range,
+                table,
+                100 / classes_of(swept[group[0]].items[narrowest], group[0]),
+            ),
         )
 
 
