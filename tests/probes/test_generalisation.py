@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,26 +23,25 @@ from pipeline.systems.vae.settings import VAEModelParams
 CPU = torch.device("cpu")
 
 
-class Places(VAE):
-    """Its code is the brightness of nine fields of the image: enough to tell where the square is."""
+class Planted(VAE):
+    """A model whose code is known.
 
-    def __init__(self) -> None:
+    Args:
+        code: of images `[B, 1, S, S]`.
+    """
+
+    def __init__(self, code: Callable[[Tensor], Tensor]) -> None:
         super().__init__(VAEModelParams.model_validate(SMALL_VAE), SIZE)
+        self.code = code
 
     def encode(self, images: Tensor) -> Code:
-        mu = torch.nn.functional.adaptive_avg_pool2d(images, 3).flatten(1)
+        mu = self.code(images).flatten(1)
         return Code(mu, torch.ones_like(mu))
 
 
-class Brightest(VAE):
+def brightest() -> Planted:
     """Its code is the brightest pixel of each image, which no warp inside the canvas takes away."""
-
-    def __init__(self) -> None:
-        super().__init__(VAEModelParams.model_validate(SMALL_VAE), SIZE)
-
-    def encode(self, images: Tensor) -> Code:
-        mu = images.amax((1, 2, 3)).unsqueeze(1)
-        return Code(mu, torch.ones_like(mu))
+    return Planted(lambda images: images.amax((1, 2, 3), keepdim=True))
 
 
 def settings(**changes: Any) -> Any:
@@ -79,10 +79,11 @@ def test_every_test_is_run_under_both_protocols_for_every_kind_of_features(
 def test_refit_probes_follow_the_images_and_fixed_ones_do_not(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All images turned by exactly half a turn: the places are as telling as before, but other ones."""
+    """All images turned by exactly half a turn. Nine fields tell where the square is as before, but other ones."""
     half = warps.rotations(torch.tensor([180.0]))
     monkeypatch.setattr(warps, "uniform_rotations", lambda count, angle, generator, device: half.expand(count, 2, 3))
-    table = probe_accuracies(Places(), dataset, settings(angles=[0.0, 180.0]), CPU)
+    places = Planted(lambda images: torch.nn.functional.adaptive_avg_pool2d(images, 3))
+    table = probe_accuracies(places, dataset, settings(angles=[0.0, 180.0]), CPU)
     refit, fixed = accuracies(table, "refit"), accuracies(table, "fixed")
     assert refit["rotated_0"] == fixed["rotated_0"] == 1.0
     assert refit["rotated_180"] == 1.0
@@ -103,17 +104,17 @@ def bright(count: int) -> Dataset:
 def test_affine_versions_keep_their_labels_and_their_ink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of 5 over three versions of 11 images: an image stays with its label and with its warp."""
     monkeypatch.setattr(features_module, "BATCH", 5)
-    table = probe_accuracies(Brightest(), bright(40), settings(angles=[0.0], affine_versions=3), CPU)
+    table = probe_accuracies(brightest(), bright(40), settings(angles=[0.0], affine_versions=3), CPU)
     assert set(table["accuracy"]) == {1.0}
 
 
 def test_official_affine_images_are_tested_by_the_probes_of_the_affine_test() -> None:
     dataset = bright(40)
-    table = probe_accuracies(Brightest(), dataset, settings(angles=[0.0]), CPU, official=bright(40))
+    table = probe_accuracies(brightest(), dataset, settings(angles=[0.0]), CPU, official=bright(40))
     assert accuracies(table, "refit")["affnist"] == 1.0
     assert accuracies(table, "fixed")["affnist"] == 1.0
     wrong = replace(dataset, labels=(dataset.labels + 1) % 3)
-    table = probe_accuracies(Brightest(), dataset, settings(angles=[0.0]), CPU, official=wrong)
+    table = probe_accuracies(brightest(), dataset, settings(angles=[0.0]), CPU, official=wrong)
     assert accuracies(table, "refit")["affnist"] == 0.0
     strengths = table[table["protocol"] == "refit"].set_index("test")["strength"]
     assert strengths["affnist"] == strengths["affine"]

@@ -21,8 +21,8 @@ from pipeline.systems.generative.inference.analytic_bound import (
     presence_moments,
 )
 from pipeline.systems.generative.inference.free_form import mean_bound
+from pipeline.systems.generative.model.distributions import logistic_noise, presence_log_prob
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.presences import logistic_noise, presence_log_prob
 
 
 def integral(function: object) -> float:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pipeline.systems.generative.model.distributions import logistic_noise, presence_log_prob
 from pipeline.systems.generative.model.information import (
     binary_information,
     information_by_object,
@@ -13,7 +14,6 @@ from pipeline.systems.generative.model.information import (
     presence_kl,
     routing_entropies,
 )
-from pipeline.systems.generative.model.presences import logistic_noise, presence_log_prob
 
 N, O = 512, 5
 

@@ -31,20 +31,14 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     assert table.index.tolist() == [(engine, angle) for angle in (0.0, 180.0) for engine in ENGINES]
     assert (table["bound_after"] >= table["bound_before"]).all()
     assert (table["images"] == 10).all()
-    assert (table[["bound_rise_error", "pixel_fall_error"]] > 0).all(axis=None)
-    assert table["bound_fell"].between(0, 1).all()
     assert (table["evaluations"] > 0).all()
-    accuracies = table[["accuracy_before", "accuracy_after"]]
-    assert accuracies.apply(lambda column: column.between(0, 1)).all(axis=None)
     # Every engine starts where the encoder ends.
     for _, of_angle in table.groupby(level="angle"):
         assert of_angle["bound_before"].nunique() == of_angle["accuracy_before"].nunique() == 1
-    for column in ("refit_accuracy_before", "refit_accuracy_after", "refit_accuracy_once", "accuracy_once"):
+    refit = [f"refit_accuracy_{when}" for when in ("before", "after", "once")]
+    for column in (*refit, "accuracy_once", "refit_gain_error"):
         assert table[column]["gauss-newton"].between(0, 1).all()
         assert table[column][["l-bfgs", "adam"]].isna().all()
-    gains = table["refit_gain_error"]
-    assert gains["gauss-newton"].between(0, 1).all()
-    assert gains[["l-bfgs", "adam"]].isna().all()
     for column in ("refit_accuracy_kicked", "accuracy_kicked", "bound_kicked"):
         measured = table[column].dropna()
         assert measured.index.tolist() == [("gauss-newton", 0.0)], "the chosen engine's, at the smallest angle"
@@ -74,11 +68,10 @@ def test_without_restarts_nothing_is_kicked(capsules: GenerativeModel, dataset: 
 
 
 def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeModel, dataset: Dataset) -> None:
-    found = example_gains(capsules, dataset, STUDY, CPU, digit=2)
+    found = example_gains(capsules, dataset, STUDY, CPU)
     pictures = (len(EXAMPLE_ANGLES), SIZE, SIZE)
     assert found["before"].shape == found["after"].shape == pictures
     assert found["arrangements_before"].shape == found["arrangements_after"].shape == (*pictures, 3)
-    assert found["angles"][0] == 0
     images, labels = dataset.part("test")
     np.testing.assert_allclose(found["images"][0], images[labels == 2][0, 0] / 255, atol=1e-5)
     error = {name: np.square(found["images"] - found[name]).sum() for name in ("before", "after")}

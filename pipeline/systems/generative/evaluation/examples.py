@@ -14,8 +14,8 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.layers.rendering import render
 from pipeline.probes.features import batches
+from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.posteriors import Capsules
 
 Arrays = dict[str, NDArray[np.float32]]
 

@@ -32,8 +32,8 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange, arrays_of, reconstruct, turned
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
-from pipeline.systems.generative.inference.settings import AdamEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.settings import AdamEngine
 
 if TYPE_CHECKING:
     from pipeline.studies.context import Context
@@ -112,16 +112,15 @@ def _refit_probes(
     """
     images, labels = dataset.part("train")
     images, labels = images[: study.refit_images], labels[: study.refit_images]
-    t0: dict[str, list[Array]] = {}
-    for batch in _turn(images, angle, study.seed + 1, device).split(BATCH):
-        for when, each in _optimised(model, batch, study, study.chosen, angle)[1].items():
-            t0.setdefault(when, []).append(each)
+    batches = _turn(images, angle, study.seed + 1, device).split(BATCH)
+    found = [_optimised(model, batch, study, study.chosen, angle)[1] for batch in batches]
     kept = len(images) - len(images) // 5
-
-    def fit(features: Array) -> Probe:
-        return fit_probe((features[:kept], labels[:kept]), (features[kept:], labels[kept:]), evaluate.probe_strengths)
-
-    return {when: fit(np.concatenate(batches)) for when, batches in t0.items()}
+    probes = {}
+    for when in found[0]:
+        t0 = np.concatenate([each[when] for each in found])
+        train, validation = (t0[:kept], labels[:kept]), (t0[kept:], labels[kept:])
+        probes[when] = fit_probe(train, validation, evaluate.probe_strengths)
+    return probes
 
 
 def _optimised(
@@ -133,31 +132,25 @@ def _optimised(
     them, too; and at the smallest angle both when "kicked".
     """
     engine = study.engines[name]
-    found = optimise(model, images, engine, _generator(study, images.device))
+    found = optimise(model, images, engine, torch.Generator(images.device).manual_seed(study.seed))
     posteriors = {"before": found.start, "after": found.end}
     bounds = {"before": found.bound_start, "after": found.bound_end}
     if name == study.chosen and not isinstance(engine, AdamEngine) and engine.restarts:
         posteriors["once"] = found.once
         if angle == min(study.angles):
-            generator = _generator(study, images.device)
+            generator = torch.Generator(images.device).manual_seed(study.seed)
             kicked = optimise(model, images, engine, generator, found.once, logit_sd=study.kick_logit, refine=False)
             posteriors["kicked"], bounds["kicked"] = kicked.end, kicked.bound_end
     return found, {when: each.object_logits.cpu().numpy() for when, each in posteriors.items()}, bounds
 
 
-def _generator(study: OptimiseParams, device: torch.device) -> torch.Generator:
-    return torch.Generator(device).manual_seed(study.seed)
-
-
-def example_gains(
-    model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device, digit: int = 2
-) -> Arrays:
-    """One test image of class `digit` (the paper shows a 2) turned in steps, before and after (Figure 3), by the
-    study's chosen engine.
+def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device) -> Arrays:
+    """One test image of a 2, as in the paper, turned in steps, before and after (Figure 3), by the study's chosen
+    engine.
     """
     images, labels = dataset.part("test")
-    pixels = turned(images[int(np.argmax(labels == digit))], EXAMPLE_ANGLES, device)
-    found = optimise(model, pixels, study.engines[study.chosen], _generator(study, device))
+    pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, device)
+    found = optimise(model, pixels, study.engines[study.chosen], torch.Generator(device).manual_seed(study.seed))
     with torch.no_grad():
         arrays = arrays_of(
             images=pixels[:, 0],

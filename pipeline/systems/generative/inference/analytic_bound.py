@@ -28,9 +28,9 @@ from torch import Tensor
 
 from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.rendering import warp_templates
+from pipeline.systems.generative.model.distributions import Capsules, join
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.hierarchy import gaussian_log_density, join, log_affinities
-from pipeline.systems.generative.model.posteriors import Capsules
+from pipeline.systems.generative.model.hierarchy import gaussian_log_density, log_affinities
 
 STATE = 1 + POSE_SIZE
 """Numbers in the state of one capsule."""

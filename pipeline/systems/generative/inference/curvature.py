@@ -34,8 +34,8 @@ from pipeline.systems.generative.inference.analytic_bound import (
     presence_moments,
     unpack,
 )
+from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.posteriors import Capsules
 
 _CHUNK = 64
 """Images linearised together: their Jacobians (28 MB for 16 parts on 28 x 28 pixels) should fit the CPU's cache."""

@@ -27,11 +27,10 @@ from pipeline.systems.generative.inference.analytic_bound import (
     presence_moments,
     unpack,
 )
-from pipeline.systems.generative.inference.settings import AdamEngine
 from pipeline.systems.generative.model.bound import BoundTrace, trace_bound
+from pipeline.systems.generative.model.distributions import Capsules, PartPosterior, RelaxedPresence
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.posteriors import Capsules, PartPosterior
-from pipeline.systems.generative.model.presences import RelaxedPresence
+from pipeline.systems.generative.settings import AdamEngine
 
 _CHUNK = 128
 """Images evaluated together, so that a step's arrays fit the cache."""

@@ -31,19 +31,15 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.layers.poses import POSE_SIZE
-from pipeline.systems.generative.model.presences import InFull, RelaxedPresence, presence_log_prob
+from pipeline.systems.generative.model.distributions import (
+    InFull,
+    RelaxedPresence,
+    join,
+    presence_log_prob,
+    scale_gradient,
+)
 
 _LOG_2PI = math.log(2 * math.pi)
-
-
-def scale_gradient(x: Tensor, factor: Tensor | float) -> Tensor:
-    """`x`, with the gradient that flows back through it multiplied by `factor`."""
-    return x.detach() + factor * (x - x.detach())
-
-
-def join(y: Tensor, A: Tensor) -> Tensor:
-    """Presence logits `[..., n]` and poses `[..., n, 6]` as capsule states `[..., n, 7]`."""
-    return torch.cat([y.unsqueeze(-1), A], dim=-1)
 
 
 def log_affinities(y: Tensor, log_rho: Tensor) -> Tensor:
