@@ -26,6 +26,7 @@ from pipeline.systems import MODELS, SYSTEMS, build_model
 
 SIZE = 24
 EVERYTHING, CROP = View(None), View(16)
+VIEWS = pytest.mark.parametrize("view", [EVERYTHING, CROP], ids=["everything", "crop"])
 NOTHING = Pairs(torch.zeros(0, 1, 1), torch.zeros(0, 1, 1), torch.zeros(0, 1))
 ELEMENTS = [
     Transformation("rotation", 30.0),
@@ -46,20 +47,24 @@ def blobs(count: int = 6, channels: int = 1, size: int = SIZE, width: float = 0.
     return (-squared / (2 * width**2)).exp()
 
 
+def step(family: str, h: float) -> Transformation:
+    """So small that a difference by it is a derivative: h degrees, pixels or percent."""
+    return Transformation(family, {"rotation": h, "shift": h, "scale": math.exp(0.01 * h), "shear": 0.01 * h}[family])
+
+
 # ---- moving images
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_velocity_is_the_derivative_of_the_matrices(family: str) -> None:
     h = 1e-4
-    some = {"rotation": h, "shift": h, "scale": math.exp(0.01 * h), "shear": 0.01 * h}[family]
-    g = Transformation(family, some)
+    g = step(family, h)
     identity = torch.eye(2, 3, dtype=torch.float64)
     torch.testing.assert_close((g.matrix(SIZE) - identity) / h, velocity(family, SIZE), rtol=0.01, atol=1e-6)
     torch.testing.assert_close(g.inverse.matrix(SIZE) - identity, identity - g.matrix(SIZE), rtol=0.01, atol=1e-8)
 
 
-@pytest.mark.parametrize("view", [EVERYTHING, CROP], ids=["everything", "crop"])
+@VIEWS
 def test_content_moves_as_the_matrix_says(view: View) -> None:
     """The centroid of a blob that stays in the frame of what is seen."""
     images = blobs(width=0.08)
@@ -71,7 +76,7 @@ def test_content_moves_as_the_matrix_says(view: View) -> None:
         torch.testing.assert_close(moments(view.moved(images, g))[:, 0, :2], expected, rtol=0, atol=0.01)
 
 
-@pytest.mark.parametrize("view", [EVERYTHING, CROP], ids=["everything", "crop"])
+@VIEWS
 def test_resampling_there_and_back_is_exact_on_the_grid_alone(view: View) -> None:
     images = blobs(width=0.06)
     exact = [Transformation("rotation", 90.0), Transformation("rotation", 180.0), Transformation("shift", 3.0)]
@@ -80,13 +85,13 @@ def test_resampling_there_and_back_is_exact_on_the_grid_alone(view: View) -> Non
         assert (float(off) < 1e-4) == (g in exact), g
 
 
-@pytest.mark.parametrize("view", [EVERYTHING, CROP], ids=["everything", "crop"])
+@VIEWS
 @pytest.mark.parametrize("family", FAMILIES)
 def test_moving_is_the_central_difference_of_resampling(view: View, family: str) -> None:
     """Exactly for shifts, which bilinear resampling is linear in; the others to the order of the step."""
     images = blobs()
     h = 0.05
-    g = Transformation(family, {"rotation": h, "shift": h, "scale": math.exp(0.01 * h), "shear": 0.01 * h}[family])
+    g = step(family, h)
     difference = (view.moved(images, g) - view.moved(images, g.inverse)) / (2 * h)
     change = view.moving(images, family)
     atol = 1e-4 if family == "shift" else 0.02 * float(change.abs().max())
@@ -109,7 +114,7 @@ POINTS: dict[str, tuple[Action, Tensor]] = {
 def test_a_generator_is_the_derivative_of_an_action(name: str, family: str) -> None:
     action, values = POINTS[name]
     h = 0.05 if "maps" in name else 1e-3
-    g = Transformation(family, {"rotation": h, "shift": h, "scale": math.exp(0.01 * h), "shear": 0.01 * h}[family])
+    g = step(family, h)
     ahead, back = (action.finite(each.matrix(SIZE), NOTHING) for each in (g, g.inverse))
     generator = action.generator(velocity(family, SIZE), NOTHING)
     assert ahead is not None

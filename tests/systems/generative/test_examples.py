@@ -18,23 +18,16 @@ from pipeline.systems.generative.settings import GenerativeModelParams
 CPU = torch.device("cpu")
 
 
-def test_evaluation_examples_are_pictures_of_the_image_turned(capsules: GenerativeModel, dataset: Dataset) -> None:
+def test_samples_of_the_prior_follow_their_seed_alone(capsules: GenerativeModel) -> None:
     torch.manual_seed(9)
     expected = torch.rand(2)
     torch.manual_seed(9)
-    found, again, other = (evaluation_examples(capsules, dataset.images[0], seed, CPU) for seed in (0, 0, 1))
+    found, again, other = (evaluation_examples(capsules, seed, CPU)["prior_samples"] for seed in (0, 0, 1))
     assert torch.equal(torch.rand(2), expected), "the global state is left alone"
-    np.testing.assert_array_equal(found["prior_samples"], again["prior_samples"])
-    assert not np.array_equal(found["prior_samples"], other["prior_samples"])
-    angles = found.pop("angles")
-    assert angles.tolist() == list(range(-180, 180, 30))
-    shapes = {"templates": (4, 5, 5), "reconstructions": (12, SIZE, SIZE), "arrangements": (12, SIZE, SIZE, 3)}
-    assert {name: found[name].shape for name in shapes} == shapes
-    for array in found.values():
-        assert 0 <= array.min() < array.max() <= 1 + 1e-6
-    for quarters in (0, 1, -1, -2):  # counter-clockwise
-        shown = found["images"][angles == 90 * quarters][0]
-        np.testing.assert_allclose(shown, np.rot90(dataset.images[0, 0], quarters) / 255, atol=1e-4)
+    np.testing.assert_array_equal(found, again)
+    assert not np.array_equal(found, other)
+    assert found.shape == (16, SIZE, SIZE)
+    assert 0 <= found.min() < found.max() <= 1 + 1e-6
 
 
 def test_arrangements_are_the_reconstructions_in_colour(capsules: GenerativeModel, dataset: Dataset) -> None:

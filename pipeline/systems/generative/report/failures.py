@@ -35,8 +35,8 @@ MANY = 0.5
 """Share of the templates that must have a copy for "many are near affine copies" to hold."""
 _TURNED = ("angles", "images", "reconstructions", "arrangements", "frames", "presences", "colours")
 _EVALUATED = (
-    "templates", "alphas", "images", "reconstructions", "arrangements", "angles", "prior_samples", "object_classes",
-    "object_images", "object_parts", "pair_parts", "pair_correlation", "pair_first", "pair_second", "pair_aligned",
+    "templates", "alphas", "prior_samples", "object_classes", "object_images", "object_parts", "pair_parts",
+    "pair_correlation", "pair_first", "pair_second", "pair_aligned",
 )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A digit as it turns; of each run its parts, templates, objects and samples; part use over ranges of rotation."""
+    """A digit as it turns; templates, objects and samples of each run; part use over ranges of rotation."""
     for study, numbers in results.executed("turn"):
         if arrays := written.examples(results, "turn", study, _TURNED):
             yield _turned(study, numbers, arrays)
@@ -141,25 +141,22 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 yield _part_use(sweep, ends, [arrays for arrays in found if arrays])
 
 
-def _strips(arrays: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
-    """What is seen of a digit as it turns."""
-    names = {"images": "input", "reconstructions": "reconstruction", "arrangements": "parts in colour"}
-    return [(words, arrays[name]) for name, words in names.items()]
-
-
 def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Drawing:
+    names = {"images": "input", "reconstructions": "reconstruction", "arrangements": "parts in colour"}
+    strips = [(words, arrays[name]) for name, words in names.items()]
     tracks = (arrays[name] for name in ("frames", "presences", "colours"))
     return Drawing(
         f"turning-{study}",
         "png",
         f"A digit rotated through 360 degrees, {study}",
         "The encoder sees each picture alone. If it found the same parts in a rotated digit, their frames would rotate "
-        "with it, their presences would stay and colours would not change. In the page's film, frames are the squares "
-        "of the parts' templates, the stronger the more present a part is; thick is a template's top.",
+        "with it, their presences would stay and colours would not change (the paper's Figure 5). In the page's film, "
+        "frames are the squares of the parts' templates, the stronger the more present a part is; thick is a "
+        "template's top.",
         "One digit rotated step by step; below it its reconstruction and its parts, one colour each.",
         numbers.records,
-        partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in _strips(arrays)]),
-        film=Film("rotation of the input", "°", arrays["angles"], _strips(arrays), *tracks).to_json(),
+        partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in strips]),
+        film=Film("rotation of the input", "°", arrays["angles"], strips, *tracks).to_json(),
     )
 
 
@@ -167,14 +164,6 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
     threshold = numbers.settings.failures.threshold
     owned = int((arrays["object_classes"].sum(1) > 0).sum())
     figures: dict[str, tuple[str, str, str, Callable[[], Figure]]] = {
-        "arrangements": (
-            f"Part arrangements over rotation, {run}",
-            "Each part has its own colour. As long as the model uses the same arrangement of parts, the coloured "
-            "strokes rotate with the input; a change of colours means that other parts draw the digit (the paper's "
-            "Figure 5).",
-            f"One digit rotated step by step; below it the reconstruction of {run} and its parts, one colour each.",
-            partial(pictures.over_rotation, arrays["angles"], _strips(arrays)),
-        ),
         "templates": (
             f"Templates learned by {run}",
             "Look for templates that look like strokes, for parts that are never used (blank or grainy alpha channel), "
