@@ -76,15 +76,14 @@ def errors_of(
     """
     if isinstance(model, Classifier) and isinstance(run.augmentation, CropParams):
         errors = classification_errors(model, dataset, run.augmentation, many_crops=False)
-        return pd.DataFrame([(ITSELF, float(errors.set_index("metric")["value"]["centre"]))], columns=_COLUMNS)
-    metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
-    if "accuracy" in metrics:
-        return pd.DataFrame([(ITSELF, 1 - float(metrics["accuracy"]))], columns=_COLUMNS)
-    probes = rotation_probes(model, dataset, 0.0, evaluate, device)
-    return pd.DataFrame({"features": probes["features"], "error": 1 - probes["accuracy"]})
-
-
-_COLUMNS = ["features", "error"]
+        error = float(errors.set_index("metric")["value"]["centre"])
+    else:
+        metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
+        if "accuracy" not in metrics:
+            probes = rotation_probes(model, dataset, 0.0, evaluate, device)
+            return pd.DataFrame({"features": probes["features"], "error": 1 - probes["accuracy"]})
+        error = 1 - float(metrics["accuracy"])
+    return pd.DataFrame({"features": [ITSELF], "error": [error]})
 
 
 def outcome(tables: Mapping[float, pd.DataFrame], images: Mapping[float, int]) -> Outcome:

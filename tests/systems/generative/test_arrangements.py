@@ -176,10 +176,11 @@ def test_errors_of_taught_objects_by_hand(model: GenerativeModel) -> None:
     trace = trace_bound(model, torch.rand(4, 1, 12, 12).double(), noise)
     c = model.c[:, 1:].T
     found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], Arrangements(model.M, c, model.gamma[:, 1:].T))
+    posterior = found.log_probs.softmax(-1)
     for n, error in enumerate(object_errors(model, trace).tolist()):
         total = 0.0
         for i in range(O):
-            share = found.posterior[n, i].item()
+            share = posterior[n, i].item()
             presence = 1 / (1 + math.exp(-trace.object_logits[n, i].item()))
             total -= share * math.log(presence) + (1 - share) * math.log(1 - presence)
             A0 = trace.object_poses[n, i]

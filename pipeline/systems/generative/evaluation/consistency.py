@@ -1,9 +1,8 @@
 """Whether digits of one class are drawn by the same parts (document 000, section 5.4, Figure 7).
 
-Images are rotated within the range that a model was trained on, and the poses it finds are rotated back by the known
-angle, so that digits of a class overlap in the upright frame. Each pixel with ink is assigned to the part that
-contributes most of its brightness. The consistency of part use is how often a pixel is assigned to the same part in two
-digits of a class, corrected for chance.
+Poses found in rotated images are rotated back by the known angle, so that digits of a class overlap in the upright
+frame. Each pixel with ink is assigned to the part that contributes most of its brightness. The consistency of part use
+is how often a pixel is assigned to the same part in two digits of a class, corrected for chance.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The bound of a free-form posterior with the noise of its presences integrated out.
 
-With delta poses, the only random variables of a free-form posterior are the relaxed presences t = sigmoid((a + l) /
-tau), with independent standard logistic l. The expectation is taken term by term, so that the objective is smooth and
-second-order methods can be used:
+With delta poses, the only random variables are the relaxed presences t = sigmoid((a + l) / tau), with independent
+standard logistic l. The expectation is taken term by term, which gives a smooth objective for second-order methods:
 
 - Pixels, exactly: the image is linear in each t_j ("over" compositing), so its first two moments follow, layer by
   layer, from E t_j and E t_j^2.

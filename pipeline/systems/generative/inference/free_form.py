@@ -7,11 +7,8 @@ encoder's output. The generative model is not changed; only the guide is replace
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
-All share one loop, `methods.minimise`. In every round the method proposes a trial state for each active image,
-evaluates value and gradient once, and accepts or rejects it for each image separately; no image waits for another's
-line search. An image whose best value has improved by less than a tolerance over a few rounds has converged and leaves
-the batch. Then the objects are refined (`refine_objects`). A restart minimises again from the best state with its poses
-perturbed, and counts if the bound then is higher.
+All share one loop, `methods.minimise`. Then the objects are refined (`refine_objects`). A restart minimises again from
+the best state with its poses perturbed, and counts if the bound then is higher.
 
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
@@ -63,13 +60,6 @@ def mean_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, nois
     traces = [expected_bound(model, images, posterior, sample) for sample in noise]
     bound = torch.stack([trace.bound for trace in traces]).mean(0)
     return bound, torch.stack([trace.error for trace in traces]).mean(0)
-
-
-def method_of(engine: Engine) -> Method:
-    """The method for an engine's settings."""
-    if isinstance(engine, AdamEngine):
-        return AdamMethod(engine)
-    return LBFGSMethod(engine.memory) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod()
 
 
 class Progress:
@@ -124,9 +114,11 @@ def minimise_bound(
             noise = torch.randn(states.shape, generator=problem.generator, device=states.device)
             begin = progress.states + sd.flatten(1) * noise.to(states.dtype)
         begun = time.perf_counter()
-        method = method_of(engine)
-        if not isinstance(method, AdamMethod):  # the initial values take one evaluation
-            progress.evaluations += 1
+        if isinstance(engine, AdamEngine):
+            method: Method = AdamMethod(engine)
+        else:
+            method = LBFGSMethod(engine.memory) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod()
+            progress.evaluations += 1  # for the initial values
 
         def record(active: Tensor, state: Tensor, value: Tensor, noisy: bool = method.noisy) -> None:
             nonlocal begun

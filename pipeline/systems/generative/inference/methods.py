@@ -123,17 +123,19 @@ class Method(ABC):
                 setattr(self, name, value[chosen])
 
 
-Watch = Callable[[Tensor, Tensor, Tensor], None]
-"""Called after each round with the active images, an index `[n]`, their states and their values."""
-
-
 def minimise(
-    problem: Problem, states: Tensor, method: Method, steps: int, tolerance: float, watch: Watch | None = None
+    problem: Problem,
+    states: Tensor,
+    method: Method,
+    steps: int,
+    tolerance: float,
+    watch: Callable[[Tensor, Tensor, Tensor], None] = lambda active, states, values: None,
 ) -> tuple[Tensor, Tensor]:
     """Let `method` minimise the value of each image from `states [N, V]`, for at most `steps` rounds.
 
-    An image has converged, and leaves the batch, when its best value has not fallen by more than `tolerance` over the
-    rounds of the method's patience.
+    In every round it proposes a trial state for each active image, evaluates value and gradient once, and accepts or
+    rejects it for each image separately; no image waits for another's line search. An image has converged, and leaves
+    the batch, when its best value has not fallen by more than `tolerance` over the rounds of the method's patience.
 
     Returns:
         the best states `[N, V]` and their values `[N]`, or the last ones if values are noisy.
@@ -147,8 +149,7 @@ def minimise(
         better = torch.ones_like(active, dtype=torch.bool) if method.noisy else value < values[active]
         values[active] = torch.where(better, value, values[active])
         found[active] = torch.where(better.unsqueeze(-1), state, found[active])
-        if watch:
-            watch(active, state, value)
+        watch(active, state, value)
         if method.noisy:
             continue
         fallen = values[active] < anchor - tolerance
@@ -240,8 +241,11 @@ class LBFGSMethod(Method):
         move = self.length.unsqueeze(-1) * self.direction
         change = gradient - self.gradient
         curved = taken & ((move * change).sum(-1) > 1e-8 * change.square().sum(-1))
-        self.moves = torch.where(curved[:, None, None], _push(self.moves, move), self.moves)
-        self.changes = torch.where(curved[:, None, None], _push(self.changes, change), self.changes)
+        # The newest in front, the oldest removed
+        moves = torch.cat([move.unsqueeze(1), self.moves[:, :-1]], dim=1)
+        changes = torch.cat([change.unsqueeze(1), self.changes[:, :-1]], dim=1)
+        self.moves = torch.where(curved[:, None, None], moves, self.moves)
+        self.changes = torch.where(curved[:, None, None], changes, self.changes)
 
         # Minimum of the parabola through value and slope at 0 and the trial's value, limited to 0.1 to 0.5 of the step.
         second = 2 * (value - self.value - self.length * slope) / self.length
@@ -270,11 +274,6 @@ class LBFGSMethod(Method):
             back = inverse[:, i] * (self.changes[:, i] * q).sum(-1)
             q = q + (shares[i] - back).unsqueeze(-1) * self.moves[:, i]
         return -q
-
-
-def _push(memory: Tensor, newest: Tensor) -> Tensor:
-    """`memory [n, m, V]` with `newest [n, V]` inserted in front and the oldest removed."""
-    return torch.cat([newest.unsqueeze(1), memory[:, :-1]], dim=1)
 
 
 class ObjectMethod(LBFGSMethod):

@@ -84,7 +84,7 @@ def trace_bound(
     )
     mean = p["_RETURN"]["value"]
     with torch.no_grad():
-        children = p["parts"]["fn"].expected_children(q["parts"]["value"])
+        children = p["parts"]["fn"].parent_posterior(q["parts"]["value"])[..., 1:].sum(dim=-2)
     return BoundTrace(
         log_pixels=p["pixels"]["log_prob"],
         log_parts=p["parts"]["log_prob"],
