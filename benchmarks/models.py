@@ -30,9 +30,8 @@ from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.generative.inference.analytic_bound import pack
 from pipeline.systems.generative.inference.free_form import minimise_bound
 from pipeline.systems.generative.inference.methods import Problem
-from pipeline.systems.generative.inference.settings import AdamEngine, Engine, GaussNewtonEngine, LBFGSEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.settings import GenerativeRun
+from pipeline.systems.generative.settings import AdamEngine, Engine, GaussNewtonEngine, GenerativeRun, LBFGSEngine
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.regression.model.architectures import build_architecture

@@ -16,8 +16,7 @@ from pipeline.probes.settings import EvaluateParams
 from pipeline.systems import Run
 from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.cnn.settings import CNNRun
-from pipeline.systems.generative.inference.settings import Engine
-from pipeline.systems.generative.settings import FailureParams, GenerativeRun
+from pipeline.systems.generative.settings import Engine, FailureParams, GenerativeRun
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.scae.settings import SCAERun
 from pipeline.systems.vae.settings import VAERun

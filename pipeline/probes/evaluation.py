@@ -8,19 +8,15 @@ are classes, without labels. Labels are used only to match clusters and classes 
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from pipeline.data.datasets import Dataset
-from pipeline.learning.model import EvaluationInputs, Model
-from pipeline.probes.features import features
+from pipeline.learning.model import EvaluationInputs
+from pipeline.probes.features import features, metrics_on_test_images
 from pipeline.probes.generalisation import AFFINE, probe_accuracies, rotated
-from pipeline.probes.metrics import metrics_on_test_images
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
-from pipeline.results.spread import nest, stack_replicas
+from pipeline.results.spread import nest, spread_each, stack_replicas
 
 STARTS = 10
 """Random starts of k-means; the one with the lowest inertia is used."""
@@ -37,30 +33,17 @@ def matched_accuracy(clusters: NDArray[np.integer], labels: NDArray[np.integer])
 
 
 def kmeans_accuracy(values: NDArray[np.float32], labels: NDArray[np.int64], classes: int, seed: int) -> float:
-    """`matched_accuracy` of k-means on features `[N, d]`, with as many clusters as classes."""
+    """`matched_accuracy` of k-means on features `[N, d]`, with as many clusters as classes.
+
+    As published, features are not standardised (presences share one unit), and the clusters are fit to the test images
+    themselves.
+    """
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    # As published, features are not standardised: presences share one unit.
     with threadpool_limits(limits=1):
-        clusters = KMeans(classes, n_init=STARTS, max_iter=1000, random_state=seed).fit_predict(
-            values.astype(np.float64)
-        )
-    return matched_accuracy(clusters, labels)
-
-
-def cluster_accuracies(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
-    """The accuracy of each kind of features of one model on the unwarped test images: columns features, accuracy.
-
-    As published, the clusters are fit to the test images themselves.
-    """
-    images, labels = dataset.part("test")
-    classes = len(np.unique(dataset.labels))
-    rows = [
-        (name, kmeans_accuracy(values, labels, classes, seed))
-        for name, values in features(model, images, device).items()
-    ]
-    return pd.DataFrame(rows, columns=["features", "accuracy"])
+        kmeans = KMeans(classes, n_init=STARTS, max_iter=1000, random_state=seed)
+        return matched_accuracy(kmeans.fit_predict(values.astype(np.float64)), labels)
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
@@ -73,10 +56,14 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     bar = tqdm(models, desc=inputs.title, unit="seed")
     table = stack_replicas([probe_accuracies(model, dataset, params, device, official) for model in bar])
     measured = stack_replicas([metrics_on_test_images(model, dataset, params.seed, device) for model in models])
-    clusters = stack_replicas([cluster_accuracies(model, dataset, params.seed, device) for model in models])
+    (images, labels), classes = dataset.part("test"), len(np.unique(dataset.labels))
+    clusters = [
+        {name: kmeans_accuracy(values, labels, classes, params.seed) for name, values in found.items()}
+        for found in (features(model, images, device) for model in models)
+    ]
     numbers = {
         "probe": nest(table, ["features", "protocol", "test"], "accuracy"),
-        "kmeans": nest(clusters, ["features"], "accuracy"),
+        "kmeans": spread_each(clusters),
         "test": nest(measured, ["metric"], "value"),
     }
     tests = dict.fromkeys((rotated(min(params.angles)), rotated(max(params.angles)), AFFINE))

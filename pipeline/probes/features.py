@@ -1,21 +1,21 @@
-"""The features of a trained model that probes are fit on, as plain arrays.
-
-Each model defines them in its method `features`.
-"""
+"""What a trained model says of images: its features, which probes are fit on, and the metrics of its training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from pipeline.data import warps
+from pipeline.data.datasets import Dataset
 from pipeline.learning.model import Model
 
 BATCH = 500
+_FULLY_TRAINED = 1e9
 
 Features = dict[str, NDArray[np.float32]]
 """Feature arrays `[N, d]` by name."""
@@ -56,3 +56,22 @@ def features(
         for name, value in result.items():
             collected.setdefault(name, []).append(value)
     return {name: torch.cat(values).cpu().numpy() for name, values in collected.items()}
+
+
+@torch.no_grad()
+def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
+    """Metrics of the model on the test images, with one noise sample per image: columns metric, value.
+
+    Metrics of the whole batch are left out, because batches here differ from those in training.
+    """
+    images, labels = dataset.part("test")
+    generator = torch.Generator(device).manual_seed(seed)
+    epoch = torch.tensor(_FULLY_TRAINED, device=device)
+    sums: dict[str, float] = {}
+    of_batches = torch.from_numpy(labels).to(device).split(BATCH)
+    for batch, classes in zip(batches(images, device, BATCH), of_batches, strict=True):
+        noise = model.draw_noise((len(batch),), generator, device)
+        for name, value in model(batch, noise, epoch, classes)[1].items():
+            if name not in model.batch_statistics:
+                sums[name] = sums.get(name, 0.0) + float(value) * len(batch)
+    return pd.DataFrame([(name, total / len(images)) for name, total in sums.items()], columns=["metric", "value"])

@@ -1,4 +1,5 @@
-"""Probes on images that are out of distribution for the model (document 000, sections 5.1 and 5.2, Table 1).
+"""Linear probes: the accuracy of a linear classifier on a model's features, also of images that are out of distribution
+for the model (document 000, sections 5.1 and 5.2, Table 1).
 
 The model is frozen. There are two protocols: `refit` fits the linear probe again on features of training images warped
 in the same way (the paper's numbers agree with this one); `fixed` fits it once on clean images.
@@ -6,19 +7,86 @@ in the same way (the paper's numbers agree with this one); `fixed` fits it once 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.data.datasets import PARTS, Dataset
 from pipeline.learning.model import Model
 from pipeline.probes.features import Features, features
-from pipeline.probes.probes import Probe, fit_probe
 from pipeline.probes.settings import EvaluateParams
+
+Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A fitted probe: standardised features into a logistic regression.
+
+    Attributes:
+        scaler: fitted in double precision: the sd of a feature that is next to nothing would be zero in single.
+        classifier: of standardised features in single precision.
+        strength: inverse regularisation, C.
+    """
+
+    scaler: Any
+    classifier: Any
+    strength: float
+
+    def predict(self, features: Array) -> NDArray[np.int64]:
+        """The most probable class of each row of `features [N, d]`."""
+        return np.asarray(self.classifier.predict(_standardise(self.scaler, features)))
+
+    def accuracy(self, features: Array, labels: NDArray[np.int64]) -> float:
+        """Share of `features [N, d]` classified as in `labels [N]`."""
+        return float((self.predict(features) == labels).mean())
+
+
+Labelled = tuple[Array, NDArray[np.int64]]
+"""Features `[N, d]` and classes `[N]`."""
+
+
+def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float]) -> Probe:
+    """Fit a probe per strength on `train` (features, labels); keep the best on `validation`, the first of equals.
+
+    Each fit starts from that of the next smaller strength, in single precision: at 60,000 examples of 160 features this
+    takes a third of the time of separate fits in double precision, and ends at the same objective (within 0.5 %) and
+    accuracy (within 0.1 points).
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+    from threadpoolctl import threadpool_limits
+
+    scaler = StandardScaler().fit(train[0].astype(np.float64))
+    inputs, held_out = _standardise(scaler, train[0]), _standardise(scaler, validation[0])
+    classifier = LogisticRegression(max_iter=300, warm_start=True)
+    fitted: dict[float, tuple[float, Any]] = {}
+    for strength in sorted(set(strengths)):
+        classifier.set_params(C=strength)
+        # The products are small: several threads wait for each other more than they work, a hundred times more where
+        # a core is busy with something else.
+        with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
+            # 300 steps leave the accuracy settled even where the weights still move; validation judges the result.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            classifier.fit(inputs, train[1])
+        fitted[strength] = classifier.score(held_out, validation[1]), copy.deepcopy(classifier)
+    best = max(strengths, key=lambda strength: fitted[strength][0])
+    return Probe(scaler, fitted[best][1], best)
+
+
+def _standardise(scaler: Any, features: Array) -> Array:
+    return np.asarray(scaler.transform(features.astype(np.float64)), np.float32)
+
 
 Warp = Callable[[int], Tensor]
 """Returns the warps `[B, 2, 3]` of the next B images."""
@@ -87,10 +155,9 @@ class _Subject:
         self, model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, sampled: bool = False
     ) -> None:
         self.model, self.params, self.device, self.sampled = model, params, device, sampled
-        self.images = {part: dataset.part(part)[0] for part in PARTS}
-        self.labels = {part: dataset.part(part)[1] for part in PARTS}
-        self.images["train"] = self.images["train"][: params.probe_images]
-        self.labels["train"] = self.labels["train"][: params.probe_images]
+        most = {"train": params.probe_images}
+        self.images = {part: dataset.part(part)[0][: most.get(part)] for part in PARTS}
+        self.labels = {part: dataset.part(part)[1][: most.get(part)] for part in PARTS}
 
     def features(self, warp_of: Mapping[str, Warp | None] = _UNWARPED, test_versions: int = 1) -> dict[str, Features]:
         """Features of each part of the data, with its images warped, those of the test part several times."""
@@ -128,9 +195,7 @@ def probe_accuracies(
     clean = subject.features()
     fixed = {name: subject.fit(clean, name) for name in clean["train"]}
     samples = torch.Generator().manual_seed(params.seed + _SAMPLES + len(PARTS))
-    official_features = (
-        features(model, official.part("test")[0], device, samples=samples) if official is not None else {}
-    )
+    theirs = features(model, official.part("test")[0], device, samples=samples) if official else {}
     rows: list[tuple[str, str, str, float, float]] = []
     for test, warp_of, versions in _tests(dataset, params, device):
         plain = warp_of is _UNWARPED
@@ -141,20 +206,14 @@ def probe_accuracies(
             for protocol, probe in (("refit", refit), ("fixed", fixed[name])):
                 accuracy = probe.accuracy(warped["test"][name], labels)
                 rows.append((name, protocol, test, probe.strength, accuracy))
-                if test == AFFINE and official is not None:
-                    accuracy = probe.accuracy(official_features[name], official.part("test")[1])
+                if test == AFFINE and official:
+                    accuracy = probe.accuracy(theirs[name], official.part("test")[1])
                     rows.append((name, protocol, OFFICIAL, probe.strength, accuracy))
     return pd.DataFrame(rows, columns=["features", "protocol", "test", "strength", "accuracy"])
 
 
 def rotation_probes(
-    model: Model,
-    dataset: Dataset,
-    angle: float,
-    params: EvaluateParams,
-    device: torch.device,
-    *,
-    sampled: bool = False,
+    model: Model, dataset: Dataset, angle: float, params: EvaluateParams, device: torch.device, sampled: bool = False
 ) -> pd.DataFrame:
     """Probes fit and tested on images rotated within +-angle: columns features, strength, accuracy (Figure 4).
 

@@ -131,8 +131,8 @@ def errors_of(
 
     from pipeline.classification.classifier import Classifier
     from pipeline.classification.errors import classification_errors
+    from pipeline.probes.features import metrics_on_test_images
     from pipeline.probes.generalisation import rotation_probes
-    from pipeline.probes.metrics import metrics_on_test_images
 
     if isinstance(model, Classifier) and isinstance(run.augmentation, CropParams):
         errors = classification_errors(model, dataset, run.augmentation, many_crops=False).set_index("metric")

@@ -13,11 +13,10 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
 from pipeline.probes import features as module
-from pipeline.probes.features import features
+from pipeline.probes.features import features, metrics_on_test_images
 from pipeline.systems import build_model
+from pipeline.systems.generative.model.distributions import join, logistic_noise
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.hierarchy import join
-from pipeline.systems.generative.model.presences import logistic_noise
 
 CPU = torch.device("cpu")
 
@@ -47,9 +46,8 @@ def test_a_model_without_features_is_named() -> None:
         features(model, squares().images, CPU)
 
 
-@pytest.mark.parametrize("turned", [False, True])
 def test_batches_change_nothing_and_warps_meet_their_own_images(
-    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch, turned: bool
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = dataset.images[:11]
     angles = torch.linspace(-180, 180, len(images))
@@ -63,17 +61,16 @@ def test_batches_change_nothing_and_warps_meet_their_own_images(
             position += count
             return warps.rotations(angles[position - count : position])
 
-        return features(capsules, images, CPU, warp if turned else None)
+        return features(capsules, images, CPU, warp)
 
     at_once, in_batches = found(100), found(4)
     assert at_once.keys() == in_batches.keys() == {"t0", "t0_A0", "children"}
     for name, values in at_once.items():
         assert values.dtype == np.float32
         np.testing.assert_allclose(in_batches[name], values, rtol=1e-4, atol=1e-5)
-    if turned:
-        pixels = warps.warp(torch.from_numpy(images), warps.rotations(angles))
-        np.testing.assert_allclose(at_once["t0"], capsules.encode(pixels).object_logits.detach(), rtol=1e-4, atol=1e-5)
-        assert not math.isclose(at_once["t0"][0, 0], features(capsules, images, CPU)["t0"][0, 0], rel_tol=1e-3)
+    pixels = warps.warp(torch.from_numpy(images), warps.rotations(angles))
+    np.testing.assert_allclose(at_once["t0"], capsules.encode(pixels).object_logits.detach(), rtol=1e-4, atol=1e-5)
+    assert not math.isclose(at_once["t0"][0, 0], features(capsules, images, CPU)["t0"][0, 0], rel_tol=1e-3)
 
 
 def test_samples_are_of_the_posterior_and_follow_their_seed_alone(
@@ -96,3 +93,24 @@ def test_samples_are_of_the_posterior_and_follow_their_seed_alone(
     np.testing.assert_allclose(at_once["t0_sampled"], expected, rtol=1e-5)
     np.testing.assert_array_equal(at_once["t0_binary"], at_once["t0_sampled"] > 0.5)
     assert not np.allclose(other["t0_sampled"], at_once["t0_sampled"], atol=0.1)
+
+
+def test_metrics_are_means_over_all_test_images(
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """25 images in batches of 10, 10 and 5: each counts alike, with its own noise."""
+    images = torch.from_numpy(dataset.part("test")[0]).float() / 255
+    monkeypatch.setattr(module, "BATCH", 10)
+    found = metrics_on_test_images(capsules, dataset, 3, CPU).set_index("metric")["value"]
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.cat([capsules.draw_noise((count,), generator, CPU) for count in (10, 10, 5)])
+    _, expected = capsules(images, noise, torch.tensor(1e9))
+    of_batches = {"most_children", "objects_in_use", "presence_information"}
+    assert set(expected) - set(found.index) == of_batches == capsules.batch_statistics
+    for name, value in expected.items():
+        if name in capsules.batch_statistics:
+            continue
+        assert found[name] == pytest.approx(value.item(), rel=1e-4), name
+    assert found["bound"] == pytest.approx(
+        found["log_pixels"] + found["log_parts"] + found["log_objects"] + found["entropy"], rel=1e-4
+    )

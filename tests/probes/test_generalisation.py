@@ -1,7 +1,10 @@
-"""Probes out of distribution, with models whose features are known so well that accuracies are, too."""
+"""Linear probes: what they can read, and that validation alone chooses their strength; and probes out of distribution,
+with models whose features are known so well that accuracies are, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,34 +17,99 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
 from pipeline.probes import features as features_module
-from pipeline.probes.generalisation import clean_probe, probe_accuracies, rotated, rotation_probes
+from pipeline.probes.generalisation import clean_probe, fit_probe, probe_accuracies, rotated, rotation_probes
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.vae.model.vae import VAE, Code
 from pipeline.systems.vae.settings import VAEModelParams
 
 CPU = torch.device("cpu")
+RANDOM = np.random.default_rng(0)
 
 
-class Places(VAE):
-    """Its code is the brightness of nine fields of the image: enough to tell where the square is."""
+def clusters(count: int, classes: int = 4, spread: float = 0.05) -> tuple[np.ndarray, np.ndarray]:
+    """Features `[count, 6]` in well separated clusters of very different scales, and their labels."""
+    centres = np.random.default_rng(1).normal(size=(classes, 6))
+    labels = RANDOM.integers(0, classes, count)
+    features = centres[labels] + RANDOM.normal(0, spread, (count, 6))
+    return (features * 10.0 ** np.arange(-3, 3)).astype(np.float32), labels
 
-    def __init__(self) -> None:
+
+def test_separable_features_are_read_without_error() -> None:
+    probe = fit_probe(clusters(200), clusters(50), [0.01, 0.1, 1.0, 10.0])
+    features, labels = clusters(100)
+    assert probe.accuracy(features, labels) == 1.0
+    assert probe.accuracy(features, (labels + 1) % 4) == 0.0
+    assert probe.accuracy(features, np.where(np.arange(100) < 25, labels, -1)) == 0.25
+
+
+def test_a_feature_next_to_nothing_does_no_harm() -> None:
+    """Expected children of an object that owns none: an sd below the least single-precision number, and not zero."""
+    features, labels = clusters(400)
+    faint = np.zeros((400, 1), np.float32)
+    faint[0] = 1e-45
+    with_faint = np.concatenate([features, faint], axis=1)
+    assert fit_probe((with_faint, labels), (with_faint, labels), [1.0]).accuracy(with_faint, labels) == 1.0
+
+
+def contradicting(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """A feature that tells two classes apart, of which the first has four fifths of the images."""
+    labels = (np.arange(count) % 5 == 0).astype(np.int64)
+    return (labels[:, None] + RANDOM.normal(0, 0.01, (count, 1))).astype(np.float32), labels
+
+
+@pytest.mark.parametrize("strengths", [[1e-7, 100.0], [100.0, 1e-7]])
+def test_validation_chooses_the_strength_even_where_another_would_do_better_elsewhere(strengths: list[float]) -> None:
+    """A probe too weak to use its feature always answers with the larger class: perfect on these validation labels."""
+    train, (features, labels) = contradicting(200), contradicting(100)
+    probe = fit_probe(train, (features, np.zeros_like(labels)), strengths)
+    assert probe.strength == 1e-7
+    assert probe.accuracy(features, labels) == 0.8
+    assert fit_probe(train, (features, labels), strengths).strength == 100.0
+
+
+@pytest.mark.parametrize("strength", [0.01, 1.0, 100.0])
+def test_a_fit_started_from_a_weaker_one_is_the_optimum(strength: float) -> None:
+    """The objective of scikit-learn's own optimum, found by Newton's method in double precision."""
+    from sklearn.linear_model import LogisticRegression
+
+    features, labels = clusters(300)
+    labels = np.where(RANDOM.random(300) < 0.2, (labels + 1) % 4, labels)  # not separable
+    wrong = np.full_like(labels, -1)
+    started = fit_probe((features, labels), (features, wrong), [strength, strength / 10, strength / 100])
+    assert started.strength == strength  # none is better, the first of equals
+    inputs = started.scaler.transform(features.astype(np.float64))
+    reference = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-10).fit(inputs, labels)
+
+    def objective(classifier: LogisticRegression) -> float:
+        logits = inputs @ classifier.coef_.T + classifier.intercept_
+        losses = np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(labels)), labels]
+        return float(losses.sum() + 0.5 / strength * (classifier.coef_**2).sum())
+
+    assert objective(started.classifier) == pytest.approx(objective(reference), rel=1e-3)
+
+
+# ---- out of distribution
+
+
+class Planted(VAE):
+    """A model whose code is known.
+
+    Args:
+        code: of images `[B, 1, S, S]`.
+    """
+
+    def __init__(self, code: Callable[[Tensor], Tensor]) -> None:
         super().__init__(VAEModelParams.model_validate(SMALL_VAE), SIZE)
+        self.code = code
 
     def encode(self, images: Tensor) -> Code:
-        mu = torch.nn.functional.adaptive_avg_pool2d(images, 3).flatten(1)
+        mu = self.code(images).flatten(1)
         return Code(mu, torch.ones_like(mu))
 
 
-class Brightest(VAE):
+def brightest() -> Planted:
     """Its code is the brightest pixel of each image, which no warp inside the canvas takes away."""
-
-    def __init__(self) -> None:
-        super().__init__(VAEModelParams.model_validate(SMALL_VAE), SIZE)
-
-    def encode(self, images: Tensor) -> Code:
-        mu = images.amax((1, 2, 3)).unsqueeze(1)
-        return Code(mu, torch.ones_like(mu))
+    return Planted(lambda images: images.amax((1, 2, 3), keepdim=True))
 
 
 def settings(**changes: Any) -> Any:
@@ -79,10 +147,11 @@ def test_every_test_is_run_under_both_protocols_for_every_kind_of_features(
 def test_refit_probes_follow_the_images_and_fixed_ones_do_not(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All images turned by exactly half a turn: the places are as telling as before, but other ones."""
+    """All images turned by exactly half a turn. Nine fields tell where the square is as before, but other ones."""
     half = warps.rotations(torch.tensor([180.0]))
     monkeypatch.setattr(warps, "uniform_rotations", lambda count, angle, generator, device: half.expand(count, 2, 3))
-    table = probe_accuracies(Places(), dataset, settings(angles=[0.0, 180.0]), CPU)
+    places = Planted(lambda images: torch.nn.functional.adaptive_avg_pool2d(images, 3))
+    table = probe_accuracies(places, dataset, settings(angles=[0.0, 180.0]), CPU)
     refit, fixed = accuracies(table, "refit"), accuracies(table, "fixed")
     assert refit["rotated_0"] == fixed["rotated_0"] == 1.0
     assert refit["rotated_180"] == 1.0
@@ -103,17 +172,17 @@ def bright(count: int) -> Dataset:
 def test_affine_versions_keep_their_labels_and_their_ink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of 5 over three versions of 11 images: an image stays with its label and with its warp."""
     monkeypatch.setattr(features_module, "BATCH", 5)
-    table = probe_accuracies(Brightest(), bright(40), settings(angles=[0.0], affine_versions=3), CPU)
+    table = probe_accuracies(brightest(), bright(40), settings(angles=[0.0], affine_versions=3), CPU)
     assert set(table["accuracy"]) == {1.0}
 
 
 def test_official_affine_images_are_tested_by_the_probes_of_the_affine_test() -> None:
     dataset = bright(40)
-    table = probe_accuracies(Brightest(), dataset, settings(angles=[0.0]), CPU, official=bright(40))
+    table = probe_accuracies(brightest(), dataset, settings(angles=[0.0]), CPU, official=bright(40))
     assert accuracies(table, "refit")["affnist"] == 1.0
     assert accuracies(table, "fixed")["affnist"] == 1.0
     wrong = replace(dataset, labels=(dataset.labels + 1) % 3)
-    table = probe_accuracies(Brightest(), dataset, settings(angles=[0.0]), CPU, official=wrong)
+    table = probe_accuracies(brightest(), dataset, settings(angles=[0.0]), CPU, official=wrong)
     assert accuracies(table, "refit")["affnist"] == 0.0
     strengths = table[table["protocol"] == "refit"].set_index("test")["strength"]
     assert strengths["affnist"] == strengths["affine"]

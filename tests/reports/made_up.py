@@ -243,16 +243,12 @@ class Writer(ResultFiles):
         self.numbers("evaluate", run, {"probe": probe, "test": test, **failures}, **provenance)
 
     def pictures(self, run: str) -> None:
-        digits, parts, whole = pictures(13, 28, 28), pictures(16, 12, 12), pictures(8, 24, 24)
+        parts, whole = pictures(16, 12, 12), pictures(8, 24, 24)
         self.examples(
             "evaluate",
             run,
             templates=parts,
             alphas=parts,
-            images=digits,
-            reconstructions=digits,
-            arrangements=pictures(13, 28, 28, 3),
-            angles=np.arange(-180, 181, 30).astype(np.float32),
             prior_samples=pictures(26, 28, 28),
             object_images=pictures(16, 28, 28),
             object_parts=pictures(16, 28, 28),
@@ -270,18 +266,23 @@ class Writer(ResultFiles):
         after = {"0": (371.0, 11.0, 0.937), "180": (330.0, 17.0, 0.46)}
         work = {"gauss-newton": (40.0, 8.0), "l-bfgs": (120.0, 15.0), "adam": (300.0, 30.0)}
         errors = {"bound_rise_error": 2.0, "pixel_fall_error": 0.5, "bound_fell": 0.05}
-        engines: dict[str, Any] = {}
-        for place, (engine, (evaluations, seconds)) in enumerate(work.items()):
-            by_angle = engines.setdefault(engine, {})
-            for name in before:
-                found = by_angle[name] = {"evaluations": spread(evaluations, 2.0), "seconds": spread(seconds, 1.0)}
-                found |= {key: spread(value, 0.0) for key, value in errors.items()}
-                for when, of in (("before", before[name]), ("after", after[name])):
-                    for key, value, sd in zip(("bound", "pixel_error", "accuracy"), of, (5.0, 0.5, 0.01), strict=True):
-                        found[f"{key}_{when}"] = spread(value, sd)
-                    if place == 0:
-                        found[f"refit_accuracy_{when}"] = spread(of[2], 0.01)
-                        found["refit_gain_error"] = spread(0.02, 0.0)
+        sds = {"bound": 5.0, "pixel_error": 0.5, "accuracy": 0.01}
+        engines = {
+            engine: {
+                angle: {"evaluations": spread(evaluations, 2.0), "seconds": spread(seconds, 1.0)}
+                | {key: spread(value, 0.0) for key, value in errors.items()}
+                | {
+                    f"{key}_{when}": spread(value, sd)
+                    for when, of in (("before", before), ("after", after))
+                    for (key, sd), value in zip(sds.items(), of[angle], strict=True)
+                }
+                for angle in before
+            }
+            for engine, (evaluations, seconds) in work.items()
+        }
+        for found in engines["gauss-newton"].values():
+            found |= {f"refit_accuracy_{when}": found[f"accuracy_{when}"] for when in ("before", "after")}
+            found["refit_gain_error"] = spread(0.02, 0.0)
         self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2})
         steps = [
             (replica, engine, float(angle), done, 10.0 * done, 2.0 * done, before[angle][0] + done - 8 * replica)

@@ -16,7 +16,6 @@ from pipeline.report import draw
 ALL = {
     "accuracy-capsules-digits.svg",
     "reconstructions-capsules-digits.png",
-    "arrangements-capsules-digits.png",
     "templates-capsules-digits.png",
     "objects-capsules-digits.png",
     "optimisation-capsules-digits.svg",

@@ -47,19 +47,15 @@ def test_a_silent_run_says_so_in_its_rows_and_in_the_table(full: Writer, params:
         (row,) = tables["presences"].shown.to_dict("records")
         return {str(key): value for key, value in row.items()}
 
-    expected = (
-        "probe on samples that are 0 or 1 78.0 %, on relaxed samples 91.0 % (standardised, like the log odds), "
-        "I(t0; x) 2.10 nats, relaxed"
-    )
     rows = scorecard(full, params, "000")
     for claim in (T0, "000.t1.t0.180", "000.freeform.acc"):
-        assert expected in rows[claim]["notes"]
+        (said,) = (note for note in rows[claim]["notes"] if "I(t0; x)" in note)
+        assert all(number in said for number in (" 78.0 %", " 91.0 %", " 2.10 nats"))
     assert not any("I(t0; x)" in note for note in rows["000.t1.vae.0"]["notes"])
     found = table()
     assert (found["run"], found["t0"]) == ("capsules-digits", "informative")
-    assert (found["probe: 0 or 1 (%)"], found["probe: relaxed sample (%)"]) == ("78.0 ± 1.2", "91.0 ± 1.2")
-    assert found["probe: log odds (%)"] == "95.0 ± 1.2"
-    assert (found["I(t0; x), relaxed"], found["routing entropy"]) == ("2.10 ± 0.03", "0.62 ± 0.02")
+    cells = ("probe: 0 or 1 (%)", "probe: relaxed sample (%)", "probe: log odds (%)", "I(t0; x), relaxed")
+    assert [found[cell] for cell in cells] == ["78.0 ± 1.2", "91.0 ± 1.2", "95.0 ± 1.2", "2.10 ± 0.03"]
 
     path = full.metrics / "evaluate" / "capsules-digits.json"
     record = changed(load_record(path), "probe/t0_binary/refit/rotated_0", spread(0.11))

@@ -131,14 +131,11 @@ def test_what_was_not_measured_decides_nothing(full: Writer, params: Params) -> 
     assert {rows[f"000.{name}"]["verdict"] for name in missing} == {"not run"}
 
 
-def test_falling_allows_a_rise_within_the_noise_of_a_step() -> None:
+def test_falling_allows_a_rise_within_the_noise_of_a_step_and_is_by_more_than_the_noise_of_the_whole_fall() -> None:
     flat, risen = Measured(80, 1, 5), Measured(80.8, 1, 5)
     assert falls([Measured(90, 1, 5), flat, risen])
     assert not falls([Measured(90, 1, 5), flat, Measured(81.2, 1, 5)])
     assert not falls([flat, Measured(79, 1, 5), risen])  # ends above where it began
-
-
-def test_falling_is_by_more_than_the_noise_of_the_whole_fall() -> None:
     start = Measured(80, 1, 4)  # se 0.5, so that the difference has one of 0.5 * sqrt 2
     assert falls([start, Measured(80 - 1.42, 1, 4)])
     assert not falls([start, Measured(80 - 1.41, 1, 4)])

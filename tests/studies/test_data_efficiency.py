@@ -1,4 +1,4 @@
-"""Training on shares of the images."""
+"""What is trained on shares of the images and on rotated ones, and the errors of the former."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from small import EVALUATE, SIZE, small_run, squares
+from small import EVALUATE, SIZE, small_run, squares, training
 
 from pipeline.data.datasets import Dataset
+from pipeline.probes.sweep import swept
 from pipeline.studies.data_efficiency import ITSELF, DataEfficiencyParams, errors_of, share_of, with_share
+from pipeline.studies.sweep import SweepParams
 from pipeline.systems import build_model
 
 
@@ -81,3 +83,13 @@ def test_a_classifier_of_crops_is_measured_on_the_middle_crop() -> None:
         expected = (model.scores(seen).argmax(-1).numpy() != labels).mean()
     table = errors_of(model, run, dataset, EVALUATE, torch.device("cpu"))
     assert table.to_numpy().tolist() == [[ITSELF, expected]]
+
+
+@pytest.mark.parametrize(("share", "epochs"), [(1.0, 7), (0.5, 4), (0.01, 1)])
+def test_a_sweep_trains_for_its_share_of_the_runs_own_epochs(share: float, epochs: int) -> None:
+    run = small_run("scae", training=training(epochs=7).model_dump())
+    sweep = SweepParams(angles=[0.0, 45.0], runs=["a"], replicas=5, training_share=share)
+    found = swept(run, 45, sweep)
+    assert found.training.epochs == epochs
+    assert (found.replicas, found.augmentation.rotation, found.augmentation.shift) == (5, 45.0, 0.0)
+    assert found.model == run.model

@@ -44,14 +44,8 @@ class GenerativeModelParams(Section):
         "first steps erase templates that lie beside the ink, and those erased get no gradient again",
     )
     temperature: float = Field(gt=0, le=10, description="temperature of the relaxed presences at the start of training")
-    final_temperature: float = Field(
-        gt=0, le=10, description="temperature after temperature_epochs and whenever the model is evaluated"
-    )
-    temperature_epochs: int = Field(
-        ge=0,
-        le=10_000,
-        description="epochs over which the temperature changes geometrically from the first to the last value",
-    )
+    final_temperature: float = Field(gt=0, le=10, description="temperature after temperature_epochs, and in evaluation")
+    temperature_epochs: int = Field(ge=0, le=10_000, description="epochs of the temperature's geometric change")
     pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the rendering, images in [0, 1]")
     pose_sd_floor: float = Field(gt=0, le=10, description="minimum sd c_ij of a part's pose around its parent's vote")
     pose_sd_start: float = Field(gt=0, le=10, description="sd c_ij at the start; above pose_sd_floor")
@@ -80,15 +74,11 @@ class GenerativeModelParams(Section):
     blocks: int = Field(ge=1, le=32, description="induced set attention blocks")
     code: int = Field(ge=1, le=1024, description="features per object after the set transformer")
 
-    seeding_epoch: int = Field(
-        ge=0, le=10_000, description="epochs before M_ij is set from part poses of training images"
-    )
+    seeding_epoch: int = Field(ge=0, le=10_000, description="epochs before M_ij is set from parts of training images")
     seeding: SeedingParams | None = Field(
         description="M_ij, gamma_ij, c_ij from a mixture fitted to many images; null: M_ij from one image per object"
     )
-    early_coupling: float = Field(
-        ge=0, le=1, description="factor on the hierarchy's gradient with respect to the parts, before it rises to 1"
-    )
+    early_coupling: float = Field(ge=0, le=1, description="factor on the hierarchy's gradient into the parts at first")
     early_epochs: int = Field(ge=0, le=10_000, description="epochs at early_coupling, while objects specialise")
     ramp_epochs: int = Field(ge=0, le=10_000, description="epochs over which the factor then rises to 1")
 
@@ -140,6 +130,50 @@ class GenerativeRun(RunSettings):
         if seeding is not None:
             seeding = seeding.model_copy(update={"teaching_epochs": shortened(seeding.teaching_epochs)})
         return {name: shortened(getattr(self.model, name)) for name in SCHEDULE} | {"seeding": seeding}
+
+
+class _Engine(Section):
+    steps: int = Field(ge=1, le=100_000, description="maximum number of gradient evaluations per image and start")
+    tolerance: float = Field(
+        gt=0,
+        le=1e6,
+        description="nats: an image has converged when its bound rises by less over some evaluations; a sampled bound "
+        "is too noisy for this test and uses all steps",
+    )
+
+
+class AdamEngine(_Engine):
+    """Adam on the variational parameters, as in document 000, section 2.4."""
+
+    method: Literal["adam"]
+    bound: Literal["sampled", "analytic"] = Field(
+        description="the bound maximised: with one new sample of the presences at each step, or with their noise "
+        "integrated out"
+    )
+    learning_rate: float = Field(gt=0, le=1, description="initial step size; cosine decay to a tenth")
+
+
+class _Restarted(_Engine):
+    restarts: int = Field(
+        ge=0, le=100, description="restarts from a perturbation of the best result, which often find a better one"
+    )
+
+
+class LBFGSEngine(_Restarted):
+    """Limited-memory BFGS on the analytic bound, with a line search for each image."""
+
+    method: Literal["l-bfgs"]
+    memory: int = Field(ge=1, le=100, description="number of past steps for estimating the curvature")
+
+
+class GaussNewtonEngine(_Restarted):
+    """Damped Gauss-Newton steps (Levenberg-Marquardt) on the analytic bound."""
+
+    method: Literal["gauss-newton"]
+
+
+Engine = Annotated[AdamEngine | LBFGSEngine | GaussNewtonEngine, Field(discriminator="method")]
+"""Of test-time inference."""
 
 
 class FailureParams(Section):

@@ -27,12 +27,8 @@ class SCAEModelParams(Section):
     object_features: int = Field(ge=1, le=1024, description="features per object for its predictions")
     presence_noise: float = Field(ge=0, le=10, description="half width of the uniform noise on presence logits")
     deformation: float = Field(ge=0, le=1e6, description="weight of half the squared deformations")
-    posterior_within: float = Field(
-        ge=0, le=1e6, description="weight of the entropy of the objects' shares within an image"
-    )
-    posterior_between: float = Field(
-        ge=0, le=1e6, description="weight of that entropy over the batch, which is subtracted"
-    )
+    posterior_within: float = Field(ge=0, le=1e6, description="weight of the entropy of objects' shares in an image")
+    posterior_between: float = Field(ge=0, le=1e6, description="weight of the same over the batch, subtracted")
     prior_within: float = Field(
         ge=0, le=1e6, description="weight of the squared distance of the presences' sum to prior_sum"
     )

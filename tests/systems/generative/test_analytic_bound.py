@@ -20,9 +20,9 @@ from pipeline.systems.generative.inference.analytic_bound import (
     picture_moments,
     presence_moments,
 )
-from pipeline.systems.generative.inference.sampled_bound import mean_bound
+from pipeline.systems.generative.inference.free_form import mean_bound
+from pipeline.systems.generative.model.distributions import logistic_noise, presence_log_prob
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.presences import logistic_noise, presence_log_prob
 
 
 def integral(function: object) -> float:
@@ -38,13 +38,13 @@ def integral(function: object) -> float:
 @pytest.mark.parametrize("temperature", [0.3, 1.0, 2.5])
 @pytest.mark.parametrize("a", [-9.0, -0.7, 0.0, 3.0])
 def test_moments_of_a_relaxed_presence(a: float, temperature: float) -> None:
-    found = presence_moments(torch.tensor([a], dtype=torch.float64), temperature)
+    mean, square = presence_moments(torch.tensor([a], dtype=torch.float64), temperature)
 
     def t(noise: float) -> float:
         return 1 / (1 + math.exp(-(a + noise) / temperature))
 
-    assert found.mean.item() == pytest.approx(integral(t), abs=3e-6)
-    assert found.square.item() == pytest.approx(integral(lambda noise: t(noise) ** 2), abs=3e-6)
+    assert mean.item() == pytest.approx(integral(t), abs=3e-6)
+    assert square.item() == pytest.approx(integral(lambda noise: t(noise) ** 2), abs=3e-6)
 
 
 @pytest.mark.parametrize("c", [-30.0, -2.0, -0.011, -0.009, 0.0, 0.004, 0.02, 5.0, 50.0])

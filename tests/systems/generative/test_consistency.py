@@ -17,9 +17,8 @@ from pipeline.systems.generative.evaluation.consistency import (
     part_use,
     responsible_parts,
 )
+from pipeline.systems.generative.model.distributions import Capsules, join
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.hierarchy import join
-from pipeline.systems.generative.model.posteriors import Capsules
 
 CPU = torch.device("cpu")
 CLASSES = np.repeat(np.arange(4), 10)
@@ -117,17 +116,7 @@ def test_parts_that_turn_with_the_image_are_used_consistently(
     found, arrays = part_use(capsules, images, classes, 90.0, 0, CPU)
     assert found["consistency"] > 0.98
     assert np.ptp(arrays["arrangements"], axis=0).max() < 1e-3
-
-
-def test_part_use_of_a_model_depends_on_the_angle_and_shows_digits_of_one_class(
-    capsules: GenerativeModel, dataset: Dataset
-) -> None:
-    with torch.no_grad():
-        capsules.template_weights += 0.1
-    images, classes = dataset.images[:40], dataset.labels[:40]
-    (still, arrays), (turned, _) = (part_use(capsules, images, classes, angle, 0, CPU) for angle in (0.0, 180.0))
-    assert still.keys() == {"consistency", "overlap"}
-    assert still != turned
     chosen = np.flatnonzero(classes == 2)[:10]
     np.testing.assert_allclose(arrays["images"], images[chosen, 0] / 255, atol=1e-6)
     assert arrays["arrangements"].shape == (len(chosen), *images.shape[-2:], 3)
+    assert part_use(capsules, images, classes, 0.0, 0, CPU)[0]["consistency"] < 0.9, "turned back, they are not alike"

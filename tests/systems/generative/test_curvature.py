@@ -10,7 +10,7 @@ from pipeline.layers.rendering import warp_templates
 from pipeline.systems.generative.inference.analytic_bound import (
     STATE,
     analytic_bound,
-    expected_routing,
+    hierarchy_bound,
     pack,
     picture_moments,
     presence_moments,
@@ -34,9 +34,9 @@ def states(model: GenerativeModel, images: Tensor) -> Tensor:
 
 def mean_picture(model: GenerativeModel, state: Tensor) -> Tensor:
     found = unpack(state[None], model.params.parts)
-    presence = presence_moments(found.part_logits, model.temperature)
+    moments = presence_moments(found.part_logits, model.temperature)
     colour, alpha = warp_templates(model.templates, found.part_poses, model.image_size).unbind(2)
-    return picture_moments(colour, alpha, presence.mean, presence.square)[0].flatten()
+    return picture_moments(colour, alpha, *moments)[0].flatten()
 
 
 def vote_energy(model: GenerativeModel, state: Tensor, routing: Tensor, t: Tensor) -> Tensor:
@@ -54,9 +54,8 @@ def dense(model: GenerativeModel, state: Tensor) -> Tensor:
     """The Gauss-Newton curvature of one image in full, logits' own terms left out."""
     jacobian = torch.autograd.functional.jacobian(lambda x: mean_picture(model, x), state)
     found = unpack(state[None], model.params.parts)
-    presence = presence_moments(found.part_logits, model.temperature)
-    _, routing = expected_routing(model, found, presence)
-    routing, t = routing.detach(), presence.mean.detach()
+    t = presence_moments(found.part_logits, model.temperature)[0].detach()
+    routing = hierarchy_bound(model, found, t)[1].detach()
     quadratic = torch.autograd.functional.hessian(lambda x: vote_energy(model, x, routing, t), state)
     return jacobian.T @ jacobian / model.params.pixel_sd**2 + quadratic
 

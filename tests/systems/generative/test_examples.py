@@ -11,7 +11,6 @@ from pipeline.systems.generative.evaluation.examples import (
     evaluation_examples,
     object_examples,
     reconstruct,
-    turned,
 )
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
@@ -19,29 +18,16 @@ from pipeline.systems.generative.settings import GenerativeModelParams
 CPU = torch.device("cpu")
 
 
-def test_evaluation_examples_are_pictures_of_the_image_turned(capsules: GenerativeModel, dataset: Dataset) -> None:
+def test_samples_of_the_prior_follow_their_seed_alone(capsules: GenerativeModel) -> None:
     torch.manual_seed(9)
     expected = torch.rand(2)
     torch.manual_seed(9)
-    found, again, other = (evaluation_examples(capsules, dataset.images[0], seed, CPU) for seed in (0, 0, 1))
+    found, again, other = (evaluation_examples(capsules, seed, CPU)["prior_samples"] for seed in (0, 0, 1))
     assert torch.equal(torch.rand(2), expected), "the global state is left alone"
-    np.testing.assert_array_equal(found["prior_samples"], again["prior_samples"])
-    assert not np.array_equal(found["prior_samples"], other["prior_samples"])
-    angles = found.pop("angles")
-    assert angles.tolist() == list(range(-180, 180, 30))
-    assert {name: array.shape for name, array in found.items()} == {
-        "templates": (4, 5, 5),
-        "alphas": (4, 5, 5),
-        "images": (12, SIZE, SIZE),
-        "reconstructions": (12, SIZE, SIZE),
-        "arrangements": (12, SIZE, SIZE, 3),
-        "prior_samples": (16, SIZE, SIZE),
-    }
-    for array in found.values():
-        assert 0 <= array.min() < array.max() <= 1 + 1e-6
-    plain, half = (found["images"][angles == angle][0] for angle in (0, -180))
-    np.testing.assert_allclose(plain, dataset.images[0, 0] / 255, atol=1e-5)
-    np.testing.assert_allclose(half, np.rot90(dataset.images[0, 0], 2) / 255, atol=1e-4)
+    np.testing.assert_array_equal(found, again)
+    assert not np.array_equal(found, other)
+    assert found.shape == (16, SIZE, SIZE)
+    assert 0 <= found.min() < found.max() <= 1 + 1e-6
 
 
 def test_arrangements_are_the_reconstructions_in_colour(capsules: GenerativeModel, dataset: Dataset) -> None:
@@ -52,12 +38,6 @@ def test_arrangements_are_the_reconstructions_in_colour(capsules: GenerativeMode
     assert (coloured.amax(-1) <= plain + 1e-6).all()
     assert coloured[plain < 1e-9].abs().max() < 1e-6
     assert (coloured.std(-1) > 0.01).any(), "there is colour"
-
-
-def test_turned_images_turn_counter_clockwise(dataset: Dataset) -> None:
-    found = turned(dataset.images[0], np.array([0, 90], np.float32), CPU)
-    assert found.shape == (2, 1, SIZE, SIZE)
-    np.testing.assert_allclose(found[1, 0], np.rot90(found[0, 0]), atol=1e-5)
 
 
 def test_an_object_is_shown_by_the_images_whose_parts_it_owns() -> None:

@@ -12,8 +12,8 @@ from benchmarks.enumerated import EnumeratedModel
 from pipeline import kernels
 from pipeline.layers import compiled_attention, compiled_rendering, poses
 from pipeline.systems.generative.model.bound import trace_bound
+from pipeline.systems.generative.model.distributions import join
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.hierarchy import join
 from pipeline.systems.generative.model.information import joint_information, presence_kl
 
 
@@ -171,8 +171,7 @@ def test_early_coupling_scales_the_gradient_into_the_parts_only(model, images, n
 
 def test_without_coupling_only_pixels_change_the_sds_of_gaussian_parts(small_params, images):
     """Their entropy is held by the prior alone: without its gradient the sds of absent parts would only grow."""
-    torch.manual_seed(0)
-    model = GenerativeModel(small_params.model_copy(update={"pose_posterior": "gaussian"}), 12).double()
+    model = changed(small_params, pose_posterior="gaussian")
     noise = model.draw_noise((5,), torch.Generator().manual_seed(2), "cpu").double()
     wanted = model.part_sd_head[2].bias
 
@@ -260,13 +259,10 @@ def test_evaluation_tells_the_information_of_presences(small_params, images):
     torch.testing.assert_close(found["presence_kl"], presence_kl(logits, math.log(0.2 / 0.8)).sum(1).mean())
 
 
-def test_templates_start_at_their_opacity(small_params):
-    def start(**changes: float) -> torch.Tensor:
-        torch.manual_seed(0)
-        return GenerativeModel(small_params.with_changes({"parts": 64} | changes), 12).templates[:, 1].detach()
-
-    assert start(template_opacity=0.02).median() == pytest.approx(0.02, rel=0.1)
-    assert start(template_opacity=0.5).median() == pytest.approx(0.5, rel=0.1)
+@pytest.mark.parametrize("opacity", [0.02, 0.5])
+def test_templates_start_at_their_opacity(small_params, opacity):
+    templates = GenerativeModel(small_params.with_changes({"parts": 64, "template_opacity": opacity}), 12).templates
+    assert templates[:, 1].detach().median() == pytest.approx(opacity, rel=0.1)
 
 
 def test_settings_older_than_the_opacity_of_templates_are_those_of_a_half(small_params):

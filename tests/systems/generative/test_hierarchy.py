@@ -15,12 +15,8 @@ from scipy import stats
 from scipy.special import expit
 from torch import Tensor
 
-from pipeline.systems.generative.model.hierarchy import (
-    ChildrenGivenParents,
-    join,
-    log_affinities,
-    votes,
-)
+from pipeline.systems.generative.model.distributions import join
+from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_affinities, votes
 
 Slots = Literal["own", "any"]
 SLOTS: list[Slots] = ["own", "any"]
@@ -93,56 +89,25 @@ class Example:
 
 
 @pytest.mark.parametrize("slots", SLOTS)
-def test_log_prob_is_the_sum_over_all_assignments_of_all_children(slots: Slots) -> None:
+def test_log_prob_is_the_sum_over_all_assignments_of_all_children_and_routing_sums_the_places_out(slots: Slots) -> None:
     """Of every joint assignment of places k and parents s, not child by child: the sum over
     (k, s) in ({0..m-1} x {0..n})^m of prod_j p(k_j) pi(s_j | k_j) p(child j | k_j, s_j).
     """
     example = Example()
-    ours = example.layer(slots=slots).log_prob(example.value)
-    assert ours.shape == (2,)
-    for image in range(2):
-        tables = [example.joint(image, j, slots).ravel() for j in range(M)]
-        total = sum(math.prod(terms) for terms in product(*tables))
-        assert ours[image].item() == pytest.approx(math.log(total), rel=1e-10)
-
-
-@pytest.mark.parametrize("slots", SLOTS)
-def test_routing_sums_the_places_out(slots: Slots) -> None:
-    example = Example()
     layer = example.layer(slots=slots)
-    ours, joint = layer.parent_posterior(example.value), layer.joint_log_prob(example.value)
-    assert ours.shape == joint.shape == (2, M, 1 + N)
-    for image, j in product(range(2), range(M)):
-        of_parents = example.joint(image, j, slots).sum(0)
-        np.testing.assert_allclose(joint[image, j].exp().numpy(), of_parents, rtol=1e-9)
-        np.testing.assert_allclose(ours[image, j].numpy(), of_parents / of_parents.sum(), rtol=1e-9)
-
-
-def test_exchanging_children_changes_nothing_only_where_any_place_is_free() -> None:
-    example = Example()
-    for order in ([1, 0, 2], [2, 0, 1]):
-        exchanged = example.value[:, order]
-        own, free = example.layer(), example.layer(slots="any")
-        torch.testing.assert_close(free.log_prob(exchanged), free.log_prob(example.value), rtol=1e-12, atol=1e-12)
-        moved = free.parent_posterior(example.value)[:, order]
-        torch.testing.assert_close(free.parent_posterior(exchanged), moved, rtol=1e-12, atol=1e-12)
-        assert (own.log_prob(exchanged) - own.log_prob(example.value)).abs().max() > 1
-
-
-def test_affinities_are_equation_3_and_sum_to_one() -> None:
-    example = Example()
-    log_pi = log_affinities(example.y0, example.log_rho)
-    torch.testing.assert_close(log_pi.exp().sum(-1), torch.ones(2, M, dtype=torch.float64))
+    log_prob, routing, joint = (
+        function(example.value) for function in (layer.log_prob, layer.parent_posterior, layer.joint_log_prob)
+    )
+    assert log_prob.shape == (2,)
+    assert routing.shape == joint.shape == (2, M, 1 + N)
     for image in range(2):
-        np.testing.assert_allclose(log_pi[image].exp().numpy(), example.pi(image), rtol=1e-12)
-
-
-def test_votes_are_products_of_poses_and_the_dummy_comes_first() -> None:
-    example = Example()
-    ours = votes(example.A0, example.M, example.dummy)
-    assert ours.shape == (2, M, 1 + N, 6)
-    for image, j, i in product(range(2), range(M), range(1 + N)):
-        np.testing.assert_allclose(ours[image, j, i].numpy(), example.vote(image, i, j), rtol=1e-12, atol=1e-14)
+        tables = [example.joint(image, j, slots) for j in range(M)]
+        total = sum(math.prod(terms) for terms in product(*(table.ravel() for table in tables)))
+        assert log_prob[image].item() == pytest.approx(math.log(total), rel=1e-10)
+        of_parents = np.stack([table.sum(0) for table in tables])
+        np.testing.assert_allclose(joint[image].exp().numpy(), of_parents, rtol=1e-9)
+        expected = of_parents / of_parents.sum(-1, keepdims=True)
+        np.testing.assert_allclose(routing[image].numpy(), expected, rtol=1e-9)
 
 
 def test_log_normaliser_is_the_integral_over_the_pose() -> None:
@@ -176,32 +141,22 @@ def close_in_mean(first: Tensor, second: Tensor | float, standard_error: Tensor)
     assert ((first - second).abs() < WITHIN * standard_error).all(), (first, second, standard_error)
 
 
-@pytest.fixture(scope="module")
-def drawn() -> tuple[ChildrenGivenParents, Tensor]:
-    """A layer for one image, and draws `[DRAWS, M, 7]` from it."""
-    torch.manual_seed(1)
-    layer = Example(batch=1).layer()
-    return layer, layer.sample(torch.Size([DRAWS]))[:, 0]
-
-
-def test_samples_weighted_by_the_density_count_what_they_cover(drawn: tuple[ChildrenGivenParents, Tensor]) -> None:
+def test_samples_weighted_by_the_density_count_what_they_cover() -> None:
     """E_sample[r(x) / p(x)] = 1 for any normalised density r: holds only where samples come from exactly that p.
 
-    p is log_prob with every parent's term divided by its normaliser; r is a density around the draws of another layer.
+    p is log_prob with every parent's term divided by its normaliser.
     """
-    layer, value = drawn
+    torch.manual_seed(1)
+    layer = Example(batch=1).layer()
+    value = layer.sample(torch.Size([DRAWS]))[:, 0]
     log_p = (layer.joint_log_prob(value) - layer.log_normaliser(value[..., 0])).logsumexp(-1)  # (DRAWS, M)
     y, A = value[..., 0], value[..., 1:]
     # r: each child's own logistic and a narrow Gaussian at its first vote, inside of what p covers
     log_r = torch.distributions.Normal(0.0, 1.0).log_prob(y - 1.0)
     t = y.sigmoid()
-    precision = t / layer.c[:, 1] ** 2 + (1 - t) / OFF_SD**2
-    centre = (t / layer.c[:, 1] ** 2)[..., None] * layer.votes[0, :, 1] + ((1 - t) / OFF_SD**2)[
-        ..., None
-    ] * layer.inactive_pose
-    log_r = log_r + torch.distributions.Normal(centre / precision[..., None], precision[..., None].rsqrt()).log_prob(
-        A
-    ).sum(-1)
+    on, off = (t / layer.c[:, 1] ** 2)[..., None], ((1 - t) / OFF_SD**2)[..., None]
+    centre = (on * layer.votes[0, :, 1] + off * layer.inactive_pose) / (on + off)
+    log_r = log_r + torch.distributions.Normal(centre, (on + off).rsqrt()).log_prob(A).sum(-1)
     ratio = (log_r - log_p).exp()
     close_in_mean(ratio.mean(0), 1.0, ratio.std(0) / DRAWS**0.5)
 

@@ -1,12 +1,31 @@
-"""Relaxed presences against torch's own logistic relaxation, at its limits, and by frequency."""
+"""Relaxed presences against torch's own logistic relaxation and by frequency; their information against closed forms,
+bounds and one estimator against another; what is measured of them on a model.
+"""
+
+from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
 
-from pipeline.systems.generative.model.presences import RelaxedPresence, presence_log_prob
+from pipeline.data.datasets import Dataset
+from pipeline.systems.generative.evaluation.presences import presence_measures
+from pipeline.systems.generative.model.distributions import RelaxedPresence, logistic_noise, presence_log_prob
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.model.information import (
+    binary_information,
+    information_by_object,
+    joint_information,
+    presence_kl,
+    routing_entropies,
+)
+
+CPU = torch.device("cpu")
+N, O = 512, 5
 
 
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.0, 2.5])
@@ -30,19 +49,132 @@ def test_extreme_logits_score_as_their_tails_do(y: float) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_a_presence_is_on_as_often_as_its_probability_says(temperature: float) -> None:
-    """P(y > 0) is the probability at any temperature. Fails by chance in fewer than 1 of 10,000 runs (4 sd)."""
+def test_samples_are_on_as_often_as_their_probability_says_with_the_spread_of_a_logistic(temperature: float) -> None:
+    """P(y > 0) is the probability at any temperature, Var y = pi^2 / (3 tau^2). Fails by chance in fewer than 1 of
+    10,000 runs: 4 sd; the standard error of the sd is below 0.7 %.
+    """
     torch.manual_seed(0)
     count, probability = 40_000, torch.tensor([0.05, 0.5, 0.9])
     y = RelaxedPresence(probability.logit(), temperature).sample(torch.Size([count]))
     assert y.shape == (count, 3)
     sd = (probability * (1 - probability) / count).sqrt()
     assert ((y > 0).float().mean(0) - probability).abs().lt(4 * sd).all()
+    assert y[:, 1].std().item() == pytest.approx(math.pi / math.sqrt(3) / temperature, rel=0.04)
+    assert y[:, 1].mean().abs() < 4 * y[:, 1].std() / 200
 
 
-def test_samples_have_the_spread_of_a_logistic_scaled_by_the_temperature() -> None:
-    """Var y = pi^2 / (3 tau^2). The sd's standard error is below 0.7 %: 4 % fails in fewer than 1 of 10,000 runs."""
-    torch.manual_seed(0)
-    y = RelaxedPresence(torch.zeros(40_000), 0.5).sample()
-    assert y.std().item() == pytest.approx(math.pi / math.sqrt(3) / 0.5, rel=0.04)
-    assert y.mean().abs() < 4 * y.std() / 200
+# ---- information
+
+
+def estimated(logits: Tensor, samples: int = 20) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    noise = [logistic_noise(tuple(logits.shape), generator, "cpu").double() for _ in range(samples)]
+    return torch.stack([joint_information(logits, each) for each in noise]).mean()
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def halves(objects: int = 1, apart: float = 40.0) -> Tensor:
+    """Log odds `[N, objects]`; each object is on in one half of the images, independently of the others."""
+    image = torch.arange(N).unsqueeze(1)
+    on = image // 2 ** torch.arange(objects) % 2
+    return apart * (on - 0.5).double()
+
+
+def test_equal_posteriors_carry_no_information() -> None:
+    logits = random(O).expand(N, O)
+    torch.testing.assert_close(information_by_object(logits), torch.zeros(O).double(), rtol=0, atol=1e-6)
+    assert abs(estimated(logits).item()) < 1e-9
+
+
+def test_separated_halves_carry_log_2_by_object() -> None:
+    logits = halves(O)
+    torch.testing.assert_close(information_by_object(logits), torch.full((O,), math.log(2)).double(), rtol=0, atol=1e-4)
+    assert estimated(logits).item() == pytest.approx(O * math.log(2), abs=1e-3)
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.2, 1.0, 5.0])
+def test_monte_carlo_agrees_with_integration_for_one_object(scale: float) -> None:
+    """The log ratio's sd is below 1.5 sqrt(information): 4 standard errors, exceeded in 1 of 10,000 runs."""
+    logits = scale * random(N, 1)
+    exact, samples = information_by_object(logits).item(), 20
+    assert estimated(logits, samples).item() == pytest.approx(exact, abs=4 * 1.5 * (exact / (N * samples)) ** 0.5)
+
+
+def test_no_estimate_exceeds_the_log_of_the_number_of_images() -> None:
+    few = 1000 * random(8, O)
+    assert estimated(few).item() == pytest.approx(math.log(8), abs=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.25, 1.0])
+@pytest.mark.parametrize("distance", [0.0, 1e-3, 0.009, 0.011, 0.5, -3.0, 20.0])
+def test_kl_is_the_integral_at_any_temperature(distance: float, temperature: float) -> None:
+    prior = torch.tensor(-1.2, dtype=torch.float64)
+    y = torch.linspace(-400, 400, 800_001, dtype=torch.float64)
+    p, q = (presence_log_prob(y, logits, temperature) for logits in (prior, prior + distance))
+    expected = torch.trapezoid(q.exp() * (q - p), y).item()
+    assert presence_kl(prior + distance, prior).item() == pytest.approx(expected, rel=1e-4, abs=1e-9)
+
+
+def test_routing_entropies_tell_a_fixed_parent_from_one_that_follows_the_image() -> None:
+    """Three parts: always the first of four parents; undecided between four; sure of one of four, in turn."""
+    first, undecided = torch.tensor([1.0, 0, 0, 0]).expand(8, 4), torch.full((8, 4), 0.25)
+    in_turn = torch.eye(4).repeat(2, 1)
+    given, of_mean = routing_entropies(torch.stack([first, undecided, in_turn], dim=1))
+    torch.testing.assert_close(given, torch.tensor([0, math.log(4), 0]))
+    torch.testing.assert_close(of_mean, torch.tensor([0, math.log(4), math.log(4)]))
+
+
+def test_information_of_binary_presences_is_that_by_enumeration() -> None:
+    """Of all 2^O values with their probabilities. The log ratio's sd is below 1.5: 4 standard errors."""
+    logits, samples = 2 * random(64, O), 200
+    values = torch.cartesian_prod(*[torch.tensor([0.0, 1.0], dtype=torch.float64)] * O)  # (2^O, O)
+    p = torch.where(values.bool().unsqueeze(1), logits.sigmoid(), (-logits).sigmoid()).prod(-1)  # (2^O, N)
+    exact = (p * (p / p.mean(1, keepdim=True)).log()).sum(0).mean().item()
+    generator = torch.Generator().manual_seed(0)
+    noise = [logistic_noise((64, O), generator, "cpu").double() for _ in range(samples)]
+    found = torch.stack([binary_information(logits, each) for each in noise])
+    assert found.mean().item() == pytest.approx(exact, abs=4 * 1.5 / (64 * samples) ** 0.5)
+    relaxed = torch.stack([joint_information(logits, each) for each in noise]).mean().item()
+    assert exact < relaxed - 0.05
+
+
+# ---- of a model
+
+
+def scaled(model: GenerativeModel, factor: float) -> GenerativeModel:
+    """The model with what its object encoder says, presences and poses, multiplied by a factor."""
+    with torch.no_grad():
+        for parameter in list(model.object_head.parameters())[-2:]:
+            parameter.mul_(factor)
+    return model
+
+
+def test_measures_by_hand_and_their_bounds(capsules: GenerativeModel, dataset: Dataset) -> None:
+    """The KL divergence of logistic distributions d apart is d coth(d / 2) - 2; sds are over images."""
+    found = presence_measures(capsules, dataset.images, 0, CPU)
+    with torch.no_grad():
+        posterior = capsules.encode(torch.from_numpy(dataset.images).float() / 255)
+    logits, p = posterior.object_logits.double(), capsules.params.object_presence
+    apart = logits - math.log(p / (1 - p))
+    kl = apart / (apart / 2).tanh() - 2
+    assert found["presence_kl"] == pytest.approx(kl.sum(1).mean().item(), rel=1e-4)
+    sds = np.std(posterior.object_poses.numpy(), axis=0, ddof=1)
+    assert found["object_pose_sd"] == pytest.approx(sds.mean(), rel=1e-4)
+    assert found["presence_logit_sd"] == pytest.approx(logits.std(0).mean().item(), rel=1e-4)
+    noise = 0.1  # of the Monte Carlo estimate
+    assert found["presence_information"] <= found["presence_information_by_object"] + noise
+    assert found["presence_information_by_object"] <= found["presence_kl"]
+    assert found["routing_entropy"] <= found["mean_routing_entropy"] <= math.log(4)
+
+
+def test_louder_presences_tell_more_and_silent_ones_nothing(capsules: GenerativeModel, dataset: Dataset) -> None:
+    own = presence_measures(capsules, dataset.images, 0, CPU)
+    louder = presence_measures(scaled(capsules, 30), dataset.images, 0, CPU)
+    silent = presence_measures(scaled(capsules, 1e-6), dataset.images, 0, CPU)
+    for name in ("presence_information", "presence_information_by_object", "presence_logit_sd", "object_pose_sd"):
+        assert silent[name] == pytest.approx(0, abs=1e-4)
+        assert louder[name] > max(own[name], 0.2), name
+    assert silent["presence_kl"] > 0.1, "the mean posterior is not the prior: no information"

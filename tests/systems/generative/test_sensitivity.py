@@ -1,11 +1,10 @@
-"""What is trained for a sensitivity study, and what is compared."""
+"""What is trained for a sensitivity study."""
 
 from __future__ import annotations
 
 from small import small_params
 
 from pipeline.params import parse_params
-from pipeline.systems.generative.experiments.conditions import outcome
 from pipeline.systems.generative.settings import SCHEDULE, GenerativeRun
 from pipeline.systems.generative.studies.sensitivity import varied
 
@@ -20,13 +19,3 @@ def test_a_varied_run_differs_in_one_hyperparameter_and_how_long_it_trains() -> 
     assert changed.model_copy(update=same) == run
     times = {name: getattr(run.model, name) for name in SCHEDULE}
     assert changed.model.model_copy(update={"pixel_sd": run.model.pixel_sd, **times}) == run.model
-
-
-def test_what_was_measured_is_told_by_value() -> None:
-    measured = {"0.05": [{"t0": 1.0}, {"t0": 2.0}], "0.2": [{"t0": 3.0}, {"t0": 4.0}]}
-    found = outcome("sensitivity", "value", measured, ("t0",), own=0.2)
-    assert found.numbers["own"] == 0.2
-    assert {value: each["t0"]["mean"] for value, each in found.numbers["value"].items()} == {"0.05": 1.5, "0.2": 3.5}
-    assert found.table["value"].tolist() == ["0.05", "0.05", "0.2", "0.2"]
-    assert found.table["replica"].tolist() == [0, 1, 0, 1]
-    assert found.headline == ("value.0.05.t0", "value.0.2.t0")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.probes import evaluation
@@ -58,7 +56,6 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
         },
     }
     headline = tuple(dict.fromkeys((*RULER, *outcome.headline)))[:MOST_HEADLINES]
-    image = images[int(np.argmax(labels == 2))]
-    examples = evaluation_examples(models[0], image, params.seed, device) | templates[0][1]
+    examples = evaluation_examples(models[0], params.seed, device) | templates[0][1]
     objects = object_examples(models[0], images, labels, device)
     return replace(outcome, numbers=numbers, headline=headline, arrays={**examples, **objects})

@@ -1,9 +1,8 @@
 """Whether digits of one class are drawn by the same parts (document 000, section 5.4, Figure 7).
 
-Images are rotated within the range that a model was trained on, and the poses it finds are rotated back by the known
-angle, so that digits of a class overlap in the upright frame. Each pixel with ink is assigned to the part that
-contributes most of its brightness. The consistency of part use is how often a pixel is assigned to the same part in two
-digits of a class, corrected for chance.
+Poses found in rotated images are rotated back by the known angle, so that digits of a class overlap in the upright
+frame. Each pixel with ink is assigned to the part that contributes most of its brightness. The consistency of part use
+is how often a pixel is assigned to the same part in two digits of a class, corrected for chance.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from pipeline.layers.rendering import warp_templates
 from pipeline.probes.features import batches
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.posteriors import Capsules
 
 BATCH = 100
 """Images per batch; every part of each image is drawn separately."""
@@ -36,15 +34,12 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
     """Agreement of images of a class on the part at a pixel, beyond chance (Scott's pi).
 
     Over all classes, pairs of images of a class and pixels where both have ink: the share that names the same part,
-    less what chance gives, over one less what chance gives. Chance is two parts drawn from all ink of all classes.
+    less what chance gives, over one less what chance gives. Chance is two parts drawn from all ink of all classes. 0
+    where it explains all, as where one part draws everything, or nothing can be compared.
 
     Args:
         parts: `[N, S, S]`, the part at each pixel, `NO_INK` where there is none.
         classes: `[N]`.
-
-    Returns:
-        1 where pairs always agree; about 0 where parts fall at random; 0 where chance explains all, as where one part
-        draws everything, or nothing can be compared.
     """
     ink = parts[parts != NO_INK]
     names, uses = np.unique(ink, return_counts=True)
@@ -105,12 +100,6 @@ def overlap(parts: NDArray[np.int64], images: NDArray[np.uint8]) -> float:
     return float((drawn & inked).sum() / max((drawn | inked).sum(), 1))
 
 
-def upright(posterior: Capsules, turn: Tensor) -> Capsules:
-    """What was found in images turned by `turn [B, 2, 3]`, its part poses turned back."""
-    back = poses.compose(poses.invert(turn).unsqueeze(1), poses.to_matrix(posterior.part_poses))
-    return replace(posterior, part_poses=poses.to_offset(back))
-
-
 @torch.no_grad()
 def part_use(
     model: GenerativeModel,
@@ -119,29 +108,27 @@ def part_use(
     angle: float,
     seed: int,
     device: torch.device,
-    digit: int = 2,
 ) -> tuple[dict[str, float], Arrays]:
-    """Consistency of part use on images turned within +-angle degrees, and digits of one class for the picture.
+    """Consistency of part use on images turned within +-angle degrees, and digits of class 2 for the picture.
 
     Args:
         images: uint8 `[N, 1, S, S]`, upright.
         classes: `[N]`.
-        digit: the class shown.
 
     Returns:
         consistency and overlap by name, and arrays: images (upright) `[n, S, S]`, arrangements (parts in colour,
         turned back) `[n, S, S, 3]`.
     """
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
-    maps = []
-    shown = np.flatnonzero(classes == digit)[:EXAMPLES]
-    colours = []
-    for start in range(0, len(images), BATCH):
-        rows = np.arange(start, min(start + BATCH, len(images)))
-        turn = warps.uniform_rotations(len(rows), angle, generator, device)
-        found = upright(model.encode(warps.warp(torch.from_numpy(images[rows]).to(device), turn)), turn)
+    maps, colours = [], []
+    for batch in torch.from_numpy(images).split(BATCH):
+        turn = warps.uniform_rotations(len(batch), angle, generator, device)
+        posterior = model.encode(warps.warp(batch.to(device), turn))
+        back = poses.compose(poses.invert(turn).unsqueeze(1), poses.to_matrix(posterior.part_poses))
+        found = replace(posterior, part_poses=poses.to_offset(back))
         maps.append(responsible_parts(model, model.states(found)).cpu().numpy())
-        colours.append(arrange(model, found).cpu().numpy()[np.isin(rows, shown)])
-    arrays = {"images": images[shown, 0].astype(np.float32) / 255, "arrangements": np.concatenate(colours)}
+        colours.append(arrange(model, found).cpu().numpy())
+    shown = np.flatnonzero(classes == 2)[:EXAMPLES]
+    arrays = {"images": images[shown, 0].astype(np.float32) / 255, "arrangements": np.concatenate(colours)[shown]}
     parts = np.concatenate(maps)
     return {"consistency": consistency(parts, classes), "overlap": overlap(parts, images)}, arrays

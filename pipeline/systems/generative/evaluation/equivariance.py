@@ -19,7 +19,6 @@ from pipeline.data import warps
 from pipeline.layers import poses
 from pipeline.probes.features import BATCH
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.posteriors import Capsules
 
 
 @torch.no_grad()
@@ -44,8 +43,7 @@ def equivariance(
         alone; switched, the share of the capsules present in either image that are absent in the other.
     """
     compared: dict[tuple[str, float], list[tuple[Tensor, ...]]] = {}
-    for start in range(0, len(images), BATCH):
-        batch = torch.from_numpy(images[start : start + BATCH]).to(device)
+    for batch in torch.from_numpy(images).to(device).split(BATCH):
         plain = _layers(model, batch.float() / 255)
         for angle in angles:
             turn = warps.rotations(torch.full((len(batch),), float(angle), device=device))
@@ -59,12 +57,9 @@ def equivariance(
     return pd.DataFrame(rows)
 
 
-Layers = dict[str, tuple[Tensor, Tensor]]
-"""Presences `[B, n]` and poses `[B, n, 2, 3]` of each layer."""
-
-
-def _layers(model: GenerativeModel, pixels: Tensor) -> Layers:
-    posterior: Capsules = model.encode(pixels)
+def _layers(model: GenerativeModel, pixels: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """Presences `[B, n]` and poses `[B, n, 2, 3]` of each layer."""
+    posterior = model.encode(pixels)
     t1, t0 = ((y / model.temperature).sigmoid() for y in (posterior.part_logits, posterior.object_logits))
     A1, A0 = (poses.to_matrix(A) for A in (posterior.part_poses, posterior.object_poses))
     return {"parts": (t1, A1), "objects": (t0, A0)}
@@ -87,7 +82,6 @@ def _summary(weight: Tensor, deviation: Tensor, identity: Tensor, before: Tensor
     quartiles = torch.tensor([0.25, 0.75], device=weight.device)
     low, high = root_mean(deviation, (1,)).quantile(quartiles).tolist()
     error, identity_error = float(root_mean(deviation)), float(root_mean(identity))
-    presence_flips = (before ^ after).sum() / (before | after).sum().clamp_min(1)
     return {
         "deviation": error,
         "low": low,
@@ -96,5 +90,5 @@ def _summary(weight: Tensor, deviation: Tensor, identity: Tensor, before: Tensor
         "missed": error / max(identity_error, 1e-12),
         "centre": float(root_mean(deviation[..., 2:])),
         "centre_unfollowed": float(root_mean(identity[..., 2:])),
-        "switched": float(presence_flips),
+        "switched": float((before ^ after).sum() / (before | after).sum().clamp_min(1)),
     }

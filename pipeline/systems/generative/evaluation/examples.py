@@ -14,8 +14,8 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.layers.rendering import render
 from pipeline.probes.features import batches
+from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.posteriors import Capsules
 
 Arrays = dict[str, NDArray[np.float32]]
 
@@ -58,28 +58,12 @@ def arrays_of(**tensors: Tensor) -> Arrays:
 
 
 @torch.no_grad()
-def evaluation_examples(model: GenerativeModel, image: NDArray[np.uint8], seed: int, device: torch.device) -> Arrays:
-    """One digit turned in steps of 30 degrees with its reconstructions and arrangements (Figure 5), the templates
-    (Figure 6), and 16 samples of the prior.
-
-    Args:
-        image: uint8 `[1, S, S]`.
-    """
-    angles = np.arange(-180, 180, 30, dtype=np.float32)
-    images = turned(image, angles, device)
-    posterior = model.encode(images)
-    templates = model.templates
+def evaluation_examples(model: GenerativeModel, seed: int, device: torch.device) -> Arrays:
+    """The templates (Figure 6) and 16 samples of the prior."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         samples = model.model(None, 16)
-    return arrays_of(
-        templates=templates[:, 0],
-        alphas=templates[:, 1],
-        images=images[:, 0],
-        reconstructions=reconstruct(model, posterior),
-        arrangements=arrange(model, posterior),
-        prior_samples=samples,
-    ) | {"angles": angles}
+    return arrays_of(templates=model.templates[:, 0], alphas=model.templates[:, 1], prior_samples=samples)
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from pipeline.probes.features import batches
+from pipeline.systems.generative.model.distributions import logistic_noise
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.information import (
     binary_information,
@@ -21,7 +22,6 @@ from pipeline.systems.generative.model.information import (
     presence_kl,
     routing_entropies,
 )
-from pipeline.systems.generative.model.presences import logistic_noise
 
 BATCH = 500
 MOST_IMAGES = 1000

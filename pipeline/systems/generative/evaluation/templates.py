@@ -120,10 +120,7 @@ def copies(pictures: Tensor, failures: FailureParams) -> tuple[dict[str, float],
         second, and what `align` returns of them.
     """
     pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
-    if pairs.shape[1]:
-        found, maps = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
-    else:
-        found, maps = pictures.new_zeros(0), pictures.new_zeros(0, 2, 3)
+    found, maps = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
     alike = found >= failures.threshold
     share = {
         "pairs": int(alike.sum()) / max(len(alike), 1),
@@ -150,14 +147,20 @@ def template_copies(
     share, pairs, found, maps = copies(pictures, failures)
     size, scale = model.params.template_size, model.params.template_scale
     count = max(len(pictures), 2)  # a pair at least
-    fading = envelope(pictures) if len(pictures) else torch.ones(size, size, device=device)
+    # Strokes fade towards the edges of their frame as the templates do in the mean, 1 at its largest: ink that ends at
+    # the edge of a window hardly any map of another window matches.
+    fading = pictures.mean(0) if len(pictures) else torch.ones(size, size, device=device)
+    fading = fading / fading.max().clamp_min(1e-12)
     draws = [strokes(images, count, size, scale, failures.seed + draw).to(device) for draw in range(CONTROLS)]
     controls = pd.DataFrame([copies(windows * fading, failures)[0] for windows in draws])
     control = {f"faded_strokes_{name}": float(mean) for name, mean in controls.mean().items()}
     control["faded_strokes_pairs_sd"] = float(controls["pairs"].std())
     matrix = torch.eye(len(pictures), device=pictures.device)
     matrix[pairs[0], pairs[1]] = matrix[pairs[1], pairs[0]] = found
-    shown = _best(pairs, found)
+    shown: list[int] = []  # the most alike pairs, each picture in one of them
+    for index in found.argsort(descending=True).tolist():
+        if len(shown) < BEST and not torch.isin(pairs[:, index], pairs[:, shown]).any():
+            shown.append(index)
     first, second = pairs[:, shown]
     numbers = {"drawn": float(len(pictures)), **share, **control}
     return numbers, arrays_of(
@@ -171,32 +174,11 @@ def template_copies(
     )
 
 
-def _best(pairs: Tensor, found: Tensor) -> list[int]:
-    """The most alike pairs, at most `BEST`, each picture in one of them."""
-    chosen: list[int] = []
-    seen: set[int] = set()
-    for index in found.argsort(descending=True).tolist():
-        pair = set(pairs[:, index].tolist())
-        if not pair & seen and len(chosen) < BEST:
-            chosen.append(index)
-            seen |= pair
-    return chosen
-
-
-def envelope(pictures: Tensor) -> Tensor:
-    """How pictures `[n, h, h]` fade towards the edges of their frame: their mean, 1 at its largest, `[h, h]`.
-
-    A window cut out of a digit has ink that ends at the edge, which hardly any map of another window matches.
-    """
-    mean = pictures.mean(0)
-    return mean / mean.max().clamp_min(1e-12)
-
-
 def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:
     """The control: windows of digits `[count, size, size]` in [0, 1], as large as a template is drawn.
 
     Each is centred on an ink pixel of another image. Strokes of digits are alike up to affine maps too: templates are
-    copies only where they are more alike than these, faded as the templates are (`envelope`).
+    copies only where they are more alike than these.
 
     Args:
         images: uint8 `[N, 1, S, S]`.

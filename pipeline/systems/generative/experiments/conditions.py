@@ -1,54 +1,55 @@
-"""What is measured of a run that is trained with some settings changed, and how it is told by condition."""
+"""A run that is trained with some settings changed: what is measured in every condition, and how it is told."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import torch
 
-from pipeline.data.datasets import Dataset
-from pipeline.learning.model import Model
+from pipeline.learning.runs import of_kind
+from pipeline.probes.features import metrics_on_test_images
 from pipeline.probes.generalisation import rotation_probes
-from pipeline.probes.metrics import metrics_on_test_images
-from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest
+from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.settings import GenerativeRun
+
+if TYPE_CHECKING:
+    from pipeline.studies.context import Context
 
 
-def measures(
-    model: Model, dataset: Dataset, probed: Sequence[str], evaluate: EvaluateParams, device: torch.device
-) -> dict[str, float]:
-    """Accuracies of probes on clean images by the features `probed`, and pixel_error, on test images."""
-    sampled = any(name.endswith("_sampled") for name in probed)
-    probes = rotation_probes(model, dataset, 0.0, evaluate, device, sampled=sampled).set_index("features")["accuracy"]
-    metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
-    return {name: float(probes[name]) for name in probed} | {"pixel_error": float(metrics["pixel_error"])}
-
-
-def outcome(
+def measure(
+    context: Context,
     study: str,
     kind: str,
-    measured: Mapping[str, Sequence[Mapping[str, float]]],
-    headline: tuple[str, ...],
+    runs: Mapping[str, tuple[str, GenerativeRun]],
+    probed: Sequence[str],
+    headline: Sequence[str],
+    more: Callable[[GenerativeModel], dict[str, float]] = lambda model: {},
     **numbers: Any,
 ) -> Outcome:
-    """What was measured in every condition.
+    """Train runs, and measure every replica on clean test images: probes on the features `probed`, and pixel_error.
 
     Args:
         kind: what a condition is called: a column of the table, and the first of the names of numbers.
-        measured: by condition, the metrics of each replica.
+        runs: by condition, the name of the training and the run.
         headline: the metrics among the headline numbers.
-        numbers: further ones.
+        more: further metrics of a model.
+        numbers: further ones of the study.
     """
-    rows = [
-        (replica, metric, value, condition)
-        for condition, replicas in measured.items()
-        for replica, metrics in enumerate(replicas)
-        for metric, value in metrics.items()
-    ]
+    evaluate, device, rows = context.params.evaluate, context.device, []
+    sampled = "t0_sampled" in probed
+    for condition, (title, run) in runs.items():
+        dataset = context.dataset(run.dataset)
+        models = of_kind(GenerativeModel, context.train(title, run, key=condition).models)
+        for replica, model in enumerate(models):
+            probes = rotation_probes(model, dataset, 0.0, evaluate, device, sampled=sampled)
+            accuracies = probes.set_index("features")["accuracy"]
+            metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
+            found = {name: accuracies[name] for name in probed} | {"pixel_error": metrics["pixel_error"]} | more(model)
+            rows += [(replica, metric, float(value), condition) for metric, value in found.items()]
     table = pd.DataFrame(rows, columns=["replica", "metric", "measured", kind])
-    names = [f"{kind}.{condition}.{metric}" for condition in measured for metric in headline]
+    names = [f"{kind}.{condition}.{metric}" for condition in runs for metric in headline]
     values = nest(table, [kind, "metric"], "measured")
     return Outcome(study, table, {**numbers, kind: values}, tuple(names[:MOST_HEADLINES]))

@@ -26,15 +26,14 @@ from tqdm import tqdm
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
 from pipeline.learning.train import DivergedError
-from pipeline.probes.generalisation import clean_probe
-from pipeline.probes.probes import Probe, fit_probe
+from pipeline.probes.generalisation import Probe, clean_probe, fit_probe
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange, arrays_of, reconstruct, turned
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
-from pipeline.systems.generative.inference.settings import AdamEngine
 from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.settings import AdamEngine
 
 if TYPE_CHECKING:
     from pipeline.studies.context import Context
@@ -55,9 +54,10 @@ def optimisation_gains(
 
     Returns:
         one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and (of the
-        chosen engine) refit_accuracy, each by when it was read (`_optimised`); refit_gain_error, the standard error
-        over the same images of the rise of refit_accuracy; evaluations (of the gradient, mean per image), seconds (of
-        the batch), images; what `_paired` returns. What is not measured is NaN.
+        chosen engine) refit_accuracy, each by when it was read (`_optimised`); refit_gain_error, bound_rise_error and
+        pixel_fall_error, standard errors over the same images of these changes; bound_fell, the share of images whose
+        bound fell; evaluations (of the gradient, mean per image), seconds (of the batch), images. What is not measured
+        is NaN.
         And the way there: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
 
     Raises:
@@ -80,7 +80,9 @@ def optimisation_gains(
                 "evaluations": float(found.evaluations.float().mean()),
                 "seconds": found.seconds,
                 "images": len(images),
-                **_paired(found),
+                "bound_rise_error": _error(found.bound_end - found.bound_start),
+                "pixel_fall_error": _error(found.error_start - found.error_end),
+                "bound_fell": float((found.bound_end < found.bound_start).double().mean()),
             }
             if name == study.chosen:
                 refit = _refit_probes(model, dataset, angle, study, evaluate, device)
@@ -110,16 +112,15 @@ def _refit_probes(
     """
     images, labels = dataset.part("train")
     images, labels = images[: study.refit_images], labels[: study.refit_images]
-    t0: dict[str, list[Array]] = {}
-    for batch in _turn(images, angle, study.seed + 1, device).split(BATCH):
-        for when, each in _optimised(model, batch, study, study.chosen, angle)[1].items():
-            t0.setdefault(when, []).append(each)
+    batches = _turn(images, angle, study.seed + 1, device).split(BATCH)
+    found = [_optimised(model, batch, study, study.chosen, angle)[1] for batch in batches]
     kept = len(images) - len(images) // 5
-
-    def fit(features: Array) -> Probe:
-        return fit_probe((features[:kept], labels[:kept]), (features[kept:], labels[kept:]), evaluate.probe_strengths)
-
-    return {when: fit(np.concatenate(batches)) for when, batches in t0.items()}
+    probes = {}
+    for when in found[0]:
+        t0 = np.concatenate([each[when] for each in found])
+        train, validation = (t0[:kept], labels[:kept]), (t0[kept:], labels[kept:])
+        probes[when] = fit_probe(train, validation, evaluate.probe_strengths)
+    return probes
 
 
 def _optimised(
@@ -131,31 +132,25 @@ def _optimised(
     them, too; and at the smallest angle both when "kicked".
     """
     engine = study.engines[name]
-    found = optimise(model, images, engine, _generator(study, images.device))
+    found = optimise(model, images, engine, torch.Generator(images.device).manual_seed(study.seed))
     posteriors = {"before": found.start, "after": found.end}
     bounds = {"before": found.bound_start, "after": found.bound_end}
     if name == study.chosen and not isinstance(engine, AdamEngine) and engine.restarts:
         posteriors["once"] = found.once
         if angle == min(study.angles):
-            generator = _generator(study, images.device)
+            generator = torch.Generator(images.device).manual_seed(study.seed)
             kicked = optimise(model, images, engine, generator, found.once, logit_sd=study.kick_logit, refine=False)
             posteriors["kicked"], bounds["kicked"] = kicked.end, kicked.bound_end
     return found, {when: each.object_logits.cpu().numpy() for when, each in posteriors.items()}, bounds
 
 
-def _generator(study: OptimiseParams, device: torch.device) -> torch.Generator:
-    return torch.Generator(device).manual_seed(study.seed)
-
-
-def example_gains(
-    model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device, digit: int = 2
-) -> Arrays:
-    """One test image of class `digit` (the paper shows a 2) turned in steps, before and after (Figure 3), by the
-    study's chosen engine.
+def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device) -> Arrays:
+    """One test image of a 2, as in the paper, turned in steps, before and after (Figure 3), by the study's chosen
+    engine.
     """
     images, labels = dataset.part("test")
-    pixels = turned(images[int(np.argmax(labels == digit))], EXAMPLE_ANGLES, device)
-    found = optimise(model, pixels, study.engines[study.chosen], _generator(study, device))
+    pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, device)
+    found = optimise(model, pixels, study.engines[study.chosen], torch.Generator(device).manual_seed(study.seed))
     with torch.no_grad():
         arrays = arrays_of(
             images=pixels[:, 0],
@@ -174,16 +169,9 @@ def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.devi
     return warps.warp(batch, warps.uniform_rotations(len(batch), angle, angles, device))
 
 
-def _paired(found: Optimised) -> dict[str, float]:
-    """Standard errors over the images of the rise of the bound and of the fall of the squared error, and the share of
-    images whose bound fell. Both ends are estimated with the same samples.
-    """
-    rise, fall = found.bound_end - found.bound_start, found.error_start - found.error_end
-    errors = {
-        name: float(each.std()) / math.sqrt(len(each)) if len(each) > 1 else 0.0
-        for name, each in (("bound_rise_error", rise), ("pixel_fall_error", fall))
-    }
-    return errors | {"bound_fell": float((rise < 0).double().mean())}
+def _error(changes: Tensor) -> float:
+    """The standard error of the mean of `changes [N]`: both ends are estimated with the same images and samples."""
+    return float(changes.std()) / math.sqrt(len(changes)) if len(changes) > 1 else 0.0
 
 
 def measure(context: Context) -> Outcome:

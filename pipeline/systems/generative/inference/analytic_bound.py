@@ -1,8 +1,7 @@
 """The bound of a free-form posterior with the noise of its presences integrated out.
 
-With delta poses, the only random variables of a free-form posterior are the relaxed presences t = sigmoid((a + l) /
-tau), with independent standard logistic l. The expectation is taken term by term, so that the objective is smooth and
-second-order methods can be used:
+With delta poses, the only random variables are the relaxed presences t = sigmoid((a + l) / tau), with independent
+standard logistic l. The expectation is taken term by term, which gives a smooth objective for second-order methods:
 
 - Pixels, exactly: the image is linear in each t_j ("over" compositing), so its first two moments follow, layer by
   layer, from E t_j and E t_j^2.
@@ -21,7 +20,6 @@ for each object its log odds of presence and its pose.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -29,9 +27,9 @@ from torch import Tensor
 
 from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.rendering import warp_templates
+from pipeline.systems.generative.model.distributions import Capsules, join
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.hierarchy import gaussian_log_density, join, log_affinities
-from pipeline.systems.generative.model.posteriors import Capsules
+from pipeline.systems.generative.model.hierarchy import gaussian_log_density, log_affinities
 
 STATE = 1 + POSE_SIZE
 """Numbers in the state of one capsule."""
@@ -56,16 +54,8 @@ def unpack(states: Tensor, parts: int) -> Capsules:
     return Capsules(y[:, :parts], A[:, :parts], y[:, parts:], A[:, parts:])
 
 
-@dataclass(frozen=True)
-class Presences:
-    """Moments of t = sigmoid((a + l) / tau), each with the shape of the log odds a."""
-
-    mean: Tensor  # E t
-    square: Tensor  # E t^2
-
-
-def presence_moments(a: Tensor, temperature: float) -> Presences:
-    """Moments of relaxed presences with log odds `a`.
+def presence_moments(a: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """E t and E t^2 of relaxed presences t = sigmoid((a + l) / tau), each with the shape of the log odds `a`.
 
     Computed by the trapezoidal rule over the noise. For such smooth and fast decaying functions its error is below 3e-6
     at these nodes; see Trefethen and Weideman (2014).
@@ -78,7 +68,7 @@ def presence_moments(a: Tensor, temperature: float) -> Presences:
     weight = noise.sigmoid() * (-noise).sigmoid()
     weight = weight / weight.sum()
     t = ((a.unsqueeze(-1) + noise) / temperature).sigmoid()
-    return Presences(t @ weight, (t * t) @ weight)
+    return t @ weight, (t * t) @ weight
 
 
 def expected_softplus(c: Tensor) -> Tensor:
@@ -128,46 +118,34 @@ def stratified_noise(samples: int, count: int) -> Tensor:
     return ((order.double() + 0.5) / samples).logit()
 
 
-def expected_routing(model: GenerativeModel, found: Capsules, presence: Presences) -> tuple[Tensor, Tensor]:
-    """Expected log density of the parts given the objects, over the noise of all presences.
+def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple[Tensor, Tensor]:
+    """The bound without its pixels: the only terms with the objects.
+
+    Args:
+        t: means of the parts' presences, `[N, P]`.
 
     Returns:
-        a lower bound on E log p(part | objects), `[N, P]`, and the mean posterior over each part's parent (the
-        routing), `[N, P, 1 + O]`, the dummy first.
+        nats `[N]`, and the mean posterior over each part's parent (the routing), `[N, P, 1 + O]`, the dummy first.
     """
-    params = model.params
+    params, temperature = model.params, model.temperature
     noise = stratified_noise(OBJECT_SAMPLES, params.objects).to(found.object_logits)
-    y0 = (found.object_logits + noise.unsqueeze(1)) / model.temperature  # (samples, N, O)
+    y0 = (found.object_logits + noise.unsqueeze(1)) / temperature  # (samples, N, O)
     log_pi = log_affinities(y0, model.log_affinity)  # (samples, N, P, 1 + O)
     layer = model.parts_given_objects(found.object_logits, found.object_poses)
-    A, t = found.part_poses, presence.mean
-    present = expected_presence_log_prob(found.part_logits.unsqueeze(-1), model.gamma, model.temperature)
+    A = found.part_poses
+    present = expected_presence_log_prob(found.part_logits.unsqueeze(-1), model.gamma, temperature)
     active = gaussian_log_density((A.unsqueeze(-2) - layer.votes).square().sum(-1), layer.c)
     width = torch.full_like(t, params.inactive_pose_sd)
     inactive = gaussian_log_density((A - layer.inactive_pose).square().sum(-1), width)
     joint = log_pi + (present + t.unsqueeze(-1) * active + ((1 - t) * inactive).unsqueeze(-1))
-    return joint.logsumexp(-1).mean(0), joint.detach().softmax(-1).mean(0)
+    parts = joint.logsumexp(-1).mean(0)  # (N, P)
 
-
-def prior_and_entropy(model: GenerativeModel, found: Capsules) -> Tensor:
-    """E log p(y0, A0) plus the entropies of all presences, `[N]`; a delta pose has no entropy."""
-    params = model.params
     odds = math.log(params.object_presence / (1 - params.object_presence))
-    present = expected_presence_log_prob(found.object_logits, odds, model.temperature).sum(-1)
-    A0 = found.object_poses.flatten(1)
-    pose = -0.5 * (A0.square() + math.log(2 * math.pi)).sum(-1)
-    count = found.part_logits.shape[1] + found.object_logits.shape[1]
-    return present + pose + count * (2 - math.log(model.temperature))
-
-
-def hierarchy_bound(model: GenerativeModel, found: Capsules, presence: Presences) -> tuple[Tensor, Tensor]:
-    """The bound without its pixels, `[N]` nats: the only terms with the objects. Also the routing, `[N, P, 1 + O]`.
-
-    Args:
-        presence: moments of the parts' presences.
-    """
-    parts, routing = expected_routing(model, found, presence)
-    return parts.sum(-1) + prior_and_entropy(model, found), routing
+    prior = expected_presence_log_prob(found.object_logits, odds, temperature).sum(-1)
+    prior = prior - 0.5 * (found.object_poses.flatten(1).square() + math.log(2 * math.pi)).sum(-1)
+    # Of all presences; a delta pose has none.
+    entropy = (params.parts + params.objects) * (2 - math.log(temperature))
+    return parts.sum(-1) + (prior + entropy), joint.detach().softmax(-1).mean(0)
 
 
 def analytic_bound(model: GenerativeModel, images: Tensor, states: Tensor) -> Tensor:
@@ -178,9 +156,7 @@ def analytic_bound(model: GenerativeModel, images: Tensor, states: Tensor) -> Te
         states: `[N, 7 P + 7 O]`, from `pack`.
     """
     found = unpack(states, model.params.parts)
-    presence = presence_moments(found.part_logits, model.temperature)
-    drawn = warp_templates(model.templates, found.part_poses, model.image_size)
-    colour, alpha = drawn.unbind(2)
-    pixels = pixel_bound(model, images, *picture_moments(colour, alpha, presence.mean, presence.square))
-    explained, _ = hierarchy_bound(model, found, presence)
-    return pixels + explained
+    mean, square = presence_moments(found.part_logits, model.temperature)
+    colour, alpha = warp_templates(model.templates, found.part_poses, model.image_size).unbind(2)
+    pixels = pixel_bound(model, images, *picture_moments(colour, alpha, mean, square))
+    return pixels + hierarchy_bound(model, found, mean)[0]

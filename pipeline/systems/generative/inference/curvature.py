@@ -34,8 +34,8 @@ from pipeline.systems.generative.inference.analytic_bound import (
     presence_moments,
     unpack,
 )
+from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.posteriors import Capsules
 
 _CHUNK = 64
 """Images linearised together: their Jacobians (28 MB for 16 parts on 28 x 28 pixels) should fit the CPU's cache."""
@@ -60,14 +60,10 @@ class Linearised(NamedTuple):
         objects = objects_diagonal(self.objects, self.presences)
         return torch.cat([self.parts.diagonal(dim1=-2, dim2=-1), objects], dim=1)
 
-
-def where(mask: Tensor, first: Linearised, second: Linearised) -> Linearised:
-    """Rows of `first` where `mask [N]` is true, else of `second`."""
-
-    def choose(new: Tensor, old: Tensor) -> Tensor:
-        return torch.where(mask.view(-1, *[1] * (new.dim() - 1)), new, old)
-
-    return Linearised(*map(choose, first, second))
+    def where(self, mask: Tensor, other: Linearised) -> Linearised:
+        """Its rows where `mask [N]` is true, else those of the other."""
+        pairs = zip(self, other, strict=True)
+        return Linearised(*(torch.where(mask.view(-1, *[1] * (a.dim() - 1)), a, b) for a, b in pairs))
 
 
 def linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linearised:
@@ -86,19 +82,19 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
     x = states.detach().requires_grad_()
     with torch.enable_grad():
         found = unpack(x, P)
-        presence = presence_moments(found.part_logits, model.temperature)
+        t, square = presence_moments(found.part_logits, model.temperature)
         drawings = _draw(model, found.part_poses)
         colour, alpha = drawings.colour.requires_grad_(), drawings.alpha.requires_grad_()
-        first, second = picture_moments(colour, alpha, presence.mean, presence.square)
-        explained, routing = hierarchy_bound(model, found, presence)
+        first, second = picture_moments(colour, alpha, t, square)
+        explained, routing = hierarchy_bound(model, found, t)
         bound = pixel_bound(model, images, first, second) + explained
         # Each log odds affects only its own presence, so the gradient of the sum has the derivative of each.
-        (slope,) = torch.autograd.grad(presence.mean.sum(), x, retain_graph=True)
+        (slope,) = torch.autograd.grad(t.sum(), x, retain_graph=True)
         gradient, to_colour, to_alpha = torch.autograd.grad(-bound.sum(), (x, colour, alpha))
     with torch.no_grad():
         to_inverse = (drawings.slopes(to_colour, to_alpha) @ drawings.pixels).flatten(2)  # (N, P, 6)
         gradient.unflatten(1, (-1, STATE))[:, :P, 1:] += (to_inverse.unsqueeze(-2) @ drawings.inverse_slope).squeeze(-2)
-        t = presence.mean.detach()
+        t = t.detach()
         jacobian = _jacobian(drawings, t, slope.unflatten(1, (-1, STATE))[:, :P, 0])
         parts = _pixel_curvature(drawings, jacobian, model.params.pixel_sd)
         weight = _precision(model, routing, t)
@@ -138,18 +134,12 @@ def _draw(model: GenerativeModel, A: Tensor) -> _Drawings:
         colour, alpha = sample_templates(model.templates.detach(), points).unbind(2)
         (colour_slope,) = torch.autograd.grad(colour.sum(), points, retain_graph=True)
         (alpha_slope,) = torch.autograd.grad(alpha.sum(), points)
-    return _Drawings(
-        colour.detach(), alpha.detach(), colour_slope, alpha_slope, pixel_centres(A, size), _inverse_slope(A)
-    )
-
-
-def _inverse_slope(A: Tensor) -> Tensor:
-    """The derivative of the inverse pose (six numbers) by the pose `A [N, P, 6]`: `[N, P, 6, 6]`."""
 
     def inverse(A: Tensor) -> Tensor:
         return poses.invert(poses.to_matrix(A)).flatten(-2)
 
-    return torch.func.vmap(torch.func.jacrev(inverse))(A.detach().flatten(0, 1)).unflatten(0, A.shape[:2])
+    slope = torch.func.vmap(torch.func.jacrev(inverse))(A.detach().flatten(0, 1)).unflatten(0, A.shape[:2])
+    return _Drawings(colour.detach(), alpha.detach(), colour_slope, alpha_slope, pixel_centres(A, size), slope)
 
 
 def _jacobian(drawings: _Drawings, t: Tensor, slope: Tensor) -> Tensor:

@@ -7,11 +7,8 @@ encoder's output. The generative model is not changed; only the guide is replace
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
-All share one loop, `methods.minimise`. In every round the method proposes a trial state for each active image,
-evaluates value and gradient once, and accepts or rejects it for each image separately; no image waits for another's
-line search. An image whose best value has improved by less than a tolerance over a few rounds has converged and leaves
-the batch. Then the objects are refined (`object_layer`). A restart minimises again from the best state with its poses
-perturbed, and counts if the bound then is higher.
+All share one loop, `methods.minimise`. Then the objects are refined (`refine_objects`). A restart minimises again from
+the best state with its poses perturbed, and counts if the bound then is higher.
 
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
@@ -36,13 +33,13 @@ from pipeline.systems.generative.inference.methods import (
     Method,
     Problem,
     analytic_value,
+    expected_bound,
     minimise,
+    refine_objects,
 )
-from pipeline.systems.generative.inference.object_layer import refine_objects
-from pipeline.systems.generative.inference.sampled_bound import mean_bound
-from pipeline.systems.generative.inference.settings import AdamEngine, Engine, LBFGSEngine
+from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.posteriors import Capsules
+from pipeline.systems.generative.settings import AdamEngine, Engine, LBFGSEngine
 
 EVALUATION_SAMPLES = 16
 """Presence samples over which the bounds before and after are averaged, the same for both."""
@@ -57,38 +54,31 @@ POSE_SD = 0.03
 """Sd of the perturbation of the poses of a converged state, so that it can leave a poor local optimum."""
 
 
-def method_of(engine: Engine) -> Method:
-    """The method for an engine's settings."""
-    if isinstance(engine, AdamEngine):
-        return AdamMethod(engine)
-    return LBFGSMethod(engine.memory) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod()
+@torch.no_grad()
+def mean_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Bound and squared error of each image, averaged over the samples `noise [samples, N, K]`."""
+    traces = [expected_bound(model, images, posterior, sample) for sample in noise]
+    bound = torch.stack([trace.bound for trace in traces]).mean(0)
+    return bound, torch.stack([trace.error for trace in traces]).mean(0)
 
 
-@dataclass
 class Progress:
     """How far the minimisation of a batch has come.
 
     Attributes:
         states: the best states `[N, V]`, or the last ones if values are noisy.
+        once: those without restarts.
         values: their negative bounds `[N]`; infinite before the first.
         evaluations: gradient evaluations of each image, `[N]`.
         rounds: rounds so far, with those of restarts; each has one evaluation of every active image.
         seconds: wall-clock time of the whole batch, without that of `watch`.
-        once: the states `[N, V]` without restarts.
     """
 
-    states: Tensor
-    values: Tensor
-    evaluations: Tensor
-    rounds: int
-    seconds: float
-    once: Tensor
-
-    @staticmethod
-    def start(states: Tensor) -> Progress:
-        """The progress before the first round."""
-        counts = torch.zeros(len(states), dtype=torch.long, device=states.device)
-        return Progress(states.clone(), torch.full_like(states[:, 0], math.inf), counts, 0, 0.0, states)
+    def __init__(self, states: Tensor) -> None:
+        self.states, self.once = states.clone(), states
+        self.values = torch.full_like(states[:, 0], math.inf)
+        self.evaluations = torch.zeros(len(states), dtype=torch.long, device=states.device)
+        self.rounds, self.seconds = 0, 0.0
 
     def improve(self, active: Tensor, states: Tensor, values: Tensor, noisy: bool) -> None:
         """Keep new `states [n, V]` of the images with the index `active [n]` where they are better, or all if noisy."""
@@ -114,14 +104,21 @@ def minimise_bound(
             sd 1 is more than images differ by in t0, and if objects are not refined, most of it stays.
         refine: whether objects are refined after each minimisation.
     """
-    progress = Progress.start(states)
+    progress = Progress(states)
     everyone = torch.arange(len(states), device=states.device)
+    sd = torch.full_like(states, POSE_SD).unflatten(1, (-1, STATE))
+    sd[..., 0] = logit_sd
+    begin = states
     for restart in range(1 if isinstance(engine, AdamEngine) else 1 + engine.restarts):
-        begin = _perturbed(progress.states, problem.generator, logit_sd) if restart else states
+        if restart:
+            noise = torch.randn(states.shape, generator=problem.generator, device=states.device)
+            begin = progress.states + sd.flatten(1) * noise.to(states.dtype)
         begun = time.perf_counter()
-        method = method_of(engine)
-        if not isinstance(method, AdamMethod):  # the initial values take one evaluation
-            progress.evaluations += 1
+        if isinstance(engine, AdamEngine):
+            method: Method = AdamMethod(engine)
+        else:
+            method = LBFGSMethod(engine.memory) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod()
+            progress.evaluations += 1  # for the initial values
 
         def record(active: Tensor, state: Tensor, value: Tensor, noisy: bool = method.noisy) -> None:
             nonlocal begun
@@ -140,14 +137,6 @@ def minimise_bound(
         if not restart:
             progress.once = progress.states.clone()
     return progress
-
-
-def _perturbed(states: Tensor, generator: Generator, logit_sd: float) -> Tensor:
-    """The states with small random perturbations of the poses, and of the log odds with sd `logit_sd`."""
-    sd = torch.full_like(states, POSE_SD).unflatten(1, (-1, STATE))
-    sd[..., 0] = logit_sd
-    noise = torch.randn(states.shape, generator=generator, device=states.device).to(states.dtype)
-    return states + sd.flatten(1) * noise
 
 
 @dataclass(frozen=True)
@@ -215,7 +204,7 @@ def optimise(
         if progress.rounds in CURVE_POINTS:
             measure(progress)
 
-    measure(Progress.start(states))
+    measure(Progress(states))
     problem = Problem(model, images, generator)
     progress = minimise_bound(problem, states, engine, watch, logit_sd=logit_sd, refine=refine)
     if points[-1]["round"] == progress.rounds:  # measured before the objects were refined

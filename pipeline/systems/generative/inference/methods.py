@@ -1,5 +1,8 @@
 """Methods of free-form inference: what all share, the paper's Adam, L-BFGS, and damped Gauss-Newton.
 
+Every image has its own variational parameters, which the guide uses instead of an encoder's output. The bound is
+estimated with samples of the presences (`expected_bound`), or their noise is integrated out (`analytic_bound`).
+
 Shapes: N images, n of them active; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is
 better.
 """
@@ -11,17 +14,44 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyro
+import pyro.distributions as dist
 import torch
 from torch import Generator, Tensor
 
 from pipeline.systems.generative.inference import curvature
-from pipeline.systems.generative.inference.analytic_bound import analytic_bound, unpack
-from pipeline.systems.generative.inference.sampled_bound import expected_bound
-from pipeline.systems.generative.inference.settings import AdamEngine
+from pipeline.systems.generative.inference.analytic_bound import (
+    STATE,
+    analytic_bound,
+    hierarchy_bound,
+    presence_moments,
+    unpack,
+)
+from pipeline.systems.generative.model.bound import BoundTrace, trace_bound
+from pipeline.systems.generative.model.distributions import Capsules, PartPosterior, RelaxedPresence
 from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.settings import AdamEngine
 
 _CHUNK = 128
 """Images evaluated together, so that a step's arrays fit the cache."""
+MEMORY, ROUNDS, TOLERANCE = 10, 300, 1e-4
+"""Of refining objects: steps that L-BFGS remembers; the most steps that it takes; it stops when the bound rises by less
+than this (nats).
+"""
+
+
+def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> BoundTrace:
+    """The bound of each image under a free-form posterior, one sample: all tensors of `BoundTrace`."""
+    P, temperature = model.params.parts, model.temperature
+
+    def guide(images: Tensor, noise: Tensor, coupling: float) -> None:
+        with pyro.plate("images", len(images)):
+            presence = RelaxedPresence(posterior.part_logits, temperature, noise[:, :P])
+            pyro.sample("parts", PartPosterior(presence, posterior.part_poses))
+            pyro.sample("y0", RelaxedPresence(posterior.object_logits, temperature, noise[:, P:]).to_event(1))
+            pyro.sample("A0", dist.Delta(posterior.object_poses, event_dim=2))
+
+    return trace_bound(model, images, noise, 1.0, guide)
 
 
 @dataclass(frozen=True)
@@ -86,22 +116,26 @@ class Method(ABC):
     def step(self, problem: Problem) -> tuple[Tensor, Tensor]:
         """Evaluate one trial per image, accept or reject it; returns the new states `[n, V]` and values `[n]`."""
 
-    @abstractmethod
     def keep(self, chosen: Tensor) -> None:
         """Keep only some of the images."""
-
-
-Watch = Callable[[Tensor, Tensor, Tensor], None]
-"""Called after each round with the active images, an index `[n]`, their states and their values."""
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(self, name, value[chosen])
 
 
 def minimise(
-    problem: Problem, states: Tensor, method: Method, steps: int, tolerance: float, watch: Watch | None = None
+    problem: Problem,
+    states: Tensor,
+    method: Method,
+    steps: int,
+    tolerance: float,
+    watch: Callable[[Tensor, Tensor, Tensor], None] = lambda active, states, values: None,
 ) -> tuple[Tensor, Tensor]:
     """Let `method` minimise the value of each image from `states [N, V]`, for at most `steps` rounds.
 
-    An image has converged, and leaves the batch, when its best value has not fallen by more than `tolerance` over the
-    rounds of the method's patience.
+    In every round it proposes a trial state for each active image, evaluates value and gradient once, and accepts or
+    rejects it for each image separately; no image waits for another's line search. An image has converged, and leaves
+    the batch, when its best value has not fallen by more than `tolerance` over the rounds of the method's patience.
 
     Returns:
         the best states `[N, V]` and their values `[N]`, or the last ones if values are noisy.
@@ -115,8 +149,7 @@ def minimise(
         better = torch.ones_like(active, dtype=torch.bool) if method.noisy else value < values[active]
         values[active] = torch.where(better, value, values[active])
         found[active] = torch.where(better.unsqueeze(-1), state, found[active])
-        if watch:
-            watch(active, state, value)
+        watch(active, state, value)
         if method.noisy:
             continue
         fallen = values[active] < anchor - tolerance
@@ -163,9 +196,6 @@ class AdamMethod(Method):
         self.state = before - rate * mean / (spread + 1e-8)
         return (self.state, value) if self.noisy else (before, value)
 
-    def keep(self, chosen: Tensor) -> None:
-        self.state, self.first, self.second = (each[chosen] for each in (self.state, self.first, self.second))
-
 
 class LBFGSMethod(Method):
     """Limited-memory BFGS (Liu & Nocedal 1989): in each round every image tries one point of its own line search.
@@ -211,8 +241,11 @@ class LBFGSMethod(Method):
         move = self.length.unsqueeze(-1) * self.direction
         change = gradient - self.gradient
         curved = taken & ((move * change).sum(-1) > 1e-8 * change.square().sum(-1))
-        self.moves = torch.where(curved[:, None, None], _push(self.moves, move), self.moves)
-        self.changes = torch.where(curved[:, None, None], _push(self.changes, change), self.changes)
+        # The newest in front, the oldest removed
+        moves = torch.cat([move.unsqueeze(1), self.moves[:, :-1]], dim=1)
+        changes = torch.cat([change.unsqueeze(1), self.changes[:, :-1]], dim=1)
+        self.moves = torch.where(curved[:, None, None], moves, self.moves)
+        self.changes = torch.where(curved[:, None, None], changes, self.changes)
 
         # Minimum of the parabola through value and slope at 0 and the trial's value, limited to 0.1 to 0.5 of the step.
         second = 2 * (value - self.value - self.length * slope) / self.length
@@ -242,14 +275,62 @@ class LBFGSMethod(Method):
             q = q + (shares[i] - back).unsqueeze(-1) * self.moves[:, i]
         return -q
 
-    def keep(self, chosen: Tensor) -> None:
-        for name in ("scale", "state", "value", "gradient", "moves", "changes", "length", "direction"):
-            setattr(self, name, getattr(self, name)[chosen])
+
+class ObjectMethod(LBFGSMethod):
+    """L-BFGS on the hierarchy's part of the bound, by the objects' states `[n, 7 O]`.
+
+    Args:
+        parts: the states `[n, 7 P]` of the parts.
+    """
+
+    patience = 4
+
+    def __init__(self, parts: Tensor) -> None:
+        super().__init__(MEMORY)
+        self.parts = parts
+
+    def evaluate(self, problem: Problem, states: Tensor) -> Value:
+        value, gradient, _ = self.with_routing(problem, states)
+        return value, gradient
+
+    def first(self, problem: Problem, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        value, gradient, routing = self.with_routing(problem, states)
+        found = unpack(torch.cat([self.parts, states], dim=1), problem.model.params.parts)
+        with torch.no_grad():
+            t, _ = presence_moments(found.part_logits, problem.model.temperature)
+            of_objects = curvature.object_curvature(problem.model, found, routing, t)
+        return value, gradient, curvature.objects_diagonal(*of_objects)
+
+    def with_routing(self, problem: Problem, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The negative bound without its pixels `[n]`, its gradient `[n, 7 O]`, and the routing `[n, P, 1 + O]`."""
+        model, x = problem.model, states.detach().requires_grad_()
+        with torch.enable_grad():
+            found = unpack(torch.cat([self.parts, x], dim=1), model.params.parts)
+            t, _ = presence_moments(found.part_logits, model.temperature)
+            bound, routing = hierarchy_bound(model, found, t)
+            (gradient,) = torch.autograd.grad(-bound.sum(), x)
+        return -bound.detach(), gradient, routing
 
 
-def _push(memory: Tensor, newest: Tensor) -> Tensor:
-    """`memory [n, m, V]` with `newest [n, V]` inserted in front and the oldest removed."""
-    return torch.cat([newest.unsqueeze(1), memory[:, :-1]], dim=1)
+def refine_objects(problem: Problem, states: Tensor) -> tuple[Tensor, Tensor]:
+    """Maximise the analytic bound over the objects, with the parts as they are.
+
+    Without the parts the pixels are constant, so that nothing is rendered: an evaluation takes a tenth of one of the
+    whole bound. The bound depends little on the objects' log odds, compared with pixels and poses. A method that stops
+    when the whole bound hardly rises therefore stops while they are still near where they started, and t0 has noise
+    that says nothing about the image. Refined objects are a function of the parts.
+
+    Args:
+        states: `[N, 7 P + 7 O]`.
+
+    Returns:
+        the states with refined objects, and the nats `[N]` by which the bound rose, never negative.
+    """
+    parts, objects = states.tensor_split([STATE * problem.model.params.parts], dim=1)
+    method = ObjectMethod(parts)
+    before, _ = method.evaluate(problem, objects)
+    found, after = minimise(problem, objects, method, ROUNDS, TOLERANCE)
+    return torch.cat([parts, found], dim=1), before - after
 
 
 class GaussNewtonMethod(Method):
@@ -283,8 +364,9 @@ class GaussNewtonMethod(Method):
         factor = torch.where(ratio > 0.75, 0.3, torch.where(ratio < 0.25, 2.0, 0.8))
         self.damping = (self.damping * torch.where(taken, factor, 3.0)).clamp(self.min_damping, self.max_damping)
         self.state = torch.where(taken.unsqueeze(-1), trial, self.state)
-        self.at = curvature.where(taken, found, self.at)
+        self.at = found.where(taken, self.at)
         return self.state, self.at.value
 
     def keep(self, chosen: Tensor) -> None:
-        self.state, self.damping, self.at = self.state[chosen], self.damping[chosen], self.at.rows(chosen)
+        super().keep(chosen)
+        self.at = self.at.rows(chosen)

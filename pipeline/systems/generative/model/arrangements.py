@@ -60,11 +60,6 @@ class Explanations:
     object_poses: Tensor  # (N, O, 6), the maximiser B, as an offset
     squared: Tensor  # (N, O, P), squared distances of part poses to the votes
 
-    @property
-    def posterior(self) -> Tensor:
-        """The probability of each object, `[N, O]`, if exactly one is present and all are equally likely."""
-        return self.log_probs.softmax(dim=-1)
-
 
 def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
     """What each object, alone, makes of parts with presences `t [N, P]` in [0, 1] and poses `A [N, P, 6]`."""
@@ -127,8 +122,7 @@ def _first_arrangements(t: Tensor, A: Tensor, objects: int, generator: Generator
         nearest = distance if nearest is None else torch.minimum(nearest, distance)
         chosen = int(torch.multinomial(nearest.cpu().clamp_min(1e-12), 1, generator=generator))
         M = torch.cat([M, A[chosen : chosen + 1]])
-    sds, gamma = A.new_full(M.shape[:2], START_SD), A.new_zeros(M.shape[:2])
-    return Arrangements(M, sds, gamma)
+    return Arrangements(M, A.new_full(M.shape[:2], START_SD), A.new_zeros(M.shape[:2]))
 
 
 def _maximised(t: Tensor, A: Tensor, posterior: Tensor, object_poses: Tensor) -> Arrangements:
@@ -194,7 +188,8 @@ def seed(model: GenerativeModel, images: Tensor) -> None:
 def object_errors(model: GenerativeModel, trace: BoundTrace) -> Tensor:
     """How far the guide's objects are from those that explain each image alone, `[B]`, in nats.
 
-    Two terms. Presences: their cross-entropy to the posterior of a single object. Poses: the object that explains the
+    Two terms. Presences: their cross-entropy to the posterior if exactly one object is present and all are equally
+    likely. Poses: the object that explains the
     image is drawn to the best pose, with its error in units of the mean c; the others are drawn to 0, as by the prior.
     Only the guide gets this gradient.
     """
@@ -202,7 +197,7 @@ def object_errors(model: GenerativeModel, trace: BoundTrace) -> Tensor:
         c = model.c[:, 1:].T
         arrangements = Arrangements(model.M, c, model.gamma[:, 1:].T)
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)
-        posterior = found.posterior
+        posterior = found.log_probs.softmax(dim=-1)
         precision = posterior / c.mean() ** 2
     presences = F.binary_cross_entropy_with_logits(trace.object_logits, posterior, reduction="none")
     near = ((trace.object_poses - found.object_poses) ** 2).sum(-1)

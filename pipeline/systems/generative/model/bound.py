@@ -31,7 +31,6 @@ class BoundTrace:
     y0: Tensor  # (B, O)
     object_logits: Tensor  # (B, O), log odds of q(t0)
     object_poses: Tensor  # (B, O, 6), sampled
-    mean: Tensor  # (B, S, S), rendered
     error: Tensor  # (B,), squared error summed over the pixels
     children: Tensor  # (B, O), expected children of each object under the exact posterior over parents
 
@@ -85,7 +84,7 @@ def trace_bound(
     )
     mean = p["_RETURN"]["value"]
     with torch.no_grad():
-        children = p["parts"]["fn"].expected_children(q["parts"]["value"])
+        children = p["parts"]["fn"].parent_posterior(q["parts"]["value"])[..., 1:].sum(dim=-2)
     return BoundTrace(
         log_pixels=p["pixels"]["log_prob"],
         log_parts=p["parts"]["log_prob"],
@@ -95,7 +94,6 @@ def trace_bound(
         y0=q["y0"]["value"],
         object_logits=q["y0"]["fn"].base_dist.logits,
         object_poses=q["A0"]["value"],
-        mean=mean,
         error=((images[:, 0] - mean) ** 2).sum((-1, -2)),
         children=children,
     )

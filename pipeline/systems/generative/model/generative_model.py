@@ -29,16 +29,17 @@ from pipeline.layers.rendering import render
 from pipeline.learning.model import Model
 from pipeline.systems.generative.model.arrangements import STARTING_IMAGES, object_errors, seed
 from pipeline.systems.generative.model.bound import trace_bound
-from pipeline.systems.generative.model.hierarchy import (
-    ChildrenGivenParents,
+from pipeline.systems.generative.model.distributions import (
+    Capsules,
+    GaussianPoses,
+    PartPosterior,
+    RelaxedPresence,
     join,
-    log_affinities,
+    logistic_noise,
     scale_gradient,
-    votes,
 )
+from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_affinities, votes
 from pipeline.systems.generative.model.information import joint_information, presence_kl
-from pipeline.systems.generative.model.posteriors import Capsules, GaussianPoses, PartPosterior
-from pipeline.systems.generative.model.presences import RelaxedPresence, logistic_noise
 from pipeline.systems.generative.settings import GenerativeModelParams
 
 # Adam moves every parameter by about its step size, whatever the gradient. Pixel logits must move by several units, the
@@ -47,6 +48,10 @@ from pipeline.systems.generative.settings import GenerativeModelParams
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4
 """Initial logit of the templates' intensity, and the sd of the noise added to it and to that of the opacity."""
+
+
+Value = Tensor | float
+"""A scalar tensor or a number."""
 
 
 class GenerativeModel(Model):
@@ -123,8 +128,6 @@ class GenerativeModel(Model):
         fallen = (epoch / max(self.params.temperature_epochs, 1e-6)).clamp(0, 1)
         return first * (last / first) ** fallen
 
-    # ---- the generative parameters in their natural form
-
     @property
     def templates(self) -> Tensor:
         """Intensity and opacity of the templates in [0, 1], `[P, 2, size, size]`."""
@@ -144,13 +147,9 @@ class GenerativeModel(Model):
     @property
     def inactive_pose(self) -> Tensor:
         """Centre of an absent part's pose, `[P, 6]`."""
-        match self.params.inactive_pose:
-            case "initial":
-                return self.initial_pose
-            case "mean":
-                return self.mean_pose
-            case "zero":
-                return torch.zeros_like(self.initial_pose)
+        if self.params.inactive_pose == "zero":
+            return torch.zeros_like(self.initial_pose)
+        return self.mean_pose if self.params.inactive_pose == "mean" else self.initial_pose
 
     def generative_parameters(self) -> int:
         """Number of parameters of the generative model, without the guide."""
@@ -161,10 +160,8 @@ class GenerativeModel(Model):
         names = ("template_weights", "log_rho", "gamma", "M", "c_excess", "mean_pose")
         return [name for name in names if isinstance(getattr(self, name, None), nn.Parameter)]
 
-    # ---- the generative model
-
     def parts_given_objects(
-        self, y0: Tensor, A0: Tensor, coupling: Tensor | float = 1.0, temperature: Tensor | float | None = None
+        self, y0: Tensor, A0: Tensor, coupling: Value = 1.0, temperature: Value | None = None
     ) -> ChildrenGivenParents:
         """p(y1, A1 | y0, A0): the parts given objects of presence logits `y0 [B, O]` and poses `A0 [B, O, 6]`."""
         return ChildrenGivenParents(
@@ -178,11 +175,7 @@ class GenerativeModel(Model):
         return render(self.templates, parts[..., 1:], parts[..., 0].sigmoid(), self.image_size)
 
     def model(
-        self,
-        images: Tensor | None,
-        count: int,
-        coupling: Tensor | float = 1.0,
-        temperature: Tensor | float | None = None,
+        self, images: Tensor | None, count: int, coupling: Value = 1.0, temperature: Value | None = None
     ) -> Tensor:
         """The generative process as a Pyro model of `count` images; `images [B, 1, S, S]` are observed if given.
 
@@ -206,15 +199,14 @@ class GenerativeModel(Model):
             pyro.sample("pixels", pixels.to_event(2), obs=observed)
         return mean
 
-    # ---- the guide
-
     def encode_parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """q(y1, A1 | x): log odds `[B, P]` and poses `[B, P, 6]` (means if they are Gaussian)."""
         return self._read_parts(self.pooling(self.convolutions(images)))
 
     def encode_objects(self, y1: Tensor, A1: Tensor) -> tuple[Tensor, Tensor]:
         """q(y0, A0 | y1, A1): log odds `[B, O]` and poses `[B, O, 6]` (means if they are Gaussian)."""
-        return _split(self.object_head(self._object_codes(y1, A1)))
+        state = self.object_head(self._object_codes(y1, A1))
+        return state[..., 0], state[..., 1:]
 
     def _read_parts(self, features: Tensor) -> tuple[Tensor, Tensor]:
         state = self.part_head(features)
@@ -232,13 +224,7 @@ class GenerativeModel(Model):
         """Sds of Gaussian poses from the output of a head; 0 gives `pose_posterior_sd_start`."""
         return F.softplus(raw + inverse_softplus(self.params.pose_posterior_sd_start))
 
-    def guide(
-        self,
-        images: Tensor,
-        noise: Tensor,
-        coupling: Tensor | float = 1.0,
-        temperature: Tensor | float | None = None,
-    ) -> None:
+    def guide(self, images: Tensor, noise: Tensor, coupling: Value = 1.0, temperature: Value | None = None) -> None:
         """The amortised posterior as a Pyro guide; `noise [B, noise_size]` as from `draw_noise`."""
         P, O = self.params.parts, self.params.objects
         temperature = self.temperature if temperature is None else temperature
@@ -252,7 +238,8 @@ class GenerativeModel(Model):
             parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, noise[:, :P]), A1, coupling))
             seen = scale_gradient(parts, coupling)
             codes = self._object_codes(seen[..., 0], seen[..., 1:])
-            y0, A0 = _split(self.object_head(codes))
+            state = self.object_head(codes)
+            y0, A0 = state[..., 0], state[..., 1:]
             pyro.sample("y0", RelaxedPresence(y0, temperature, noise[:, P : P + O]).to_event(1))
             if self.gaussian:
                 q = GaussianPoses(A0, self.pose_sd(self.object_sd_head(codes)), pose_noise[:, P:]).to_event(1)
@@ -265,8 +252,6 @@ class GenerativeModel(Model):
         y1, A1 = self.encode_parts(images)
         y0, A0 = self.encode_objects(y1 / self.temperature, A1)
         return Capsules(y1, A1, y0, A0)
-
-    # ---- what training needs
 
     def states(self, posterior: Capsules) -> Tensor:
         """Part states `[B, P, 7]` without noise: (log odds + noise) / temperature, and poses."""
@@ -330,12 +315,17 @@ class GenerativeModel(Model):
 
         Returns:
             the loss per image, in nats: the negative bound; and metrics: scalar tensors, means over the batch. Two more
-            in evaluation mode: presence_information (of the whole batch, at most the log of its size) and presence_kl.
+            in evaluation mode, what t0 tells of the images: presence_information (of the whole batch, at most the log
+            of its size) and presence_kl, its divergence from the prior.
         """
         trace = trace_bound(self, images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self).items()}
         if not self.training:
-            metrics |= self._presence_metrics(images, noise)
+            # As in `evaluation.presences`: parts are without noise, which would pass for information.
+            P, O, p = self.params.parts, self.params.objects, self.params.object_presence
+            logits = self.encode(images).object_logits
+            metrics["presence_information"] = joint_information(logits, noise[:, P : P + O])
+            metrics["presence_kl"] = presence_kl(logits, math.log(p) - math.log1p(-p)).sum(-1).mean()
         loss = -trace.bound.mean()
         seeding, first = self.params.seeding, self.params.seeding_epoch
         if seeding is not None and self.training:
@@ -343,17 +333,6 @@ class GenerativeModel(Model):
             objects = trace.bound - trace.log_pixels + object_errors(self, trace)
             loss = loss + teaching.to(loss.dtype) * objects.mean()
         return loss, metrics
-
-    def _presence_metrics(self, images: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """What t0 tells of the images, in nats, as in `evaluation.presences`: its information among those of the batch,
-        and its KL divergence from the prior. Parts are without noise, which would pass for information.
-        """
-        P, O, p = self.params.parts, self.params.objects, self.params.object_presence
-        logits = self.encode(images).object_logits
-        return {
-            "presence_information": joint_information(logits, noise[:, P : P + O]),
-            "presence_kl": presence_kl(logits, math.log(p) - math.log1p(-p)).sum(-1).mean(),
-        }
 
     def coupling(self, epoch: Tensor) -> Tensor:
         """The factor on the hierarchy's gradient with respect to the parts at `epoch` of training."""
@@ -365,17 +344,12 @@ class GenerativeModel(Model):
         """Those that the objects start from."""
         if epoch != self.params.seeding_epoch:
             return 0
-        return max(STARTING_IMAGES, self.params.objects) if self.params.seeding is None else self.params.seeding.images
+        return self.params.seeding.images if self.params.seeding else max(STARTING_IMAGES, self.params.objects)
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """At `seeding_epoch`, let the objects start from part poses in `images [n, 1, S, S]`."""
         if epoch == self.params.seeding_epoch:
             seed(self, images)
-
-
-def _split(state: Tensor) -> tuple[Tensor, Tensor]:
-    """Log odds `[..., n]` and poses `[..., n, 6]` of capsules from numbers `[..., n, 7]`."""
-    return state[..., 0], state[..., 1:]
 
 
 def inverse_softplus(value: float) -> float:

@@ -10,14 +10,14 @@ The last two terms interpolate between the densities of a present and an absent 
 over A_j is Z_ij(t_j) <= 1 (Hölder), so a bound with them is below the bound of the normalised model. `log_normaliser`
 is Z's closed form, and `sample` draws from the normalised model.
 
-In this form a child is tied to its place: M_ij, gamma_ij, c_ij and centre_j belong to child j only. Section 5.4 gives
-this as the reason why the model fails on rotations: two similar templates are not interchangeable. With `slots: any` a
-child first takes one of the m places k, uniformly and independently of the others,
+In this form a child is tied to its place: M_ij, gamma_ij, c_ij and centre_j belong to child j only, which section 5.4
+gives as the reason why the model fails on rotations. With `slots: any` a child first takes one of the m places k,
+uniformly and independently of the others,
 
     log p(y_j, A_j | parents) = logsumexp_k [ -log m + log p(child in place k) ],
 
-with everything indexed by k in place of j. All children then have the same density, so exchanging the states of any two
-does not change the likelihood. Two children may take the same place.
+with everything indexed by k in place of j. Exchanging the states of any two children then does not change the
+likelihood. Two children may take the same place.
 """
 
 from __future__ import annotations
@@ -31,19 +31,15 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.layers.poses import POSE_SIZE
-from pipeline.systems.generative.model.presences import InFull, RelaxedPresence, presence_log_prob
+from pipeline.systems.generative.model.distributions import (
+    InFull,
+    RelaxedPresence,
+    join,
+    presence_log_prob,
+    scale_gradient,
+)
 
 _LOG_2PI = math.log(2 * math.pi)
-
-
-def scale_gradient(x: Tensor, factor: Tensor | float) -> Tensor:
-    """`x`, with the gradient that flows back through it multiplied by `factor`."""
-    return x.detach() + factor * (x - x.detach())
-
-
-def join(y: Tensor, A: Tensor) -> Tensor:
-    """Presence logits `[..., n]` and poses `[..., n, 6]` as capsule states `[..., n, 7]`."""
-    return torch.cat([y.unsqueeze(-1), A], dim=-1)
 
 
 def log_affinities(y: Tensor, log_rho: Tensor) -> Tensor:
@@ -113,27 +109,18 @@ class ChildrenGivenParents(InFull):
 
     def joint_log_prob(self, value: Tensor) -> Tensor:
         """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`."""
-        value = scale_gradient(value, self.coupling)
-        if self.slots == "any":
-            return self._joint_by_slot(value).logsumexp(dim=-2)
+        value, votes, log_pi = scale_gradient(value, self.coupling), self.votes, self.log_pi
+        if self.slots == "any":  # every child in every place
+            value, votes = value.unsqueeze(-2), votes.unsqueeze(-4)
+            log_pi = log_pi.unsqueeze(-3) - math.log(log_pi.shape[-2])
         y, A = value[..., 0], value[..., 1:]
         t = y.sigmoid().unsqueeze(-1)
-        active = gaussian_log_density(((A.unsqueeze(-2) - self.votes) ** 2).sum(-1), self.c)
-        inactive = gaussian_log_density(((A - self.inactive_pose) ** 2).sum(-1), torch.full_like(y, self.inactive_sd))
+        active = gaussian_log_density(((A.unsqueeze(-2) - votes) ** 2).sum(-1), self.c)
+        off = ((A - self.inactive_pose) ** 2).sum(-1)
+        inactive = gaussian_log_density(off, torch.full_like(off, self.inactive_sd))
         present = presence_log_prob(y.unsqueeze(-1), self.gamma, self.temperature)
-        return self.log_pi + present + t * active + (1 - t) * inactive.unsqueeze(-1)
-
-    def _joint_by_slot(self, value: Tensor) -> Tensor:
-        """`log p(child state, chosen place and parent)`, `[..., m, m, 1 + n]`: by child, place and parent."""
-        y, A = value[..., 0], value[..., 1:]
-        m, n = self.log_pi.shape[-2:]
-        t = y.sigmoid()[..., None, None]  # (..., m, 1, 1)
-        to_votes = _squared_distances(A, self.votes.flatten(-3, -2)).unflatten(-1, (m, n))  # (..., m, m, 1 + n)
-        to_centres = _squared_distances(A, self.inactive_pose).unsqueeze(-1)  # (..., m, m, 1)
-        active = gaussian_log_density(to_votes, self.c)
-        inactive = gaussian_log_density(to_centres, to_centres.new_full((), self.inactive_sd))
-        present = presence_log_prob(y[..., None, None], self.gamma, self.temperature)
-        return self.log_pi.unsqueeze(-3) - math.log(m) + present + t * active + (1 - t) * inactive
+        joint = log_pi + present + t * active + (1 - t) * inactive.unsqueeze(-1)
+        return joint if self.slots == "own" else joint.logsumexp(dim=-2)
 
     def log_prob(self, value: Tensor) -> Tensor:
         return self.joint_log_prob(value).logsumexp(dim=-1).sum(dim=-1)
@@ -142,19 +129,12 @@ class ChildrenGivenParents(InFull):
         """The exact posterior over each child's parent (the routing), `[..., m, 1 + n]`, the dummy first."""
         return self.joint_log_prob(value).softmax(dim=-1)
 
-    def expected_children(self, value: Tensor) -> Tensor:
-        """Expected number of children of each parent under `parent_posterior`, `[..., n]`, without the dummy."""
-        return self.parent_posterior(value)[..., 1:].sum(dim=-2)
-
     def log_normaliser(self, y: Tensor) -> Tensor:
-        """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: the integral over A_j of the interpolated pose density.
-
-        With `slots: any` it is `log Z_ik(t_j)`, `[..., m, m, 1 + n]`: for each child by place and parent.
+        """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: the integral over A_j of the interpolated pose density, where each
+        child is in its own place.
         """
         t = y.sigmoid().unsqueeze(-1)
         distance = ((self.votes - self.inactive_pose.unsqueeze(-2)) ** 2).sum(-1)
-        if self.slots == "any":
-            t, distance = t.unsqueeze(-1), distance.unsqueeze(-3)
         on, off = self.c**2, self.inactive_sd**2
         between = t * off + (1 - t) * on  # precision of the interpolation is between / (on * off)
         volume = (1 - t) * on.log() + t * math.log(off) - between.log()  # twice the log of the sd ratio, per number
@@ -187,16 +167,6 @@ class ChildrenGivenParents(InFull):
             precision = t / on + (1 - t) / off
             mean = (t / on * vote + (1 - t) / off * in_place(self.inactive_pose, POSE_SIZE)) / precision
             return join(y, mean + torch.randn_like(mean) / precision.sqrt())
-
-
-def _squared_distances(A: Tensor, centres: Tensor) -> Tensor:
-    """Squared distances between poses `A [..., m, 6]` and centres `[..., n, 6]`: `[..., m, n]`.
-
-    The square is expanded into one matrix product, which avoids an array of size m * n * 6. Poses are of order one and
-    their sds at least 0.1, so the cancellation error of the density is below 1e-4 nats in single precision.
-    """
-    squares = (A**2).sum(-1).unsqueeze(-1) + (centres**2).sum(-1).unsqueeze(-2)
-    return squares - 2 * A @ centres.transpose(-1, -2)
 
 
 def gaussian_log_density(squared_distance: Tensor, sd: Tensor) -> Tensor:

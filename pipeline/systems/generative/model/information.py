@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipeline.systems.generative.model.presences import presence_log_prob
+from pipeline.systems.generative.model.distributions import presence_log_prob
 
 LOGISTIC_ENTROPY = 2.0
 """Differential entropy of the standard logistic distribution."""

@@ -73,8 +73,8 @@ def _probe(features: str, test: str) -> Measure:
             notes += presences.notes(numbers, run)
         if variant == "vae":
             model = numbers.run(run).model
-            sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units"
-            notes.append(f"{sizes}, {model.pixels} pixels (the paper gives none of these)")
+            sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units, {model.pixels} pixels"
+            notes.append(f"{sizes} (the paper gives none of these)")
         if test != "rotated_0":
             notes.insert(0, "probe refit on equally warped training images")
         fixed = numbers.measured("probe", features, "fixed", test if official is None else "affnist")
@@ -118,9 +118,9 @@ def paper_table(numbers: Numbers, run: str) -> pd.DataFrame:
     """Table 1 as its claims give it: columns features, test, mean, sd (percent). Without rows beside a run that is
     trained on rotated images: the paper's were upright.
     """
-    rows = [(*TABLE_1[claim.id], claim.value, claim.sd) for claim in load_claims() if claim.id in TABLE_1]
-    table = pd.DataFrame(rows, columns=["features", "test", "mean", "sd"])
-    return table if numbers.run(run).augmentation.rotation == 0 else table.head(0)
+    upright = numbers.run(run).augmentation.rotation == 0
+    rows = [(*TABLE_1[claim.id], claim.value, claim.sd) for claim in load_claims() if upright and claim.id in TABLE_1]
+    return pd.DataFrame(rows, columns=["features", "test", "mean", "sd"])
 
 
 def probe_table(numbers: Numbers) -> pd.DataFrame:
@@ -145,8 +145,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     found = evaluated(results)
     for group in groups(results.evidence.generative.table_1, found):
         table, first = drawn(probe_table(found[run]) for run in group), found[group[0]]
-        if table.empty:
-            continue
         records = [record for run in group for record in found[run].records]
         paper = paper_table(first, group[0])
         paper = paper[paper["features"].isin(table["features"])]
@@ -160,7 +158,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "equally warped images; right: it is fit on clean images. Bars: one sd over seeds, where there are "
             f"several{theirs}.",
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
-            f"{names_of(table)}.",
+            f"{', '.join(look(features).name for features in table['features'].unique())}.",
             records,
             partial(accuracy_over_rotation, table, paper, 100 / classes_of(first, group[0])),
         )
@@ -170,10 +168,6 @@ def drawn(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """Tables of several runs as one, without the features that are not drawn."""
     table = pd.concat(parts, ignore_index=True)
     return table[table["features"].isin(FEATURES_DRAWN)]
-
-
-def names_of(table: pd.DataFrame) -> str:
-    return ", ".join(look(features).name for features in table["features"].unique())
 
 
 @in_house_style
@@ -240,16 +234,17 @@ def build(results: Results) -> list[Table]:
     """Table 1: our numbers by both protocols and the paper's; one table per set of training images."""
     found, tables = evaluated(results), []
     for group in groups(results.evidence.generative.table_1, found):
-        parts = []
-        for run in group:
-            label, run_ids = dataset_label(found[run].records), tracked(found[run].records)
-            parts.append(probe_table(found[run]).assign(run=run, dataset=label, tracking_run=run_ids))
+        records = [record for run in group for record in found[run].records]
+        parts = [
+            probe_table(found[run]).assign(run=run, dataset=dataset_label(each), tracking_run=tracked(each))
+            for run in group
+            for each in [found[run].records]
+        ]
         ours = pd.concat(parts, ignore_index=True).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
         # The paper's numbers are shown with the protocol that they come from only.
         paper = paper_table(found[group[0]], group[0]).assign(protocol="refit")
         paper = paper.rename(columns={"mean": "paper_percent", "sd": "paper_sd_percent"})
         data = ours.merge(paper, on=["features", "protocol", "test"], how="left")
-        records = [record for run in group for record in found[run].records]
         caption = (
             f"Accuracy (%) of a linear probe on {dataset_label(records)}, with test images rotated within the angle or "
             "warped affinely: mean ± sd over seeds. Probe refit: fit again on equally warped training images, the "
@@ -267,10 +262,8 @@ def _shown(data: pd.DataFrame) -> pd.DataFrame:
     ours = with_text(data.assign(source=data["protocol"].map(SOURCES)), ["features", "source"])
     theirs = data[data["paper_percent"].notna()].assign(source=PAPER, seeds="")
     theirs["text"] = [spread(*row) for row in theirs[["paper_percent", "paper_sd_percent"]].itertuples(index=False)]
-    both = pd.concat([theirs, ours])
-    both["features"] = pd.Categorical(both["features"], data["features"].unique())
-    both["source"] = pd.Categorical(both["source"], [PAPER, *SOURCES.values()])
-    both = both.sort_values(["features", "source"], kind="stable").astype({"features": str, "source": str})
+    both, order = pd.concat([theirs, ours]), [*data["features"].unique(), PAPER, *SOURCES.values()]
+    both = both.sort_values(["features", "source"], kind="stable", key=lambda names: names.map(order.index))
     shown = wide(both, ["features", "source", "seeds"], "test")[in_order(data["test"])].rename(columns=name_of_test)
     shown = shown.reset_index()
     first = ~shown["features"].duplicated()

@@ -5,7 +5,7 @@ Claims about Figures 5 and 6 rest on the run that answers Table 1, those about F
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -35,8 +35,8 @@ MANY = 0.5
 """Share of the templates that must have a copy for "many are near affine copies" to hold."""
 _TURNED = ("angles", "images", "reconstructions", "arrangements", "frames", "presences", "colours")
 _EVALUATED = (
-    "templates", "alphas", "images", "reconstructions", "arrangements", "angles", "prior_samples", "object_classes",
-    "object_images", "object_parts", "pair_parts", "pair_correlation", "pair_first", "pair_second", "pair_aligned",
+    "templates", "alphas", "prior_samples", "object_classes", "object_images", "object_parts", "pair_parts",
+    "pair_correlation", "pair_first", "pair_second", "pair_aligned",
 )  # fmt: skip
 
 
@@ -121,7 +121,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A digit as it turns; of each run its parts, templates, objects and samples; part use over ranges of rotation."""
+    """A digit as it turns; templates, objects and samples of each run; part use over ranges of rotation."""
     for study, numbers in results.executed("turn"):
         if arrays := written.examples(results, "turn", study, _TURNED):
             yield _turned(study, numbers, arrays)
@@ -141,85 +141,64 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 yield _part_use(sweep, ends, [arrays for arrays in found if arrays])
 
 
-def _strips(arrays: Mapping[str, np.ndarray]) -> list[tuple[str, np.ndarray]]:
-    """What is seen of a digit as it turns."""
-    names = {"images": "input", "reconstructions": "reconstruction", "arrangements": "parts in colour"}
-    return [(words, arrays[name]) for name, words in names.items()]
-
-
 def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Drawing:
+    names = {"images": "input", "reconstructions": "reconstruction", "arrangements": "parts in colour"}
+    strips = [(words, arrays[name]) for name, words in names.items()]
     tracks = (arrays[name] for name in ("frames", "presences", "colours"))
     return Drawing(
         f"turning-{study}",
         "png",
         f"A digit rotated through 360 degrees, {study}",
         "The encoder sees each picture alone. If it found the same parts in a rotated digit, their frames would rotate "
-        "with it, their presences would stay and colours would not change. In the page's film, frames are the squares "
-        "of the parts' templates, the stronger the more present a part is; thick is a template's top.",
+        "with it, their presences would stay and colours would not change (the paper's Figure 5). In the page's film, "
+        "frames are the squares of the parts' templates, the stronger the more present a part is; thick is a "
+        "template's top.",
         "One digit rotated step by step; below it its reconstruction and its parts, one colour each.",
         numbers.records,
-        partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in _strips(arrays)]),
-        film=Film("rotation of the input", "°", arrays["angles"], _strips(arrays), *tracks).to_json(),
+        partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in strips]),
+        film=Film("rotation of the input", "°", arrays["angles"], strips, *tracks).to_json(),
     )
 
 
 def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Iterator[Drawing]:
-    yield Drawing(
-        f"arrangements-{run}",
-        "png",
-        f"Part arrangements over rotation, {run}",
-        "Each part has its own colour. As long as the model uses the same arrangement of parts, the coloured strokes "
-        "rotate with the input; a change of colours means that other parts draw the digit (the paper's Figure 5).",
-        f"One digit rotated step by step; below it the reconstruction of {run} and its parts, one colour each.",
-        numbers.records,
-        partial(pictures.over_rotation, arrays["angles"], _strips(arrays)),
-    )
-    yield Drawing(
-        f"templates-{run}",
-        "png",
-        f"Templates learned by {run}",
-        "Look for templates that look like strokes, for parts that are never used (blank or grainy alpha channel), "
-        "and for templates that are rotated or stretched copies of each other (as in the paper's Figure 6).",
-        f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
-        numbers.records,
-        partial(pictures.templates, arrays["templates"], arrays["alphas"]),
-    )
     threshold = numbers.settings.failures.threshold
-    if len(arrays["pair_parts"]):
-        yield Drawing(
-            f"copies-{run}",
-            "png",
+    owned = int((arrays["object_classes"].sum(1) > 0).sum())
+    figures: dict[str, tuple[str, str, str, Callable[[], Figure]]] = {
+        "templates": (
+            f"Templates learned by {run}",
+            "Look for templates that look like strokes, for parts that are never used (blank or grainy alpha channel), "
+            "and for templates that are rotated or stretched copies of each other (as in the paper's Figure 6).",
+            f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
+            partial(pictures.templates, arrays["templates"], arrays["alphas"]),
+        ),
+        "copies": (
             f"Templates that are affine copies of each other, {run}",
             f"Pairs that correlate by {threshold:g} or more under the best affine map, the best first, each part in "
             "one pair at most: if the mapped second template looks like the first, two parts can draw the same stroke "
             "(as in the paper's Figure 6). Only parts that are used are shown.",
             "Similar pairs of templates, each in a column: the first, the second, and this mapped onto the first.",
-            numbers.records,
             partial(template_copies, arrays, threshold),
-        )
-    yield Drawing(
-        f"prior-{run}",
-        "png",
-        f"Samples from the prior of {run}",
-        "Objects, then parts, then pixels sampled from the generative model. The more the strokes look like digits, "
-        "the more of a digit's geometry the objects have learned.",
-        f"A grid of images sampled from the prior of {run}.",
-        numbers.records,
-        partial(pictures.samples, arrays["prior_samples"]),
-    )
-    owned = int((arrays["object_classes"].sum(1) > 0).sum())
-    yield Drawing(
-        f"objects-{run}",
-        "png",
-        f"What the objects of {run} explain",
-        "Each column is an object; its images are those in which it owns more parts than any other object. Mean of "
-        f"these images, and of the parts that the object owns in them. Of {len(arrays['object_classes'])} objects "
-        f"{owned} own an image; one that stands for an arrangement of strokes has a sharp mean image of mostly one "
-        "class.",
-        "Two rows of pictures, a column for each object, with the most common class above.",
-        numbers.records,
-        partial(objects, arrays),
-    )
+        ),
+        "prior": (
+            f"Samples from the prior of {run}",
+            "Objects, then parts, then pixels sampled from the generative model. The more the strokes look like "
+            "digits, the more of a digit's geometry the objects have learned.",
+            f"A grid of images sampled from the prior of {run}.",
+            partial(pictures.samples, arrays["prior_samples"]),
+        ),
+        "objects": (
+            f"What the objects of {run} explain",
+            "Each column is an object; its images are those in which it owns more parts than any other object. Mean of "
+            f"these images, and of the parts that the object owns in them. Of {len(arrays['object_classes'])} objects "
+            f"{owned} own an image; one that stands for an arrangement of strokes has a sharp mean image of mostly one "
+            "class.",
+            "Two rows of pictures, a column for each object, with the most common class above.",
+            partial(objects, arrays),
+        ),
+    }
+    for name, (title, caption, alt, figure) in figures.items():
+        if name != "copies" or len(arrays["pair_parts"]):
+            yield Drawing(f"{name}-{run}", "png", title, caption, alt, numbers.records, figure)
 
 
 def template_copies(arrays: Mapping[str, np.ndarray], threshold: float) -> Figure:

@@ -1,7 +1,7 @@
 """Whether the presences of a run carry information, and what settings contribute: notes for claims, and tables.
 
 A probe on standardised log odds does not show it, and a relaxed sample leaks a trace of them: only a sample that is 0
-or 1 is what a capsule that is there or not there can tell. Older results have relaxed samples only.
+or 1 is what a capsule that is there or not there can tell.
 """
 
 from __future__ import annotations
@@ -22,17 +22,14 @@ READABLE = 30.0
 
 
 def silence(numbers: Numbers, classes: int) -> str | None:
-    """Why presences are silent, in words; None if they are not, or if too little was measured.
-
-    Args:
-        numbers: of the evaluation of a run.
-        classes: of its images.
+    """Why presences are silent, in words; None if they are not, or if too little was measured in the evaluation of a
+    run on images of so many classes.
     """
     information = numbers.measured("test", "presence_information")
     if information and information.mean < SILENT_NATS:
         needed = f"to tell {classes} classes apart takes {math.log(classes):.1f}"
         return f"presences carry next to no information: {_nats(information)} nats ({needed})"
-    sampled, log_odds = _probe(numbers, "t0_binary") or _probe(numbers, "t0_sampled"), _probe(numbers, "t0")
+    sampled, log_odds = _probe(numbers, "t0_binary"), _probe(numbers, "t0")
     chance = 100 / classes
     if sampled and log_odds and sampled.mean <= chance + NEAR_CHANCE and log_odds.mean >= chance + READABLE:
         probes = f"probe on samples {sampled.mean:.1f} %, on standardised log odds {log_odds.mean:.1f} %"
@@ -44,19 +41,21 @@ def notes(numbers: Numbers, run: str) -> list[str]:
     """What the evaluation of a run measured of its presences, as notes; none if it lacks these numbers."""
     binary, relaxed = _probe(numbers, "t0_binary"), _probe(numbers, "t0_sampled")
     information = numbers.measured("test", "presence_information")
-    said = [
-        f"probe on samples that are 0 or 1 {binary.mean:.1f} %" if binary else "",
-        f"on relaxed samples {relaxed.mean:.1f} % (standardised, like the log odds)" if relaxed else "",
-        f"I(t0; x) {_nats(information)} nats, relaxed" if information else "",
-    ]
-    return [note for note in (silence(numbers, classes_of(numbers, run)), ", ".join(filter(None, said))) if note]
+    if not (binary and relaxed and information):
+        return []
+    said = (
+        f"probe on samples that are 0 or 1 {binary.mean:.1f} %, on relaxed samples {relaxed.mean:.1f} % (standardised, "
+        f"like the log odds), I(t0; x) {_nats(information)} nats, relaxed"
+    )
+    return [note for note in (silence(numbers, classes_of(numbers, run)), said) if note]
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
     """The notes for a study of a run, from its evaluation; none if that was of other settings than the study's."""
     evaluated = results.numbers("evaluate", run)
-    made = [(each.run(run), each.dataset_of(run)) for each in (evaluated, numbers) if each]
-    return notes(evaluated, run) if evaluated and made[0] == made[1] else []
+    if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
+        return notes(evaluated, run)
+    return []
 
 
 _HEADS = {

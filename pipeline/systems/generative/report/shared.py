@@ -12,15 +12,12 @@ from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record, unique
-from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, ResultError, Results, with_training
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
 COMPARED = ("generative", "scae", "vae")
 """The systems that document 000 probes."""
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
 """By variant, the settings of the paper for a run of the sweep."""
-
-
-# ---- results
 
 
 def evaluated(results: Results) -> dict[str, Numbers]:
@@ -35,19 +32,10 @@ def evaluated_capsules(results: Results) -> tuple[str, Numbers]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What the sweep over rotations measured of one run.
-
-    Attributes:
-        items: by angle (degrees), in order.
-    """
+    """What the sweep over rotations measured of one run, by angle (degrees), in order."""
 
     run: str
     items: dict[float, Numbers]
-
-    @property
-    def first(self) -> Numbers:
-        """Those at the narrowest range."""
-        return next(iter(self.items.values()))
 
     @property
     def records(self) -> list[Record]:
@@ -55,8 +43,8 @@ class Sweep:
 
     def measured(self, *keys: str) -> dict[float, Measured]:
         """The measurements under `keys` by angle, without the angles that have none."""
-        found = {angle: numbers.measured(*keys) for angle, numbers in self.items.items()}
-        return {angle: value for angle, value in found.items() if value is not None}
+        found = ((angle, numbers.measured(*keys)) for angle, numbers in self.items.items())
+        return {angle: value for angle, value in found if value}
 
 
 def sweeps(results: Results) -> dict[str, Sweep]:
@@ -69,10 +57,8 @@ def sweeps(results: Results) -> dict[str, Sweep]:
 
 
 def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict[float, Measured]]:
-    """The sweep that evidence names for a role and its measurements under `keys`.
-
-    Raises:
-        NotMeasuredError: these are not there at all angles of any sweep.
+    """The sweep that evidence names for a role and its measurements under `keys`. Raises `NotMeasuredError` if these
+    are not there at all angles of any sweep.
     """
     found = sweeps(results)
     angles = {angle for sweep in found.values() for angle in sweep.items}
@@ -85,8 +71,7 @@ def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict
 
 def rises(values: Sequence[Measured]) -> bool:
     """Whether the last is above the first, and no step falls by more than the larger sd of its two ends."""
-    steps = pairwise(values)
-    no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in steps)
+    no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in pairwise(values))
     return no_fall and values[-1].mean > values[0].mean
 
 
@@ -99,18 +84,10 @@ def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str
     return [together, *alone] if together else alone
 
 
-# ---- settings
-
-
 def classes_of(numbers: Numbers, run: str) -> int:
-    """Classes of the images that a run was trained on. Raises `ResultError` where these are not recorded."""
+    """Classes of the images that a run was trained on."""
     source = numbers.dataset_of(run).source
-    if source in PUBLISHED:
-        return PUBLISHED[source].classes
-    own = numbers.settings.get("own_images", {}).get(source)
-    if own is None:
-        raise ResultError.at(numbers.path, f"has settings without the classes of {source}")
-    return len(own.classes)
+    return PUBLISHED[source].classes if source in PUBLISHED else len(numbers.settings.own_images[source].classes)
 
 
 def answer(

@@ -16,7 +16,7 @@ from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
-from pipeline.systems.generative.report.accuracy import accuracy_axis, drawn, legend, names_of, plot, wide, with_text
+from pipeline.systems.generative.report.accuracy import accuracy_axis, drawn, legend, plot, wide, with_text
 from pipeline.systems.generative.report.shared import (
     Sweep,
     classes_of,
@@ -107,9 +107,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     swept = sweeps(results)
     for group in groups(results.evidence.generative.sweep, swept):
         table = drawn(sweep_table(swept[run]) for run in group)
-        if table.empty:
-            continue
-        records = [record for run in group for record in swept[run].records]
+        names = ", ".join(look(features).name for features in table["features"].unique())
+        records, narrowest = [record for run in group for record in swept[run].records], min(swept[group[0]].items)
         yield Drawing(
             f"sweep-{group[0]}",
             "svg",
@@ -118,9 +117,13 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "their poses) after training and testing on rotations within an angle. In the paper's Figure 4 that of the "
             "capsules falls, and neither they nor SCAE stay ahead of the VAE. Bars: one sd over seeds, where there are "
             "several.",
-            f"Accuracy over the range of rotation in training and testing, one line each for {names_of(table)}.",
+            f"Accuracy over the range of rotation in training and testing, one line each for {names}.",
             records,
-            partial(accuracy_over_training_range, table, 100 / classes_of(swept[group[0]].first, group[0])),
+            partial(
+                accuracy_over_training_range,
+                table,
+                100 / classes_of(swept[group[0]].items[narrowest], group[0]),
+            ),
         )
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field, model_validator
 
 from pipeline.settings import Angles, Name, Section, Seed
-from pipeline.systems.generative.inference.settings import Engine
-from pipeline.systems.generative.settings import GenerativeRun
+from pipeline.systems.generative.settings import Engine, GenerativeRun
 
 if TYPE_CHECKING:
     from pipeline.params import Params

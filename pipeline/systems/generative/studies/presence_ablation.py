@@ -44,23 +44,23 @@ def check(params: Params, where: str, study: PresenceAblationParams) -> None:
 
 def measure(context: Context) -> Outcome:
     """Train and probe the run of an entry of `presence_ablation` in every condition."""
-    from pipeline.learning.runs import of_kind
     from pipeline.systems.generative.evaluation.presences import presence_measures
-    from pipeline.systems.generative.experiments.conditions import measures, outcome
-    from pipeline.systems.generative.model.generative_model import GenerativeModel
+    from pipeline.systems.generative.experiments import conditions
 
     settings: PresenceAblationParams = context.settings
-    run, evaluate, device = context.params.runs[settings.run], context.params.evaluate, context.device
+    run, seed = context.params.runs[settings.run], context.params.evaluate.seed
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
-    dataset, measured = context.dataset(run.dataset), {}
-    for condition in settings.conditions:
-        trained = context.train(condition, changed(run, settings, condition))
-        measured[condition] = [
-            measures(model, dataset, PROBED, evaluate, device)
-            | presence_measures(model, dataset.part("test")[0], evaluate.seed, device)
-            for model in of_kind(GenerativeModel, trained.models)
-        ]
-    return outcome("presence_ablation", "condition", measured, ("t0_binary", "binary_information"))
+    images = context.dataset(run.dataset).part("test")[0]
+    runs = {condition: (condition, changed(run, settings, condition)) for condition in settings.conditions}
+    return conditions.measure(
+        context,
+        "presence_ablation",
+        "condition",
+        runs,
+        PROBED,
+        ("t0_binary", "binary_information"),
+        lambda model: presence_measures(model, images, seed, context.device),
+    )
 
 
 def changed(run: GenerativeRun, study: PresenceAblationParams, condition: str) -> GenerativeRun:

@@ -59,22 +59,17 @@ def check(params: Params, where: str, study: SensitivityParams) -> None:
 
 def measure(context: Context) -> Outcome:
     """Train and probe the run of `sensitivity` at each value of a hyperparameter, and at the run's own."""
-    from pipeline.systems.generative.experiments.conditions import measures, outcome
+    from pipeline.systems.generative.experiments import conditions
 
     settings: SensitivityParams = context.settings
     run, name = context.params.runs[settings.run], context.item
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
-    dataset, own = context.dataset(run.dataset), getattr(run.model, name)
-    measured = {}
+    own = getattr(run.model, name)
     # The run's own value comes last: all hyperparameters share this model, so another item may have trained it already.
     # Its checkpoint is then used again, and stays logged under that item.
-    values = dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own)
-    for value in [*values, own]:
-        models = context.train(f"{name}={value:g}", varied(run, name, value, settings), key=f"{value:g}").models
-        measured[f"{value:g}"] = [
-            measures(model, dataset, PROBED, context.params.evaluate, context.device) for model in models
-        ]
-    return outcome("sensitivity", "value", measured, ("t0", "pixel_error"), own=own)
+    values = [*dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own), own]
+    runs = {f"{value:g}": (f"{name}={value:g}", varied(run, name, value, settings)) for value in values}
+    return conditions.measure(context, "sensitivity", "value", runs, PROBED, ("t0", "pixel_error"), own=own)
 
 
 def varied(run: GenerativeRun, name: str, value: float, study: SensitivityParams) -> GenerativeRun:

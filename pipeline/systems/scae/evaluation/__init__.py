@@ -5,32 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from pipeline.learning.model import EvaluationInputs
-from pipeline.learning.runs import of_kind
 from pipeline.probes import evaluation
 from pipeline.probes.features import features
 from pipeline.results.outcome import Outcome
-from pipeline.results.spread import spread_each
-from pipeline.systems.scae.model.scae import SCAE
+from pipeline.results.spread import spread
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Probes as of every model, and the information of the objects' presences."""
+    """Probes as of every model, and `presence_information_by_object`: the information of the prior presences
+    a_k max_m a_km, summed over objects, in nats. The model does not sample them; they are taken as probabilities.
+    """
     outcome = evaluation.evaluate(inputs)
     images = inputs.dataset.part("test")[0]
-    measured = spread_each([presence_measures(model, images, inputs.device) for model in of_kind(SCAE, inputs.models)])
+    presences = [features(model, images, inputs.device)["prior"] for model in inputs.models]
+    measured = {"presence_information_by_object": spread(bernoulli_information(each).sum() for each in presences)}
     return replace(outcome, numbers={**outcome.numbers, "test": {**outcome.numbers["test"], **measured}})
-
-
-def presence_measures(model: SCAE, images: NDArray[np.uint8], device: torch.device) -> dict[str, float]:
-    """`presence_information_by_object`: information of the prior presences a_k max_m a_km on uint8 `images`, summed
-    over objects, in nats. The model does not sample them; they are taken as the probabilities that they stand for.
-    """
-    presences = features(model, images, device)["prior"]
-    return {"presence_information_by_object": float(bernoulli_information(presences).sum())}
 
 
 def bernoulli_information(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
