@@ -17,12 +17,11 @@ from pipeline.drawing import style
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.files import write_bytes, write_json, write_text
 from pipeline.report import draw
-from pipeline.results.provenance import Record, unique
-from pipeline.results.reading import ResultError, Results
+from pipeline.results.provenance import Record, item_name, unique
+from pipeline.results.reading import Results
 
 _TEXTS = ("name", "kind", "title", "caption", "alt", "document", "code")
 """The texts kept with a picture."""
-_AGAIN = "Get it back with `git checkout`, or delete it and run `dvc repro -f -s figures`."
 _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
 
@@ -42,56 +41,44 @@ def write_figures(folder: Path, results: Results) -> Written:
         written.files.append(path)
         written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn.append(drawing)
-    kept_from_before = [each for each in before if (folder / each.file).exists() and _waits(each, written.missing)]
-    shown = _with_kept(drawn, kept_from_before)
-    write_json(
-        folder.with_suffix(".json"), {"figures": [_to_json(each) for each in shown], "incomplete": written.missing}
-    )
-    contents = {_film(folder, each.name): each.film for each in shown if each.film}
-    for path, content in contents.items():
-        write_text(path, content)
-    kept = {folder / each.file for each in shown} | contents.keys()
-    films_folder(folder).mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
-    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *films_folder(folder).iterdir()]:
+    away = {each.partition(" ")[0] for each in written.missing}  # items whose arrays or tables are missing
+    waiting = [each for each in before if any(item_name(record) in away for record in each.records)]
+    shown = _with_kept(drawn, [each for each in waiting if (folder / each.file).exists()])
+    content = {"figures": [_to_json(each) for each in shown], "incomplete": written.missing}
+    write_json(folder.with_suffix(".json"), content)
+    films = folder.with_name("films")
+    films.mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
+    kept = set()
+    for each in shown:
+        kept.add(folder / each.file)
+        if each.film:
+            kept.add(films / f"{each.name}.json")
+            write_text(films / f"{each.name}.json", each.film)
+    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *films.iterdir()]:
         if path not in kept:
             path.unlink()
     return written
-
-
-def films_folder(folder: Path) -> Path:
-    """Where the films of figures are, by the folder of figures."""
-    return folder.with_name("films")
-
-
-def _film(folder: Path, name: str) -> Path:
-    return films_folder(folder) / f"{name}.json"
 
 
 def on_disk(folder: Path, results: Results) -> list[Picture]:
     """The figures on disk whose results have not changed since they were drawn, with their titles and captions.
 
     Raises:
-        ResultError: `figures.json`, or a result, is corrupt.
+        ResultError: a result is corrupt.
     """
     pictures = []
     for entry in _read(folder).get("figures", []):
         records = [record for source in entry["sources"] if (record := _record(results, source))]
         if len(records) == len(entry["sources"]):
-            film = _film(folder, entry["name"])
+            film = folder.with_name("films") / f"{entry['name']}.json"
             content = film.read_text(encoding="utf-8") if entry.get("film") and film.exists() else ""
             pictures.append(Picture(**{key: entry[key] for key in _TEXTS}, records=records, film=content))
     return pictures
 
 
 def incomplete(folder: Path) -> list[str]:
-    """Executed items whose arrays or tables were missing when figures were drawn. Raises `ResultError` as `on_disk`."""
-    return [str(each) for each in _read(folder).get("incomplete", [])]
-
-
-def _waits(picture: Picture, missing: Sequence[str]) -> bool:
-    """Whether arrays or tables of an item that it shows are away."""
-    items = {each.partition(" ")[0] for each in missing}
-    return any(f"{record['stage']}/{record['item']}" in items for record in picture.records)
+    """Executed items whose arrays or tables were missing when figures were drawn."""
+    return list(_read(folder).get("incomplete", []))
 
 
 def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Picture]:
@@ -110,12 +97,7 @@ def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Pict
 def _read(folder: Path) -> dict[str, Any]:
     """The content of `figures.json` beside the folder."""
     path = folder.with_suffix(".json")
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise ResultError(f"{path} is corrupt: {error}. {_AGAIN}") from None
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return content
 
 

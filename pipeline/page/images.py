@@ -15,7 +15,6 @@ from PIL import Image
 
 from pipeline.drawing.drawings import Picture
 from pipeline.drawing.style import DPI
-from pipeline.results.reading import ResultError
 
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
@@ -39,26 +38,17 @@ class Shown:
 
 
 def load_figures(folder: Path, drawings: Iterable[Picture]) -> list[Shown]:
-    """Load the image files of the figures from `folder`.
-
-    Raises:
-        ResultError: a file is missing or corrupt; it is named.
-    """
+    """Load the image files of the figures from `folder`."""
     return [_load_figure(folder / drawing.file, drawing) for drawing in drawings]
 
 
 def _load_figure(path: Path, drawing: Picture) -> Shown:
-    try:
-        if drawing.kind == "png":
-            with Image.open(path) as picture:
-                return Shown(drawing, webp_uri(picture, lossless=True), round(picture.width / DPI * _PIXELS_PER_INCH))
-        content = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:  # Pillow's errors of damaged files are of these kinds, too
-        reason = getattr(error, "strerror", None) or error
-        raise ResultError(f"{path} cannot be read: {reason}. Draw the figures again.") from None
+    if drawing.kind == "png":
+        with Image.open(path) as picture:
+            return Shown(drawing, webp_uri(picture, lossless=True), round(picture.width / DPI * _PIXELS_PER_INCH))
+    content = path.read_text(encoding="utf-8")
     points = re.search(r'<svg[^>]* width="([\d.]+)pt"', content)
-    if points is None:
-        raise ResultError(f"{path} is corrupt: not an SVG image with a known width. Draw the figures again.")
+    assert points is not None, f"{path} has no width"
     return Shown(drawing, vector_uri(content), round(float(points[1]) / 72 * _PIXELS_PER_INCH))
 
 

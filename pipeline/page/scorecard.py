@@ -49,7 +49,7 @@ from typing import Any, Literal, NotRequired, TypedDict, get_args
 from pipeline import report
 from pipeline.results.claims import Claim
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Kind, Learned, Measure, Remark
-from pipeline.results.measured import SIGNIFICANT_SES
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import item_name, merged_provenance, unique
 from pipeline.results.reading import Results
 
@@ -57,7 +57,7 @@ Verdict = Literal["within", "better", "worse", "holds", "fails", "undecided", "n
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Tier = Literal["document's setting", "other settings", "stand-in data"]
-TIERS: tuple[Tier, ...] = ("document's setting", "other settings", "stand-in data")
+TIERS: tuple[Tier, ...] = get_args(Tier)
 """How close a measurement's setting is to the document's."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -137,9 +137,8 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
         if remarks := sorted((each for each in finding.remarks if each.untested), key=_place):
             return remarks[0].kind, remarks[0]
     noise = SIGNIFICANT_SES * ours.se
-    return (
-        ("noise", f"two standard errors of our mean are {noise:.2g}") if abs(ours.mean - claim.value) <= noise else None
-    )
+    within = abs(ours.mean - claim.value) <= noise
+    return ("noise", f"two standard errors of our mean are {noise:.2g}") if within else None
 
 
 def _too_short(value: float, learned: Learned) -> str | None:
@@ -183,26 +182,18 @@ def _notes(claim: Claim, finding: Finding) -> list[str]:
     return [*finding.notes, *others]
 
 
-def _ours(finding: Finding | None) -> Ours | None:
-    if finding is None or finding.ours is None:
+def _ours(measured: Measured | None) -> Ours | None:
+    if measured is None:
         return None
-    found = Ours(value=finding.ours.mean, sd=finding.ours.sd, n=finding.ours.n)
-    if finding.ours.standard_error:
-        found["standard_error"] = True
-    return found
-
-
-def _dirty(finding: Finding) -> list[str]:
-    """The items behind a finding that were made from uncommitted changes."""
-    return unique(item_name(record) for record in finding.records if record.get("dirty"))
+    found = Ours(value=measured.mean, sd=measured.sd, n=measured.n)
+    return found | {"standard_error": True} if measured.standard_error else found
 
 
 def _draft_note(claim: Claim, finding: Finding) -> str:
     """The verdict that drafts would give, as a note on a claim that they do not answer."""
     value = "" if finding.ours is None else f" ({finding.ours.mean:.4g} {claim.unit})"
-    return (
-        f"drafts would say {judge(claim, finding)}{value}: {', '.join(_dirty(finding))} made from uncommitted changes"
-    )
+    drafts = unique(item_name(record) for record in finding.records if record.get("dirty"))
+    return f"drafts would say {judge(claim, finding)}{value}: {', '.join(drafts)} made from uncommitted changes"
 
 
 def build_scorecard(
@@ -233,10 +224,10 @@ def build_scorecard(
         measure = measures.get(claim.id)
         finding = measure(answering) if measure else None
         notes = _notes(claim, finding) if finding else []
-        if not drafts and measure and (finding is None or _dirty(finding)):
+        if not drafts and measure and (finding is None or any(record.get("dirty") for record in finding.records)):
             finding, draft = None, finding or measure(results)
             notes = [_draft_note(claim, draft)] if draft else []
-        records = finding.records if finding else []
+        records, remarks = (finding.records, finding.remarks) if finding else ([], [])
         judged, reason = judge(claim, finding), untested(claim, finding) if finding else None
         provenance = merged_provenance(records)
         verdict: Verdict = judged if reason is None else "undecided" if reason[0] == "noise" else "not tested"
@@ -247,12 +238,12 @@ def build_scorecard(
                 where=claim.where,
                 claim=claim.claim,
                 paper={"value": claim.value, "sd": claim.sd},
-                ours=_ours(finding),
+                ours=_ours(finding.ours) if finding else None,
                 verdict=verdict,
                 judged=judged,
                 untested=": ".join(reason) if reason else None,
-                why=reason or _why(judged, finding.remarks if finding else []),
-                dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
+                why=reason or _why(judged, remarks),
+                dataset=_SEPARATOR.join([finding.dataset, *remarks]) if finding else None,
                 notes=notes,
                 profile=profile or next((each["profile"] for each in records if each.get("profile")), None),
                 provenance=provenance,

@@ -6,7 +6,7 @@ until someone deletes them. Reports show both kinds with a mark. `dvc status` fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +17,9 @@ from pipeline.settings import differences
 
 if TYPE_CHECKING:
     from pipeline.dependencies import Graph
+    from pipeline.params import Params
 
+MISSING = "not executed"
 CHANGED = "made with other settings than the profile's now"
 GONE = "no longer in the profile"
 DRAFT = "made from uncommitted changes"
@@ -29,7 +31,7 @@ STATES: dict[State, str] = {
     "draft": DRAFT,
     "stale": CHANGED,
     "running": "running now",
-    "missing": "not executed",
+    "missing": MISSING,
     "gone": GONE,
 }
 """Every state, in words."""
@@ -122,28 +124,26 @@ def statuses(
     return found
 
 
-def compare(
-    results: Results, expected: Mapping[str, Mapping[str, Any]], *, publish: bool = False
-) -> tuple[list[str], dict[str, str]]:
-    """Compare the results with the profile, given as for `statuses`.
+def compare(results: Results, graph: Graph, params: Params) -> dict[str, str]:
+    """What differs between results and profile, by `<stage>/<item>`, in words: what was not executed (`MISSING`), was
+    made with other settings (`CHANGED`), is a draft (`DRAFT`), or is of no item of the profile (`GONE`), in this order.
 
-    Returns:
-        missing: items of the profile that were not executed, in its order.
-        others: results with other settings than the profile's (`CHANGED`), in its order, then other drafts (`DRAFT`),
-            then results of items that are not in the profile (`GONE`).
+    Raises:
+        ResultError: a result file is corrupt; it is named.
     """
-    found = statuses(results, expected, publish=publish)
-    kinds: tuple[State, ...] = ("stale", "draft", "gone")
-    others = {each.label: STATES[kind] for kind in kinds for each in found if each.state == kind}
-    return [each.label for each in found if each.state == "missing"], others
+    expected = current_settings(graph, params.model_dump(mode="json"))
+    found = statuses(results, expected, publish=params.publish)
+    kinds: tuple[State, ...] = ("missing", "stale", "draft", "gone")
+    return {each.label: STATES[kind] for kind in kinds for each in found if each.state == kind}
 
 
-def summary(missing: Sequence[str], others: Mapping[str, str]) -> list[str]:
-    """The result of `compare` as text, one line for each kind of difference."""
-    groups = {STATES["missing"]: list(missing)}
-    for words in (CHANGED, DRAFT, GONE):
-        groups[words] = [label for label, why in others.items() if why == words]
-    return [f"{words}: {', '.join(labels)}" for words, labels in groups.items() if labels]
+def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, list[str]]:
+    """What of `items` differs from the profile, by the reason; `differing` as from `compare`."""
+    reasons: dict[str, list[str]] = {}
+    for item in items:
+        if item in differing:
+            reasons.setdefault(differing[item], []).append(item)
+    return reasons
 
 
 def recorded_hours(numbers: Numbers) -> float | None:

@@ -33,7 +33,7 @@ from pipeline.probes.sweep import swept
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.documents import documents
 from pipeline.results.findings import Finding
-from pipeline.results.freshness import compare, current_settings
+from pipeline.results.freshness import compare
 from pipeline.results.reading import Results
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.matrix_capsules.studies.ablation import ablated
@@ -482,13 +482,13 @@ def page_of(
         more: of `build_page`.
     """
     claims = claims or load_claims()
-    missing, others = compare(results, current_settings(*graph_of(params)))
-    rows, tables = build_scorecard(claims, results, profile="quick", others=others), list(report.build(results))
+    differing = compare(results, graph_of(params)[0], params)
+    rows, tables = build_scorecard(claims, results, profile="quick", others=differing), list(report.build(results))
     shown = []
     if figures:
         more |= {"incomplete": write_figures(figures, results).missing}
         shown = load_figures(figures, on_disk(figures, results))
-    return build_page(rows, claims, "quick", shown, tables, missing, others, **more)
+    return build_page(rows, claims, "quick", shown, tables, differing, **more)
 
 
 @dataclass(frozen=True)
