@@ -218,7 +218,7 @@ def build_scorecard(
         ResultError: a result file is corrupt; it is named.
     """
     measures = report.measures() if measures is None else measures
-    answering = results if drafts else results.without_drafts()
+    answering = replace(results, drafts=drafts)
     rows = []
     for claim in claims:
         measure = measures.get(claim.id)

@@ -92,12 +92,10 @@ class Numbers:
         if value is None:
             return None
         try:
-            result = Measured(float(value["mean"]), float(value["sd"]), int(value["n"]))
+            return Measured(float(value["mean"]), float(value["sd"]), int(value["n"]))
         except (TypeError, KeyError, ValueError):
-            raise ResultError.at(
-                self.path, f"should hold mean, sd and n in {'.'.join(keys)}, found {value!r}"
-            ) from None
-        return result
+            problem = f"should hold mean, sd and n in {'.'.join(keys)}, found {value!r}"
+            raise ResultError.at(self.path, problem) from None
 
     def needed(self, *keys: str) -> Measured:
         """As `measured`, where it must be there. Raises `NotMeasuredError` if it is missing."""
@@ -107,33 +105,22 @@ class Numbers:
         return found
 
     def number(self, *keys: str) -> float | None:
-        """The plain number under `keys`, or None if it is missing. Raises `ResultError` for anything else."""
+        """The plain number under `keys`, or None if it is missing."""
         value = self.at(*keys)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ResultError.at(self.path, f"should hold a number in {'.'.join(keys)}, found {value!r}")
-        return float(value)
+        return None if value is None else float(value)
 
     def part(self, *keys: str) -> Numbers:
-        """The dict under nested `keys`, with the provenance of the whole. Raises `ResultError` if it is not a dict."""
-        value = self.at(*keys)
-        if not isinstance(value, dict):
-            raise ResultError.at(self.path, f"should hold numbers by name in {'.'.join(keys)}, found {value!r}")
-        return Numbers(self.path, {**value, "provenance": self.values.get("provenance")})
+        """The dict under nested `keys`, with the provenance of the whole."""
+        return Numbers(self.path, {**self.at(*keys), "provenance": self.records})
 
     def about(self, label: str) -> Numbers:
-        """The same numbers, their last provenance record naming these data. Raises `ResultError` if there is none."""
+        """The same numbers, their last provenance record naming these data."""
         *earlier, last = self.records
         return Numbers(self.path, {**self.values, "provenance": [*earlier, {**last, "dataset": label}]})
 
     @property
     def settings(self) -> Recorded:
-        """The parameters that made this result, in the shape of `params.yaml`.
-
-        Raises:
-            ResultError: the result has none.
-        """
+        """The parameters that made this result, in the shape of `params.yaml`. Raises `ResultError` if it has none."""
         settings = self.records[-1].get("settings")
         if not isinstance(settings, dict):
             raise ResultError.at(self.path, "has a provenance without settings")
@@ -188,10 +175,6 @@ class Results:
     drafts: bool = True
     evidence: EvidenceParams = field(default_factory=EvidenceParams)
 
-    def without_drafts(self) -> Results:
-        """The same results, without numbers made from uncommitted changes."""
-        return replace(self, drafts=False)
-
     def items(self, stage: str) -> list[str]:
         """The items of a stage that were executed, in natural order (45 before 180)."""
         return sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural)
@@ -199,8 +182,7 @@ class Results:
     def executed(self, stage: str) -> Iterator[tuple[str, Numbers]]:
         """Name and numbers of each item of a stage that was executed. Raises `ResultError` as `numbers`."""
         for item in self.items(stage):
-            numbers = self.numbers(stage, item)
-            if numbers is not None:
+            if numbers := self.numbers(stage, item):
                 yield item, numbers
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
@@ -226,8 +208,7 @@ class Results:
             values = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
         except FileNotFoundError:
             return None
-        # UnicodeDecodeError and JSONDecodeError are ValueErrors; RecursionError: nested thousands of levels deep
-        except (ValueError, OSError, RecursionError) as error:
+        except (ValueError, OSError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
             raise ResultError.at(path, f"is corrupt: {error}") from None
         records = values.get(RECORD) if isinstance(values, dict) else None
         if not isinstance(records, list) or len(records) != 1 or not isinstance(records[0], dict):
