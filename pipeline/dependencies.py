@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.files import FileReadError, read_yaml
+from pipeline.files import read_yaml
 
 NOT_A_SETTING = "device"
 """A parameter of stages that is not a setting of a result: provenance records the device actually used."""
 
 
 class GraphError(UserError):
-    """`dvc.yaml` is missing, malformed, or names a parameter that `params.yaml` does not have."""
+    """`dvc.yaml` has no such item, or names a parameter that `params.yaml` does not have."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,10 @@ class Graph:
             values: the content of its `params.yaml`, where it was read already.
 
         Raises:
-            GraphError: `dvc.yaml` or `params.yaml` cannot be read.
+            FileReadError: `dvc.yaml` or `params.yaml` cannot be read.
         """
-        try:
-            graph = read_yaml(root / "dvc.yaml")
-            values = read_yaml(root / "params.yaml") if values is None else values
-        except FileReadError as error:
-            raise GraphError(f"cannot read the pipeline's stages: {error}") from None
-        return cls(graph["stages"], values)
+        values = read_yaml(root / "params.yaml") if values is None else values
+        return cls(read_yaml(root / "dvc.yaml")["stages"], values)
 
     @cached_property
     def items(self) -> dict[str, dict[str | None, Item]]:
