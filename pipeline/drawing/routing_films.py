@@ -54,13 +54,9 @@ class RoutingFilm:
         """T."""
         return int(self.shares.shape[1])
 
-    def taken_for(self, image: int) -> int:
-        """The class whose capsule is the most active one after the network's own iterations."""
-        return int(self.activations[image, self.used - 1].argmax())
-
     def name_of(self, image: int) -> str:
-        """Class of an image, and what the network takes it for if that is another one."""
-        label, taken = int(self.labels[image]), self.taken_for(image)
+        """Class of an image, and what the network takes it for after its own iterations if that is another one."""
+        label, taken = int(self.labels[image]), int(self.activations[image, self.used - 1].argmax())
         return self.classes[label] + ("" if taken == label else f", taken for {self.classes[taken]}")
 
     def stage_of(self, iteration: int) -> str:
@@ -130,7 +126,7 @@ def strip(film: RoutingFilm) -> Figure:
             _bare(first)
             if t == 0:
                 first.imshow(image, cmap="gray", vmin=0, vmax=255)
-                first.set_title(_in_lines(film.name_of(k)), fontsize=6)
+                first.set_title(plain(film.name_of(k).replace(", taken", ",\ntaken")), fontsize=6)
             else:
                 first.set_visible(False)
             for n, axes in enumerate(others):
@@ -147,10 +143,6 @@ def strip(film: RoutingFilm) -> Figure:
                 axes.set_xlabel(words, fontsize=6, labelpad=2)
             others[0].set_ylabel(f"iteration {t + 1}", fontsize=6, labelpad=2)
     return figure
-
-
-def _in_lines(name: str) -> str:
-    return plain(name.replace(", taken", ",\ntaken"))
 
 
 def _bare(axes: Axes) -> None:

@@ -8,13 +8,12 @@ long as the results that it was drawn from are the same; one that is not drawn a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pipeline.drawing import style
-from pipeline.drawing.drawings import Drawing, Picture, Written
+from pipeline.drawing.drawings import Picture, Written
 from pipeline.files import write_bytes, write_json, write_text
 from pipeline.report import draw
 from pipeline.results.provenance import Record, item_name, unique
@@ -42,8 +41,18 @@ def write_figures(folder: Path, results: Results) -> Written:
         written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn.append(drawing)
     away = {each.partition(" ")[0] for each in written.missing}  # items whose arrays or tables are missing
-    waiting = [each for each in before if any(item_name(record) in away for record in each.records)]
-    shown = _with_kept(drawn, [each for each in waiting if (folder / each.file).exists()])
+    names = {each.name for each in drawn}
+    kept_from_before = [
+        replace(each, code=each.code.partition("#")[0])  # its lines may have moved since
+        for each in before
+        if each.name not in names
+        and any(item_name(record) in away for record in each.records)
+        and (folder / each.file).exists()
+    ]
+    shown: list[Picture] = [*drawn, *kept_from_before]
+    if kept_from_before:  # where they stood; what is new comes last
+        places = [each.name for each in before]
+        shown.sort(key=lambda each: places.index(each.name) if each.name in places else len(places))
     content = {"figures": [_to_json(each) for each in shown], "incomplete": written.missing}
     write_json(folder.with_suffix(".json"), content)
     films = folder.with_name("films")
@@ -79,19 +88,6 @@ def on_disk(folder: Path, results: Results) -> list[Picture]:
 def incomplete(folder: Path) -> list[str]:
     """Executed items whose arrays or tables were missing when figures were drawn."""
     return list(_read(folder).get("incomplete", []))
-
-
-def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Picture]:
-    """The figures just drawn, and those kept from before, each placed after the figure that it followed before."""
-    shown: list[Picture] = list(drawn)
-    names = [each.name for each in shown]
-    for place, picture in enumerate(before):
-        if picture.name not in names:
-            earlier = [names.index(each.name) for each in before[:place] if each.name in names]
-            at = max(earlier[-1:], default=-1) + 1
-            shown.insert(at, replace(picture, code=picture.code.partition("#")[0]))  # its lines may have moved since
-            names.insert(at, picture.name)
-    return shown
 
 
 def _read(folder: Path) -> dict[str, Any]:

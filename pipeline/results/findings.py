@@ -16,11 +16,8 @@ NOT_THE_PAPERS_DATA = "not the paper's data"
 """The mark of a finding on another data set than the paper's, wherever it is shown."""
 
 
-HISTORY = ("replica", "epoch", "train_accuracy", "validation_accuracy")
 _PART = 8
 """Errors at the end of a training are means over this part of its epochs, which are few enough to be alike."""
-
-
 Kind = Literal["budget", "data", "setting", "noise"]
 """What differs from a document: how long was trained, on which images, how, or on how many the number was measured."""
 
@@ -91,15 +88,14 @@ class Finding:
 
 
 Measure = Callable[[Results], Finding | None]
-"""Checks one claim on the results of a profile. It returns None, or raises `NotMeasuredError`, if results that it needs
-are missing.
-"""
+"""Checks one claim on the results of a profile; None, or `NotMeasuredError`, if results that it needs are missing."""
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
     """How far the training of a run came, a classifier, that a result rests on; None where its history is not here."""
     trained = training_behind(results, numbers, run)
-    table = results.table("train", run, HISTORY) if trained else None
+    columns = ("replica", "epoch", "train_accuracy", "validation_accuracy")
+    table = results.table("train", run, columns) if trained else None
     if trained is None or table is None:
         return None
     settings, dataset = trained.run(run), trained.dataset_of(run)

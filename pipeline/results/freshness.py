@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipeline.results.provenance import unique
 from pipeline.results.reading import Numbers, Results
 from pipeline.settings import differences
 
@@ -90,7 +89,7 @@ def statuses(
         ResultError: a result file is corrupt; it is named.
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
-    stages = unique([*(label.partition("/")[0] for label in expected), *folders])
+    stages = dict.fromkeys([*(label.partition("/")[0] for label in expected), *folders])
     recorded = {f"{stage}/{item}": numbers for stage in stages for item, numbers in results.executed(stage)}
     taken: dict[str, list[float]] = {}  # hours, by stage
     for label, numbers in recorded.items():
@@ -114,10 +113,10 @@ def statuses(
             state = "draft"
         elif locked is not None and label not in locked:
             state = "unlocked"
-        # What another execution of a stale one would take: the recorded time may be of quite other settings.
         alike = taken.get(label.partition("/")[0])
-        estimated = made is None or stale
-        time = (median(alike) if alike else None) if made is None or stale else recorded_hours(made)
+        time = recorded_hours(made) if made else None
+        if estimated := made is None or stale:  # the recorded time of a stale one may be of quite other settings
+            time = median(alike) if alike else None
         commit = str(made.records[-1].get("commit") or "")[:7] if made else ""
         changed = differences(settings, expected[label]) if state == "stale" else ()
         found.append(ItemStatus(label, state, time, estimated, commit, tuple(changed)))
@@ -151,9 +150,7 @@ def recorded_hours(numbers: Numbers) -> float | None:
 
     A training notes its time with all parts of one that was resumed, the stage that of the last part alone.
     """
-    known = [
-        each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if isinstance(each, int | float)
-    ]
+    known = [each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if each is not None]
     return max(known) / 3600 if known else None
 
 
@@ -169,8 +166,7 @@ def table(found: list[ItemStatus]) -> list[str]:
             lines.append(f"    and {len(each.changed) - _FEW} more settings")
     sums = []
     for state, words in STATES.items():
-        chosen = [each for each in found if each.state == state]
-        if chosen:
+        if chosen := [each for each in found if each.state == state]:
             known = [each.hours for each in chosen if each.hours is not None]
             about = "about " if any(each.estimated for each in chosen) else ""
             parts = [f"{about}{sum(known):.1f} h"] if known else []

@@ -47,11 +47,7 @@ class ResultError(UserError):
 
     @classmethod
     def at(cls, path: Path, problem: str) -> ResultError:
-        """The error of the file at `path`, a record, table or array of an item.
-
-        Args:
-            problem: what is wrong, after the file's name.
-        """
+        """The error of the record, table or array of an item at `path`; `problem` follows the file's name."""
         place = path.parent if path.suffix == ".npz" else path.with_suffix("")
         again = f"make it again with `dvc repro -f -s {place.parent.name}@{place.name}`"
         return cls(f"{path} {problem}. Get it back with `git checkout` or `dvc pull`, or {again}.")
@@ -83,11 +79,7 @@ class Numbers:
         return list(value) if isinstance(value, dict) else []
 
     def measured(self, *keys: str) -> Measured | None:
-        """The mean, sd and n under `keys`, or None if they are missing.
-
-        Raises:
-            ResultError: the value has another form.
-        """
+        """The mean, sd and n under `keys`, or None if they are missing; `ResultError` for a value of another form."""
         value = self.at(*keys)
         if value is None:
             return None
@@ -99,8 +91,7 @@ class Numbers:
 
     def needed(self, *keys: str) -> Measured:
         """As `measured`, where it must be there. Raises `NotMeasuredError` if it is missing."""
-        found = self.measured(*keys)
-        if found is None:
+        if (found := self.measured(*keys)) is None:
             raise NotMeasuredError(f"{self.path} has no {'.'.join(keys)}")
         return found
 
@@ -161,7 +152,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one profile.
+    """The results of one profile. What reads a file that is corrupt raises `ResultError`.
 
     Args:
         records: the folder with `<stage>/<item>.json` and `.csv`.
@@ -180,18 +171,13 @@ class Results:
         return sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural)
 
     def executed(self, stage: str) -> Iterator[tuple[str, Numbers]]:
-        """Name and numbers of each item of a stage that was executed. Raises `ResultError` as `numbers`."""
+        """Name and numbers of each item of a stage that was executed."""
         for item in self.items(stage):
             if numbers := self.numbers(stage, item):
                 yield item, numbers
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
-        """The item that evidence names and its numbers.
-
-        Raises:
-            NotMeasuredError: it names none, or that was not executed.
-            ResultError: as `numbers`.
-        """
+        """The item that evidence names and its numbers. `NotMeasuredError` if it names none, or that is not there."""
         numbers = self.numbers(stage, item) if item else None
         if not item or not numbers:
             raise NotMeasuredError(f"evidence of {stage} is not there")
@@ -217,14 +203,10 @@ class Results:
         return None if not self.drafts and numbers.draft else numbers
 
     def table(self, stage: str, item: str, columns: Iterable[str], study: str | None = None) -> pd.DataFrame | None:
-        """The table of an item of a stage, or None if it was not executed.
+        """The table of an item of a stage, or None if it was not executed; it must have `columns`, and rows.
 
         Args:
-            columns: that it must have.
             study: only its rows, where the item is a set of studies.
-
-        Raises:
-            ResultError: the file is not CSV, has no rows, or lacks one of `columns`.
         """
         path, columns = self.records / stage / f"{item}.csv", list(columns)
         try:
@@ -241,14 +223,10 @@ class Results:
     def examples(
         self, stage: str, item: str, names: Sequence[str], study: str | None = None
     ) -> dict[str, np.ndarray] | None:
-        """The arrays of `arrays/<stage>/<item>/examples.npz`, or None if there is no such file.
+        """The arrays of `arrays/<stage>/<item>/examples.npz`, or None if there is no such file; it must have `names`.
 
         Args:
-            names: that it must have.
             study: only its arrays, where the item is a set of studies; None if it has none.
-
-        Raises:
-            ResultError: the file is corrupt, contains pickles, or lacks one of `names`.
         """
         path, prefix = self.arrays / stage / item / "examples.npz", "" if study is None else f"{study}/"
         try:
@@ -257,8 +235,7 @@ class Results:
                 found = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
         except FileNotFoundError:
             return None
-        # All exceptions: zipfile and numpy raise many kinds on damaged files.
-        except Exception as error:
+        except Exception as error:  # zipfile and numpy raise many kinds on damaged files
             raise ResultError.at(path, f"is corrupt: {error or type(error).__name__}") from None
         if study is not None and not found:
             return None
@@ -268,8 +245,7 @@ class Results:
 
 def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]) -> None:
     """Raise `ResultError` if a file lacks some of its columns or arrays."""
-    missing = [name for name in wanted if name not in found]
-    if missing:
+    if missing := [name for name in wanted if name not in found]:
         raise ResultError.at(path, f"lacks the {what}{'s' * (len(missing) > 1)} {', '.join(missing)}")
 
 
