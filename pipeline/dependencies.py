@@ -66,10 +66,7 @@ class Graph:
 
     @classmethod
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Graph:
-        """The graph of a repository.
-
-        Args:
-            values: the content of its `params.yaml`, where it was read already.
+        """The graph of a repository; `values` is the content of its `params.yaml`, where it was read already.
 
         Raises:
             FileReadError: `dvc.yaml` or `params.yaml` cannot be read.
@@ -86,15 +83,10 @@ class Graph:
         }
 
     def item(self, stage: str, name: str | None) -> Item:
-        """One item.
-
-        Raises:
-            GraphError: there is no item of that name.
-        """
-        try:
-            return self.items[stage][name]
-        except KeyError:
-            raise GraphError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}") from None
+        """One item. Raises `GraphError` if there is none of that name."""
+        if name not in (items := self.items.get(stage, {})):
+            raise GraphError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
+        return items[name]
 
     def upstream(self, item: Item) -> Iterator[Item]:
         """The item and all items that it depends on, directly or indirectly; each once."""
@@ -147,12 +139,9 @@ class Graph:
         entry = self._stages[stage]
         if "foreach" in entry:
             values = self._value(entry["foreach"])
-            if isinstance(values, Mapping):
-                for key, value in values.items():
-                    yield str(key), entry["do"], {"key": key, "item": value}
-            else:
-                for value in values:
-                    yield str(value), entry["do"], {"item": value}
+            keyed = isinstance(values, Mapping)
+            for key in values:
+                yield str(key), entry["do"], {"key": key, "item": values[key]} if keyed else {"item": key}
         elif "matrix" in entry:
             axes = {axis: self._value(values) for axis, values in entry["matrix"].items()}
             for combination in itertools.product(*axes.values()):

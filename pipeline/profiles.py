@@ -45,11 +45,7 @@ class Profiles:
 
     @property
     def current(self) -> str:
-        """The profile that `params.yaml` belongs to.
-
-        Raises:
-            ProfileError: the file does not name a profile.
-        """
+        """The profile that `params.yaml` belongs to. Raises `ProfileError` if the file does not name one."""
         name = _load(self.root / PARAMS).get("profile")
         if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # it names a folder
             raise ProfileError(f"{self.root / PARAMS} does not name its profile (a line such as `profile: quick`)")
@@ -65,13 +61,8 @@ class Profiles:
         return found
 
     def params_path(self, name: str) -> Path:
-        """The `params.yaml` of profile `name`, current or not.
-
-        Raises:
-            ProfileError: there is no such profile.
-        """
-        folders = self._folders()
-        if name not in folders:
+        """The `params.yaml` of profile `name`, current or not. Raises `ProfileError` if there is no such profile."""
+        if name not in (folders := self._folders()):
             raise ProfileError(f"there is no profile '{name}'; choose one of: {', '.join(folders)}")
         return folders[name] / PARAMS
 
@@ -110,9 +101,7 @@ class Profiles:
 
     def differences(self, name: str) -> list[tuple[str, Any, Any]]:
         """Parameters that differ between `params.yaml` and profile `name`: (dotted name, here, there); None if missing.
-
-        Raises:
-            ProfileError: there is no such profile.
+        Raises `ProfileError` if there is no such profile.
         """
         return differences(_load(self.root / PARAMS), _load(self.params_path(name)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from script_modules import load
@@ -25,24 +24,16 @@ def test_the_tables_in_the_repository_are_those_of_its_results(script: ModuleTyp
         assert text.count("<!-- made by scripts/readme_tables.py: ") == text.count("<!-- end -->") == 1
 
 
-def row(document: str, verdict: str, dataset: str | None) -> dict[str, Any]:
-    return {"document": document, "verdict": verdict, "dataset": dataset}
-
-
 def test_claims_are_counted_by_document_and_outcome(script: ModuleType) -> None:
-    lines = script.claims(
-        [
-            row("000", "within", "MNIST; 1 seed (paper: 5)"),
-            row("000", "holds", "MNIST"),
-            row("000", "better", "MNIST, Fashion-MNIST"),
-            row("000", "not run", None),
-            row("004", "holds", "toys; not the paper's data (smallNORB)"),
-            row("004", "worse", "toys"),
-            row("004", "fails", "toys"),
-            row("004", "not tested", "toys"),
-            row("004", "undecided", "toys"),
-        ]
-    )
+    rows = [
+        ("000", "within", "MNIST; 1 seed (paper: 5)"),
+        ("000", "holds", "MNIST"),
+        ("000", "better", "MNIST, Fashion-MNIST"),
+        ("000", "not run", None),
+        ("004", "holds", "toys; not the paper's data (smallNORB)"),
+        *(("004", verdict, "toys") for verdict in ("worse", "fails", "not tested", "undecided")),
+    ]
+    lines = script.claims([dict(zip(("document", "verdict", "dataset"), row, strict=True)) for row in rows])
     assert lines[0] == (
         "| document | claims run | agree | of these at the document's setting | better | do not agree "
         "| not tested or undecided | data |"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from pipeline.comparison.noise import Noise, Spread, of_difference, same
 from pipeline.comparison.sides import NOT_RUN, Answer, Side
 from pipeline.settings import differences
 
 Word = Literal["moved", "noise unknown", "only one side has it", "within noise"]
-WORDS: tuple[Word, ...] = ("moved", "noise unknown", "only one side has it", "within noise")
+WORDS: tuple[Word, ...] = get_args(Word)
 """What is said of a claim that differs, the most interesting first."""
 
 LEVEL = 0.05
@@ -109,21 +109,17 @@ def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[
     parameters = differences(before.params, after.params)
     listed = parameters if before.profile == after.profile else []
     claims = before.answers.keys() | after.answers.keys()
+    counts = [f"{count} {word}" for word in WORDS if (count := sum(change.word == word for change in found))]
+    counted = f" ({', '.join(counts)})" if counts else ""
     return [
         f"{where}{' -> '.join(sides)}",
         "",
         f"parameters: {len(parameters) or 'none'} differ{'s' * (len(parameters) == 1)}",
         *_aligned([(key, f"{_shown(old)} -> {_shown(new)}") for key, old, new in listed]),
         "",
-        f"claims: {len(found) or 'none'} of {len(claims)} differ{'s' * (len(found) == 1)}{_counts(found)}",
+        f"claims: {len(found) or 'none'} of {len(claims)} differ{'s' * (len(found) == 1)}{counted}",
         *_aligned([(change.word, change.id, *_columns(change, units.get(change.id, ""))) for change in found]),
     ]
-
-
-def _counts(found: Sequence[Change]) -> str:
-    counts = {word: sum(change.word == word for change in found) for word in WORDS}
-    parts = [f"{count} {word}" for word, count in counts.items() if count]
-    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -149,13 +149,12 @@ def _tolerance(claim: Claim) -> str:
     """The tolerance of a claim's number and its reason; empty for a claim without a number."""
     if claim.value is None:
         return ""
-    distance = tolerance(claim)
-    allowed = f"{claim.value:g} ± {format(distance, '.2g' if distance < 10 else ',.0f')} {claim.unit}"
+    distance, reason = tolerance(claim), "two standard errors of the document's number on 10,000 test images"
     if claim.sd is not None:
-        return f"{allowed} ({TOLERATED_SDS:g} of the document's sds)"
-    if claim.tolerance is not None:
-        return f"{allowed} (set for this claim)"
-    return f"{allowed} (two standard errors of the document's number on 10,000 test images)"
+        reason = f"{TOLERATED_SDS:g} of the document's sds"
+    elif claim.tolerance is not None:
+        reason = "set for this claim"
+    return f"{claim.value:g} ± {format(distance, '.2g' if distance < 10 else ',.0f')} {claim.unit} ({reason})"
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
@@ -189,7 +188,6 @@ def origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
         return None
     found, items = commits(merged["commit"]), merged["items"]
     seconds, epochs = merged["seconds"], merged["epochs"]
-    effort = [None if seconds is None else _duration(seconds), merged["device"]]
     texts = {
         "results": ", ".join(items) if len(items) > _FEW else "",
         "commits": (merged["commit"] or "") if len(found) > _FEW else "",
@@ -202,7 +200,7 @@ def origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
         "dataset": dataset,
         "commits": found[:_FEW],
         "more_commits": max(0, len(found) - _FEW),
-        "effort": ", ".join(each for each in effort if each),
+        "effort": ", ".join(filter(None, [seconds and _duration(seconds), merged["device"]])),
         "record": {name: text for name, text in texts.items() if text},
     }
 

@@ -57,9 +57,10 @@ def build_page(
     all_cards = cards(rows, claims, profile, differing, scorecards or {})
     counts = {name: row for name, row in count_verdicts(rows).items() if any(row.values())}
     days = sorted(str(each["created"])[:10] for each in records if each.get("created"))
-    scripts = ["page.js"]
-    scripts += ["films.js"] if any(each.drawing.film for each in figures) else []
-    scripts += ["tables.js"] if tables else []
+    names = ["page.css", "page.js"]
+    names += ["films.js"] if any(each.drawing.film for each in figures) else []
+    names += ["tables.js"] if tables else []
+    style, *scripts = [(_FOLDER / name).read_text(encoding="utf-8") for name in names]
     options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FileSystemLoader(_FOLDER), undefined=StrictUndefined, **options)
     filters: dict[str, Callable[..., Any]] = {
@@ -72,8 +73,8 @@ def build_page(
     return environment.get_template("page.html.j2").render(
         profile=profile,
         profiles=list(scorecards or {}),
-        style=_content("page.css"),
-        scripts=[_content(name) for name in scripts],
+        style=style,
+        scripts=scripts,
         dates=" to ".join(dict.fromkeys([*days[:1], *days[-1:]])),
         datasets=unique(each.get("dataset") for each in records),
         devices=unique(each.get("device") for each in records),
@@ -91,11 +92,6 @@ def build_page(
         models=sum(len(table.shown) for table in tables if table.name == model_table.NAME),
         notices=_notices(by_reason(differing, differing), incomplete),
     )
-
-
-def _content(name: str) -> str:
-    """A style sheet or script of this folder."""
-    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 def _document(

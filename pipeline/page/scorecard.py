@@ -16,23 +16,16 @@ The rules of the verdict, all of them:
 That is what a row was `judged` by itself. Its verdict is the same but in two cases, in which the page shows both:
 
 - "undecided": a number outside the tolerance by at most two standard errors of our mean over seeds.
-- "not tested": a number that is "worse", where the row says why the document's regime was not reached (`untested`):
-  - the training took fewer steps than the document's or its published code's; or it is known to be too short: at its
-    end, the error on training images, augmented as they were, is above the document's number for the test error (the
-    network does not yet know what it is shown as well as the document's network knows new images), or the error still
-    falls: that on watched test images, where it was recorded, or else on validation images is, on average over the last
-    eighth of the epochs, lower than over the eighth before it, by more than two standard errors of the difference
-    (binomial, of the images measured, as if the two means were of different images);
-  - the images stand in for distorted ones that the document does not give.
+- "not tested": a number that is "worse", where the document's regime was not reached (`untested` says why). The
+  training took fewer steps than the document's or its published code's; or at its end, the error on training images,
+  augmented as they were, is above the document's number for the test error; or the error still falls: that on watched
+  test images, or else on validation images, is on average over the last eighth of the epochs lower than over the eighth
+  before it by more than two standard errors of the difference (binomial, as if the two means were of different images);
+  or the images stand in for distorted ones that the document does not give.
 
 Why a claim fails, or its number is better or worse, is never certain; `why` of a row names the first that may explain
-it, by the kinds of the finding's remarks:
-
-- budget, data: why it is not tested;
-- noise: why it is undecided;
-- budget, data, setting, noise: a remark says that we train less, have other or fewer images, set something otherwise,
-  or have fewer seeds or test images than the document, and none says what comes before it here;
-- unexplained: there is no remark.
+it: why it is not tested (budget, data) or undecided (noise); else what differs by the finding's remarks, in the order
+budget, data, setting, noise; "unexplained" without any.
 
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
 judged like any other, its `dataset` says what differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it
@@ -44,7 +37,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NotRequired, TypedDict, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from pipeline import report
 from pipeline.results.claims import Claim
@@ -68,24 +61,15 @@ TOO_SHORT = "too short to test"
 _SEPARATOR = "; "
 
 
-class Ours(TypedDict):
-    """Our number in a row of `scorecard.json`: the mean of `n`, and their sd, or its standard error."""
-
-    value: float
-    sd: float
-    n: int
-    standard_error: NotRequired[bool]
-
-
 class Row(TypedDict):
-    """One row of `scorecard.json`."""
+    """One row of `scorecard.json`. Our number is the mean `value` of `n`, with their `sd`, or its standard error."""
 
     id: str
     document: str
     where: str
     claim: str
     paper: dict[str, float | None]
-    ours: Ours | None
+    ours: dict[str, Any] | None
     verdict: Verdict
     judged: Verdict
     untested: str | None
@@ -182,10 +166,10 @@ def _notes(claim: Claim, finding: Finding) -> list[str]:
     return [*finding.notes, *others]
 
 
-def _ours(measured: Measured | None) -> Ours | None:
+def _ours(measured: Measured | None) -> dict[str, Any] | None:
     if measured is None:
         return None
-    found = Ours(value=measured.mean, sd=measured.sd, n=measured.n)
+    found = {"value": measured.mean, "sd": measured.sd, "n": measured.n}
     return found | {"standard_error": True} if measured.standard_error else found
 
 

@@ -90,24 +90,15 @@ def remarks(
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
     """In what data fall short of the document's; how many train counts only on the document's own."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
-    if ours.source in COPIES and "smallnorb" in wanted:
-        found = [Remark(COPIES[ours.source], "data")]
-    elif ours.source in wanted:
-        found = []
-    else:
-        return [
-            Remark(f"{NOT_THE_PAPERS_DATA} ({' or '.join(LABELS[source] for source in wanted)})", "data"),
-            *_fewer("tested", tested, theirs),
-        ]
-    return found + _fewer("trained", ours.train, theirs) + _fewer("tested", tested, theirs)
-
-
-def _fewer(done: str, images: int | None, theirs: Mapping[str, Any]) -> list[Remark]:
-    known = theirs.get({"trained": "train", "tested": "test"}[done], 0)
-    enough = known if done == "tested" else known * (1 - _FOR_VALIDATION)
-    if images is None or images >= enough:
-        return []
-    return [Remark(f"{done} on {images:,} images (paper: {known:,})", "noise" if done == "tested" else "data")]
+    copied = ours.source in COPIES and "smallnorb" in wanted
+    found = [Remark(COPIES[ours.source], "data")] if copied else []
+    if not copied and ours.source not in wanted:
+        found.append(Remark(f"{NOT_THE_PAPERS_DATA} ({' or '.join(LABELS[source] for source in wanted)})", "data"))
+    elif ours.train < (known := theirs.get("train", 0)) * (1 - _FOR_VALIDATION):
+        found.append(Remark(f"trained on {ours.train:,} images (paper: {known:,})", "data"))
+    if tested is not None and tested < (known := theirs.get("test", 0)):
+        found.append(Remark(f"tested on {tested:,} images (paper: {known:,})", "noise"))
+    return found
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:

@@ -39,10 +39,9 @@ _FEW = 3  # settings shown of a stale item
 
 @dataclass(frozen=True)
 class ItemStatus:
-    """One item.
+    """One item, `<stage>/<item>`.
 
     Attributes:
-        label: `<stage>/<item>`.
         hours: that it took, or would take; None if nothing is known.
         estimated: whether these are an estimate: the median of the same stage.
         commit: that it was made from, shortened; "" if it was not.
@@ -58,9 +57,7 @@ class ItemStatus:
 
 
 def current_settings(graph: Graph, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of each item that writes a record, by `<stage>/<item>`, given all parameters as for
-    `Graph.settings`.
-    """
+    """The settings of each item that writes a record, by `<stage>/<item>`, given all parameters."""
     return {
         f"{stage}/{name}": graph.settings(stage, name, values)
         for stage, items in graph.items.items()
@@ -100,19 +97,16 @@ def statuses(
         made = recorded.get(label)
         settings = made.records[-1].get("settings", {}) if made else {}
         stale = label in expected and made is not None and settings != expected[label]
-        state: State = "recorded"
-        if label not in expected:
-            state = "gone"
-        elif running(label):
-            state = "running"
-        elif made is None:
-            state = "missing"
-        elif stale:
-            state = "stale"
-        elif publish and made.draft:
-            state = "draft"
-        elif locked is not None and label not in locked:
-            state = "unlocked"
+        states: dict[State, bool] = {  # the first that applies
+            "gone": label not in expected,
+            "running": label in expected and running(label),
+            "missing": made is None,
+            "stale": stale,
+            "draft": publish and made is not None and made.draft,
+            "unlocked": locked is not None and label not in locked,
+            "recorded": True,
+        }
+        state = next(state for state, applies in states.items() if applies)
         alike = taken.get(label.partition("/")[0])
         time = recorded_hours(made) if made else None
         if estimated := made is None or stale:  # the recorded time of a stale one may be of quite other settings

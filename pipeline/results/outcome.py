@@ -58,8 +58,7 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
         Numbers under `studies`; one table, its first column the study, the others all that any study has; arrays called
         `<study>/<name>`. `pipeline.results.studies` takes them apart again.
     """
-    tables = [each.table.assign(study=name) for name, each in outcomes.items()]
-    table = pd.concat(tables, ignore_index=True)
+    table = pd.concat([each.table.assign(study=name) for name, each in outcomes.items()], ignore_index=True)
     table.insert(0, "study", table.pop("study"))
     differ = len(set(datasets.values())) > 1
     numbers = {name: each.numbers | ({"dataset": datasets[name]} if differ else {}) for name, each in outcomes.items()}

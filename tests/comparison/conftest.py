@@ -16,5 +16,4 @@ def repository(tmp_path: Path) -> Repository:
     for machine, shift in (("first", 0.5), ("second", -0.5)):
         made.reproduce(machine, shift)
         made.commit(machine)
-        made.git("tag", machine)
     return made

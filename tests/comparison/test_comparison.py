@@ -50,12 +50,10 @@ def test_two_machines_with_the_same_commit_differ_within_noise_throughout(reposi
 
 
 def test_a_changed_parameter_is_named_and_what_it_moved_too(repository: Repository) -> None:
-    names = ["a", "b", "c", "d"]
-    for name, shift in zip(names, (-3, -1, 1, 3), strict=True):
+    for name, shift in zip("abcd", (-3, -1, 1, 3), strict=True):
         repository.reproduce(name, 0.1 * shift * math.sqrt(3 / 20))  # a standard deviation of 0.1
         repository.commit(name)
-        repository.git("tag", name)
-    measure(repository, *names)
+    measure(repository, *"abcd")
     repository.reproduce("second", -0.5, latent=4, moved={SINGLE: 3.5, "001.acc.r0": 0.3, SEVERAL_SEEDS: 25.0})
     found = compared(repository, "second", ".")
     assert {name: change.word for name, change in found.items()} == {
@@ -163,17 +161,17 @@ def test_the_word_of_a_claim(before: Answer, after: Answer, spreads: dict[str, n
 
 
 def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repository) -> None:
-    for changed in ({"commit": "bb"}, {"latent": 4}):
-        repository.reproduce("third", **changed)  # type: ignore[arg-type]
-        with pytest.raises(ComparisonError, match="4 of other commits or settings"):
-            measure(repository, "first", ".")
-    with pytest.raises(ComparisonError, match="4 with a result that two revisions share"):
-        measure(repository, "first", "first")
-    with pytest.raises(ComparisonError, match="at least two revisions"):
-        measure(repository, "first")
+    def refused(why: str, *words: str) -> None:
+        with pytest.raises(ComparisonError, match=why):
+            measure(repository, *words)
+
+    for commit, latent in (("bb", 8), ("aa", 4)):
+        repository.reproduce("third", commit=commit, latent=latent)
+        refused("4 of other commits or settings", "first", ".")
+    refused("4 with a result that two revisions share", "first", "first")
+    refused("at least two revisions", "first")
     repository.reproduce("another", 0.5)
-    with pytest.raises(ComparisonError, match="4 with the same number on all machines"):
-        measure(repository, "first", ".")
+    refused("4 with the same number on all machines", "first", ".")
     assert not Layout(repository.root, "quick").noise_path.exists()
 
 
@@ -183,7 +181,6 @@ def test_machines_that_round_alike_count_once(repository: Repository) -> None:
     for name, shift, further in (("a", 0.3, 0.0), ("b", 0.3, 0.0), ("c", 0.7, 0.5), ("d", 0.7, 0.6)):
         repository.reproduce(name, shift, moved={other: further})
         repository.commit(name)
-        repository.git("tag", name)
     spread, _ = measure(repository, *"abcd")
     assert spread[SINGLE] == noise.Spread(pytest.approx(stdev([0.3, 0.7, 0.7])), 3, ["worse"])
     assert spread[other] == noise.Spread(pytest.approx(stdev([0.3, 1.2, 1.3])), 3, ["worse"])
@@ -219,7 +216,7 @@ def test_the_command_compares_and_measures_noise(
 def test_what_a_terminal_cannot_show_is_replaced(repository: Repository) -> None:
     scorecard = Layout(repository.root, "quick").scorecard_path
     scorecard.write_text(scorecard.read_text().replace("what", "\u00b1"))
-    repository.commit("another sign")
+    repository.commit("signs")
     ascii_only = {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "0", "LC_ALL": "C"}
     assert "? 001.acc.r3 says" in Clone(repository.root).run("pipeline", "compare", "first", "HEAD", **ascii_only)
 
