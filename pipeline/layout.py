@@ -24,10 +24,8 @@ CHECKPOINTS = ".cache/resume"
 def find_root(start: Path | None = None) -> Path:
     """The repository: the nearest folder with a `params.yaml` from `start` (the working folder) upward, else DVC's.
 
-    `DVC_ROOT` comes second because it is the original repository even if DVC runs an experiment in a copy of it.
-
-    Raises:
-        ParamsError: there is no such folder.
+    `DVC_ROOT` comes second because it is the original repository even if DVC runs an experiment in a copy of it. Raises
+    `ParamsError` if there is no such folder.
     """
     begin = (start or Path.cwd()).resolve()
     for folder in (begin, *begin.parents):
@@ -39,10 +37,8 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`.
-
-    Raises:
-        UserError: `CAPSULES_MLFLOW` is neither on nor off.
+    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`. Raises
+    `UserError` if that is neither on nor off.
     """
     from pipeline.tracking import Store
 

@@ -66,10 +66,8 @@ class Shared(Section):
         return getattr(self, kind)
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Every study of a kind with its place in `params.yaml`, those in sets, too.
-
-        Raises:
-            ValueError: two have the same name. Their figures are named by it.
+        """Every study of a kind with its place in `params.yaml`, those in sets, too. ValueError if two have the same
+        name, by which their figures are named.
         """
         section = self.studies(kind)
         if isinstance(section, Section):

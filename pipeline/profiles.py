@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -28,8 +27,7 @@ class ProfileError(UserError):
     """A profile is missing, or its files do not match its name."""
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(NamedTuple):
     """One profile."""
 
     name: str

@@ -25,7 +25,8 @@ class Change:
     """A claim that differs; `before` or `after` is None if that side did not run it.
 
     Attributes:
-        noise: of the difference of the numbers; None if it is unknown, or there are no two numbers.
+        difference: by how much the number rose, in its unit; None without two numbers.
+        noise: of the difference; None if it is unknown.
         chance: the probability of such a difference if nothing had changed; None if the noise is unknown.
     """
 
@@ -33,15 +34,9 @@ class Change:
     before: Answer | None
     after: Answer | None
     word: Word
+    difference: float | None = None
     noise: Noise | None = None
     chance: float | None = None
-
-    @property
-    def difference(self) -> float | None:
-        """By how much the number rose, in its unit; None without two numbers."""
-        if self.before is None or self.after is None or self.before.value is None or self.after.value is None:
-            return None
-        return self.after.value - self.before.value
 
 
 def changes(
@@ -73,14 +68,14 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
     if old.value is None or new.value is None:
         by_chance = any({old.verdict, new.verdict} <= set(each.verdicts) for each in spreads if each)
         return Change(claim, old, new, "within noise" if by_chance else "noise unknown")
-    if same(old.value, new.value):  # another rule or remark, which is not chance
-        return Change(claim, old, new, "moved")
     difference = new.value - old.value
+    if same(old.value, new.value):  # another rule or remark, which is not chance
+        return Change(claim, old, new, "moved", difference)
     known = [(noise.chance(difference), noise) for noise in of_difference(old, new, spreads)]
     if not known:
-        return Change(claim, old, new, "noise unknown")
+        return Change(claim, old, new, "noise unknown", difference)
     chance, noise = max(known, key=lambda each: each[0])
-    return Change(claim, old, new, "within noise", noise, chance)
+    return Change(claim, old, new, "within noise", difference, noise, chance)
 
 
 def _beyond_chance(found: Sequence[Change]) -> set[str]:

@@ -123,10 +123,8 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
 
 
 def _load(word: str, tree: Tree, profile: str) -> Side:
-    params = tree.params(profile)
-    path = f"reports/{profile}/scorecard.json"
-    text = tree.read(path)
-    if text is None:
+    params, path = tree.params(profile), f"reports/{profile}/scorecard.json"
+    if (text := tree.read(path)) is None:
         advice = "run `make repro`" if tree.commit is None else "compare with a commit that has one"
         raise ComparisonError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
     return Side(word, profile, params, {row["id"]: _answer(row) for row in json.loads(text)}, tree)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 _COLOURS = 128
-_DIGITS = 3
 
 
 @dataclass(frozen=True)
@@ -39,26 +38,23 @@ class Film:
 
     def to_json(self) -> str:
         """All of it as JSON: the strips are one PNG image, a row for each, a column for each value."""
+        rows = []
+        for _, pictures in self.strips:
+            colour = pictures if pictures.ndim == 4 else np.repeat(pictures[..., None], 3, axis=-1)
+            rows.append(np.concatenate(list(colour), axis=1))
+        image = Image.fromarray(np.concatenate(rows, axis=0))
         content: dict[str, Any] = {
             "quantity": self.quantity,
             "unit": self.unit,
             "values": [float(value) for value in self.values],
             "side": int(self.strips[0][1].shape[1]),
             "strips": [name for name, _ in self.strips],
-            "picture": png(self._picture()),
+            "picture": png(image.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)),
             "frames": rounded(self.frames.reshape(*self.frames.shape[:2], 8)),
             "presences": rounded(self.presences),
             "colours": ["#" + "".join(f"{round(255 * each):02x}" for each in colour) for colour in self.colours],
         }
         return json.dumps(content, separators=(",", ":"), allow_nan=False)
-
-    def _picture(self) -> Image.Image:
-        rows = []
-        for _, pictures in self.strips:
-            colour = pictures if pictures.ndim == 4 else np.repeat(pictures[..., None], 3, axis=-1)
-            rows.append(np.concatenate(list(colour), axis=1))
-        image = Image.fromarray(np.concatenate(rows, axis=0))
-        return image.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
 
 
 def png(image: Image.Image) -> str:
@@ -70,4 +66,4 @@ def png(image: Image.Image) -> str:
 
 def rounded(values: NDArray[np.float32]) -> Any:
     """Numbers for JSON, with three decimals."""
-    return np.round(values.astype(float), _DIGITS).tolist()
+    return np.round(values.astype(float), 3).tolist()

@@ -27,10 +27,7 @@ _SOURCE = ("stage", "item", "tracking_run")
 
 def write_figures(folder: Path, results: Results) -> Written:
     """Draw every figure into `folder` and write titles and captions next to it; remove figures without a result.
-
-    Raises:
-        ResultError: a result file is corrupt; it is named.
-        FileWriteError: a figure could not be written.
+    Raises `FileWriteError`.
     """
     before = on_disk(folder, results)
     written, drawn = Written(), []
@@ -70,11 +67,7 @@ def write_figures(folder: Path, results: Results) -> Written:
 
 
 def on_disk(folder: Path, results: Results) -> list[Picture]:
-    """The figures on disk whose results have not changed since they were drawn, with their titles and captions.
-
-    Raises:
-        ResultError: a result is corrupt.
-    """
+    """The figures on disk whose results have not changed since they were drawn, with their titles and captions."""
     pictures = []
     for entry in _read(folder).get("figures", []):
         records = [record for source in entry["sources"] if (record := _record(results, source))]

@@ -16,12 +16,7 @@ from pipeline.results.reading import Results
 
 
 def write_plots(folder: Path, results: Results) -> None:
-    """Write every table of plots, those without rows too, because DVC expects the files.
-
-    Raises:
-        FileWriteError: a file cannot be written.
-        ResultError: a result file is corrupt; it is named.
-    """
+    """Write every table of plots, those without rows too, because DVC expects the files. Raises `FileWriteError`."""
     for name, x, y, tables in (
         ("learning", "epoch", "loss", _validation(results, "loss")),
         ("accuracy", "epoch", "accuracy", _validation(results, "accuracy")),

@@ -197,9 +197,6 @@ def build_scorecard(
         others: `<stage>/<item>` of results with other settings than the profile's; a row names those that it uses.
         drafts: whether numbers made from uncommitted changes answer claims; if not, a row that has no others has a note
             with the verdict that they would give.
-
-    Raises:
-        ResultError: a result file is corrupt; it is named.
     """
     measures = report.measures() if measures is None else measures
     answering = replace(results, drafts=drafts)

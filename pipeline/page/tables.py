@@ -24,10 +24,8 @@ OUTCOMES = {
 
 
 def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:
-    """Write each table as CSV and Markdown into `folder`, and remove tables that an earlier call wrote there.
-
-    Raises:
-        FileWriteError: a table could not be written.
+    """Write each table as CSV and Markdown into `folder`, and remove tables that an earlier call wrote there. Raises
+    `FileWriteError`.
     """
     for table in tables:
         for ending, content in ((".csv", table.to_csv()), (".md", table.to_markdown())):

@@ -81,9 +81,6 @@ def statuses(
         publish: whether results made from uncommitted changes are drafts.
         locked: the items whose results are as in the profile's `dvc.lock`; None: all.
         running: whether an item's stage runs at the moment.
-
-    Raises:
-        ResultError: a result file is corrupt; it is named.
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
     stages = dict.fromkeys([*(label.partition("/")[0] for label in expected), *folders])
@@ -120,9 +117,6 @@ def statuses(
 def compare(results: Results, graph: Graph, params: Params) -> dict[str, str]:
     """What differs between results and profile, by `<stage>/<item>`, in words: what was not executed (`MISSING`), was
     made with other settings (`CHANGED`), is a draft (`DRAFT`), or is of no item of the profile (`GONE`), in this order.
-
-    Raises:
-        ResultError: a result file is corrupt; it is named.
     """
     expected = current_settings(graph, params.model_dump(mode="json"))
     found = statuses(results, expected, publish=params.publish)

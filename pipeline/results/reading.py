@@ -184,11 +184,7 @@ class Results:
         return item, numbers
 
     def numbers(self, stage: str, item: str) -> Numbers | None:
-        """The numbers of an item of a stage, or None if it was not executed, or is a draft where these are left out.
-
-        Raises:
-            ResultError: the file is not JSON, contains NaN or infinity, or is not an object.
-        """
+        """The numbers of an item of a stage, or None if it was not executed, or is a draft where these are left out."""
         path = self.records / stage / f"{item}.json"
         try:
             values = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)

@@ -7,21 +7,14 @@ names one item of the profile; claims whose role is left out are "not run".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from pipeline.settings import NAME_PATTERN, Name, Section
+from pipeline.settings import Name, Section
 
-Network = Annotated[
-    str,
-    Field(
-        pattern=f"{NAME_PATTERN[:-1]}(/{NAME_PATTERN[1:-1]})?$",
-        max_length=201,
-        description="a key of `runs`, or a condition: <ablation>/<condition>",
-    ),
-]
-Roles = dict[str, Name]
+Roles = dict[str, str]
+"""Names of items by role: keys of a section, or of `networks`, a run or a condition, <ablation>/<condition>."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 KINDS = ("toy", "iterated", "density", "parsing")
@@ -113,8 +106,8 @@ class ComparisonEvidence(Section):
 class MatrixCapsulesEvidence(Section):
     """Document 004. `crops`: the run whose scores are averaged over crops; `votes`: that of Figure 2."""
 
-    table_1: dict[str, Network] = group("networks", dict.fromkeys(ROWS, "matrix_capsules"))
-    networks: dict[str, Network] = group("networks", dict.fromkeys(("small", "mnist", "cifar10"), "matrix_capsules"))
+    table_1: Roles = group("networks", dict.fromkeys(ROWS, "matrix_capsules"))
+    networks: Roles = group("networks", dict.fromkeys(("small", "mnist", "cifar10"), "matrix_capsules"))
     cnn: Name | None = one("runs", "cnn")
     crops: Name | None = one("runs", "matrix_capsules")
     votes: Name | None = one("runs", "matrix_capsules")

@@ -148,9 +148,8 @@ def presences(n: int = 2, information: float = 2.1) -> dict[str, Any]:
 
 
 def record(stage: str, item: str, **values: Any) -> dict[str, Any]:
+    """What provenance has beside stage and item."""
     return {
-        "stage": stage,
-        "item": item,
         "profile": "quick",
         "dataset": DATASET,
         "commit": "1f2e3d4c5b6a79880706050403020100deadbeef",
@@ -201,15 +200,11 @@ class Writer(ResultFiles):
     """Writes made-up results below `root` as a repository would hold them."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.metrics = root / "reports" / "quick" / "results"
-        self.arrays = root / "results" / "quick"
-        super().__init__(self.metrics, self.arrays)
+        super().__init__(root / "reports" / "quick" / "results", root / "results" / "quick")
+        self.root, self.metrics, self.arrays = root, self.results.records, self.results.arrays
 
     def numbers(self, stage: str, item: str, values: dict[str, Any], **provenance: Any) -> Path:
-        path = self.metrics / stage / f"{item}.json"
-        dump_record(path, values | {"provenance": [record(stage, item, **provenance)]})
-        return path
+        return super().numbers(stage, item, values, **record(stage, item, **provenance))
 
     def train(self, run: str, norm: float = 2.0, **provenance: Any) -> None:
         tables = [pd.DataFrame({"replica": replica, "epoch": range(1, 41)}) for replica in range(2)]
