@@ -24,6 +24,19 @@ SINGLE = "001.acc.r3"
 HERE = Tree(ROOT, "here")
 
 
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """Results of one commit made on two machines, tagged `first` and `second`."""
+    made = Repository(tmp_path / "a clone")
+    made.root.mkdir()
+    made.git("init", "-q")
+    made.git("symbolic-ref", "HEAD", "refs/heads/main")
+    for machine, shift in (("first", 0.5), ("second", -0.5)):
+        made.reproduce(machine, shift)
+        made.commit(machine)
+    return made
+
+
 def compared(repository: Repository, *words: str) -> dict[str, Change]:
     before, after = load_sides(repository.root, words)
     spreads = (noise.read(repository.root, before.profile), noise.read(repository.root, after.profile))

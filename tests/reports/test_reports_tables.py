@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from made_up import Report, Writer, recorded
 
+from benchmarks.faults.__main__ import DIFFERING, SURVIVED, Case
+from benchmarks.faults.__main__ import report as campaign
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
-from pipeline.page.tables import write_tables
+from pipeline.page.tables import faults, write_tables
 from pipeline.params import Params
 from pipeline.report import build
 
@@ -97,3 +101,17 @@ def test_what_was_not_executed_is_left_out_and_stale_tables_go(
     assert sorted(second.files) == sorted(folder.iterdir())
     notes = found["training"].shown.set_index("run")["note"].to_dict()
     assert notes == {"vae-digits": "the gradient is 0 at the end", "capsules-digits": ""}
+
+
+def test_faults_are_counted_by_kind_and_in_sum(tmp_path: Path) -> None:
+    cases = [Case(0, "kill", "", SURVIVED), Case(1, "kill", "", DIFFERING), Case(2, "cut", "", SURVIVED)]
+    path = tmp_path / "faults.json"
+    path.write_text(json.dumps(campaign(cases, {}, 0, "abc")))
+    (table,) = faults(path)
+    assert [list(row) for row in table.data.itertuples(index=False)] == [
+        ["kill", 2, 1, 0, 1, 0],
+        ["cut", 1, 1, 0, 0, 0],
+    ]
+    assert list(table.shown.iloc[-1]) == ["all", "3", "2", "0", "1", "0"]
+    assert "2 of 3" in table.caption
+    assert "abc" in table.to_markdown()
