@@ -16,8 +16,7 @@ def main() -> None:
         from pipeline.files import write_json, write_text
         from pipeline.layout import faults_path
         from pipeline.page.cards import other_scorecards
-        from pipeline.page.figures import incomplete, on_disk
-        from pipeline.page.images import load_figures
+        from pipeline.page.figures import incomplete, load_figures, on_disk
         from pipeline.page.page import build_page
         from pipeline.page.scorecard import build_scorecard
         from pipeline.page.tables import faults, write_tables

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.table import Table
 from pipeline.page.cards import MARKS, bar, cards, commits, origin_of
-from pipeline.page.images import Shown, front_picture
+from pipeline.page.figures import Shown, front_picture
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim

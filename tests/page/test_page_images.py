@@ -14,7 +14,7 @@ from PIL import Image
 
 from pipeline.drawing.drawings import Picture
 from pipeline.drawing.style import in_house_style, to_bytes
-from pipeline.page.images import front_picture, load_figures, vector_uri
+from pipeline.page.figures import front_picture, load_figures, vector_uri
 
 
 @in_house_style

@@ -24,8 +24,7 @@ from pipeline.classification.viewpoint_matching import viewed
 from pipeline.dependencies import Graph, GraphError
 from pipeline.drawing import style
 from pipeline.drawing.drawings import Drawing
-from pipeline.page.figures import on_disk, write_figures
-from pipeline.page.images import load_figures
+from pipeline.page.figures import load_figures, on_disk, write_figures
 from pipeline.page.page import build_page
 from pipeline.page.scorecard import Row, build_scorecard
 from pipeline.params import Params, parse_params

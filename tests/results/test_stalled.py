@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from pipeline.results.findings import stalled
 from pipeline.results.reading import Recorded
-from pipeline.results.stalled import stalled
 
 RUN = Recorded({"training": {"gradient_clip": 5.0}, "model": {"classes": 5}})
 GUESSES, NO_GRADIENT, CLIPPED = "no better than guessing", "gradient is 0", "above training.gradient_clip, 5,"
