@@ -193,7 +193,7 @@ def build_scorecard(
 
     Args:
         measures: the measure of each claim; `report.measures()` by default.
-        profile: the profile that the rows name; by default the one that made the results (None in a row without any).
+        profile: the profile that the rows name.
         others: `<stage>/<item>` of results with other settings than the profile's; a row names those that it uses.
         drafts: whether numbers made from uncommitted changes answer claims; if not, a row that has no others has a note
             with the verdict that they would give.
@@ -226,7 +226,7 @@ def build_scorecard(
                 why=reason or _why(judged, remarks),
                 dataset=_SEPARATOR.join([finding.dataset, *remarks]) if finding else None,
                 notes=notes,
-                profile=profile or next((each["profile"] for each in records if each.get("profile")), None),
+                profile=profile,
                 provenance=provenance,
                 other_settings=[item for item in provenance["items"] if item in others],
             )

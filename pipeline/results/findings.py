@@ -1,6 +1,4 @@
-"""The finding about one claim: how far its setting is from the paper's, and how far the training came behind it, or
-whether that has stopped learning.
-"""
+"""The finding about one claim: how far its setting is from the paper's, and how far the training behind it came."""
 
 from __future__ import annotations
 
@@ -16,8 +14,6 @@ from pipeline.results.reading import Numbers, Results, training_behind
 
 NOT_THE_PAPERS_DATA = "not the paper's data"
 """The mark of a finding on another data set than the paper's, wherever it is shown."""
-
-
 _PART = 8
 """Errors at the end of a training are means over this part of its epochs, which are few enough to be alike."""
 _NEAR = 0.02

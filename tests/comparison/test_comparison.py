@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import stdev
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from clones import Clone
 from commands import pipeline
-from repository import CLAIMS, NOT_RUN, SEVERAL_SEEDS, STATEMENT, Repository
 
 from pipeline.comparison import noise
 from pipeline.comparison.changes import Change, changes, describe
@@ -20,8 +23,52 @@ from pipeline.comparison.sides import Answer, ComparisonError, Side, Tree, load_
 from pipeline.layout import Layout
 
 ROOT = Path(__file__).parents[2]
+CLAIMS = ("001.acc.r3", "001.acc.r0", "002.err", "004.t1.cnn", "000.fig7")
+SEVERAL_SEEDS, STATEMENT, NOT_RUN = "004.t1.cnn", "000.fig7", "002.err"
 SINGLE = "001.acc.r3"
 HERE = Tree(ROOT, "here")
+
+
+@dataclass
+class Repository:
+    """Parameters and a scorecard under Git, as one reproduction leaves them."""
+
+    root: Path
+
+    def git(self, *words: str) -> str:
+        return Clone(self.root).run("git", *words).strip()
+
+    def reproduce(
+        self,
+        machine: str,
+        shift: float = 0.0,
+        *,
+        commit: str = "aa",
+        latent: int = 8,
+        moved: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write what a reproduction does, on a machine whose rounding moves every number by `shift`."""
+        params = {"profile": "quick", "runs": {"vae": {"latent": latent, "epochs": 3}}}
+        rows = [self._row(claim, machine, shift + (moved or {}).get(claim, 0.0), commit, latent) for claim in CLAIMS]
+        (self.root / "reports/quick").mkdir(parents=True, exist_ok=True)
+        (self.root / "params.yaml").write_text(yaml.safe_dump(params))
+        (self.root / "reports/quick/scorecard.json").write_text(json.dumps(rows))
+
+    def _row(self, claim: str, machine: str, shift: float, commit: str, latent: int) -> dict[str, Any]:
+        value, sd, n = (90.0 + shift, 1.0, 2) if claim == SEVERAL_SEEDS else (50.0 + shift, 0.0, 1)
+        made = {"items": ["evaluate/vae"], "commit": commit, "params_hash": f"latent {latent}"}
+        made |= {"tracking_runs": [f"{machine}-{claim}"], "device": f"CPU ({machine})"}
+        row = {"id": claim, "claim": f"what {claim} says", "verdict": "worse", "provenance": made}
+        if claim == NOT_RUN:
+            return row | {"ours": None, "verdict": "not run", "provenance": {}}
+        if claim == STATEMENT:
+            return row | {"ours": None, "verdict": "holds" if shift >= 0 else "fails"}
+        return row | {"ours": {"value": value, "sd": sd, "n": n}}
+
+    def commit(self, tag: str) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-qm", tag)
+        self.git("tag", tag)
 
 
 @pytest.fixture
