@@ -6,18 +6,19 @@ from pathlib import Path
 
 import yaml
 from dvc.repo import Repo
-from script_modules import SCRIPTS, load
 
 from pipeline.params import parse_params
 from pipeline.profiles import Profiles
+from scripts import prune_lock, readme_tables, shorten
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_shortened_parameters_are_valid_and_have_a_run_of_every_system() -> None:
-    params = yaml.safe_load(Profiles(SCRIPTS.parent).params_path("quick").read_text(encoding="utf-8"))
+    params = yaml.safe_load(Profiles(ROOT).params_path("quick").read_text(encoding="utf-8"))
     before = parse_params(params)
-    script = load("shorten")
-    script.leave_out_similar_runs(params)
-    after = parse_params(script.shorten(params))
+    shorten.leave_out_similar_runs(params)
+    after = parse_params(shorten.shorten(params))
     variants = [run.variant for run in after.runs.values()]
     assert len(set(variants)) == len(variants)
     assert set(variants) == {run.variant for run in before.runs.values()}
@@ -33,19 +34,18 @@ def test_items_that_are_gone_leave_the_lock_and_the_others_stay(tmp_path: Path) 
     kept = {"schema": "2.0", "stages": {"train@a": {"cmd": "true a"}}}
     lock = {**kept, "stages": {**kept["stages"], "train@c": {"cmd": "true c"}, "sweep@a-45": {"cmd": "true"}}}
     (tmp_path / "dvc.lock").write_text(yaml.safe_dump(lock))
-    assert load("prune_lock").prune(tmp_path) == ["sweep@a-45", "train@c"]
+    assert prune_lock.prune(tmp_path) == ["sweep@a-45", "train@c"]
     content = (tmp_path / "dvc.lock").read_text()
     assert yaml.safe_load(content) == kept
-    assert load("prune_lock").prune(tmp_path) == []
+    assert prune_lock.prune(tmp_path) == []
     assert (tmp_path / "dvc.lock").read_text() == content
 
 
 def test_the_tables_in_the_repository_are_those_of_its_results() -> None:
-    script = load("readme_tables")
-    made = script.tables(SCRIPTS.parent)
-    for path in script.FILES:
-        text = (SCRIPTS.parent / path).read_text(encoding="utf-8")
-        assert script.updated(text, made) == text, f"{path}: python scripts/readme_tables.py"
+    made = readme_tables.tables(ROOT)
+    for path in readme_tables.FILES:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert readme_tables.updated(text, made) == text, f"{path}: python scripts/readme_tables.py"
         assert text.count("<!-- made by scripts/readme_tables.py: ") == text.count("<!-- end -->") == 1
 
 
@@ -58,9 +58,8 @@ def test_claims_are_counted_by_document_and_outcome() -> None:
         ("004", "holds", "toys; not the paper's data (smallNORB)"),
         *(("004", verdict, "toys") for verdict in ("worse", "fails", "not tested", "undecided")),
     ]
-    lines = load("readme_tables").claims(
-        [dict(zip(("document", "verdict", "dataset"), row, strict=True)) for row in rows]
-    )
+    scorecard = [dict(zip(("document", "verdict", "dataset"), row, strict=True)) for row in rows]
+    lines = readme_tables.claims(scorecard)
     assert lines[0] == (
         "| document | claims run | agree | of these at the document's setting | better | do not agree "
         "| not tested or undecided | data |"
