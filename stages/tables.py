@@ -16,7 +16,7 @@ def main() -> None:
         from pipeline.files import write_json, write_text
         from pipeline.layout import faults_path
         from pipeline.page.cards import other_scorecards
-        from pipeline.page.figures import incomplete, load_figures, on_disk
+        from pipeline.page.figures import incomplete, load_figure, on_disk
         from pipeline.page.page import build_page
         from pipeline.page.scorecard import build_scorecard
         from pipeline.page.tables import faults, write_tables
@@ -30,7 +30,7 @@ def main() -> None:
         tables = [*report.build(results), *faults(faults_path(workspace.root))]
         profile, folder = workspace.profile, workspace.figures_folder
         rows = build_scorecard(claims, results, profile=profile, others=differing, drafts=not workspace.params.publish)
-        figures = load_figures(folder, on_disk(folder, results))
+        figures = [load_figure(folder, each) for each in on_disk(folder, results)]
         others = other_scorecards(workspace.root, profile)
         page = build_page(rows, claims, profile, figures, tables, differing, incomplete(folder), others)
 

@@ -1,8 +1,7 @@
 """How far a claim's number moves by itself: between seeds, or between machines that do the same.
 
-Machines differ in rounding, which training amplifies: the same commit gives slightly different numbers on each. The
-spread between machines is measured from results of the same code and settings, and kept in Git, in
-`reports/<profile>/noise.json`. A row of one seed has no other measure of its noise.
+Machines differ in rounding, which training amplifies. The spread between them is measured from results of the same code
+and settings, and kept in `reports/<profile>/noise.json`. A row of one seed has no other measure of its noise.
 """
 
 from __future__ import annotations

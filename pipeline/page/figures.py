@@ -36,7 +36,6 @@ FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes
 """How the names of the figures begin that stand on the first screen, one for each document."""
 FRONT_SIZE = (640, 320)
 """Most pixels of such a picture: twice what the page shows, for dense screens. Of a taller figure, the top is shown."""
-FRONT_QUALITY = 85
 _UNSEEN = re.compile(r"<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
 _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
 """Characters that need no encoding in a data URI, beside letters and digits."""
@@ -103,8 +102,7 @@ def incomplete(folder: Path) -> list[str]:
 def _read(folder: Path) -> dict[str, Any]:
     """The content of `figures.json` beside the folder."""
     path = folder.with_suffix(".json")
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return content
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _record(results: Results, source: dict[str, Any]) -> Record | None:
@@ -134,12 +132,9 @@ class Shown:
     width: int
 
 
-def load_figures(folder: Path, drawings: Iterable[Picture]) -> list[Shown]:
-    """Load the image files of the figures from `folder`."""
-    return [_load_figure(folder / drawing.file, drawing) for drawing in drawings]
-
-
-def _load_figure(path: Path, drawing: Picture) -> Shown:
+def load_figure(folder: Path, drawing: Picture) -> Shown:
+    """A figure with the content of its file in `folder`."""
+    path = folder / drawing.file
     if drawing.kind == "png":
         with Image.open(path) as picture:
             return Shown(drawing, webp_uri(picture, lossless=True), round(picture.width / style.DPI * _PIXELS_PER_INCH))
@@ -173,4 +168,4 @@ def front_picture(figures: Iterable[Shown]) -> dict[str, str] | None:
         width, height = FRONT_SIZE
         top = picture.crop((0, 0, picture.width, min(picture.height, picture.width * height // width)))
         top.thumbnail(FRONT_SIZE, Image.Resampling.LANCZOS)
-        return {"uri": webp_uri(top, quality=FRONT_QUALITY), "alt": shown.drawing.title}
+        return {"uri": webp_uri(top, quality=85), "alt": shown.drawing.title}

@@ -42,9 +42,8 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
     """Accuracy of probes on rotated test images, refitted at each angle, for all features: the mean over seeds."""
     for run, numbers in results.executed("evaluate"):
-        if not numbers.names("probe"):
-            continue
-        table = results.table("evaluate", run, ("features", "protocol", "test", "accuracy"))
+        columns = ("features", "protocol", "test", "accuracy")
+        table = results.table("evaluate", run, columns) if numbers.names("probe") else None
         if table is None:
             continue
         found = table[(table["protocol"] == "refit") & table["test"].str.fullmatch(r"rotated_\d+")]

@@ -118,8 +118,9 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
     if judged == "worse":
         if finding.learned and claim.better != "higher" and (reason := _too_short(claim.value, finding.learned)):
             return "budget", reason
-        if remarks := sorted((each for each in finding.remarks if each.untested), key=_place):
-            return remarks[0].kind, remarks[0]
+        if remarks := [each for each in finding.remarks if each.untested]:
+            first = min(remarks, key=lambda each: KINDS.index(each.kind))
+            return first.kind, first
     noise = SIGNIFICANT_SES * ours.se
     within = abs(ours.mean - claim.value) <= noise
     return ("noise", f"two standard errors of our mean are {noise:.2g}") if within else None
@@ -138,10 +139,6 @@ def _too_short(value: float, learned: Learned) -> str | None:
     return None
 
 
-def _place(remark: Remark) -> int:
-    return KINDS.index(remark.kind)
-
-
 def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
     """What may explain that a finding does not agree with its document: the kind and the reason. None if it agrees. See
     the rules above.
@@ -152,7 +149,7 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
         return "not run", "a result is missing, or a draft"
     if not remarks:
         return "unexplained", "setting, budget and data are the document's, as far as it gives them"
-    first, *others = sorted(remarks, key=_place)
+    first, *others = sorted(remarks, key=lambda each: KINDS.index(each.kind))
     kinds = unique(each.kind for each in others if each.kind != first.kind)
     return first.kind, first + (f"; differing, too: {', '.join(kinds)}" if kinds else "")
 

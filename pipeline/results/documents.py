@@ -15,7 +15,6 @@ import yaml
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Kind, Remark
 from pipeline.results.reading import Recorded
 
-DOCUMENTS_FILE = Path(__file__).with_name("documents.yaml")
 LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "smallnorb": "smallNORB", "cifar10": "CIFAR-10"}
 """What the documents call their data sets, by source."""
 COPIES = {
@@ -36,8 +35,7 @@ _SAID_APART = ("dataset.source", "dataset.train", "dataset.test", "replicas")
 @cache
 def documents() -> dict[str, dict[str, dict[str, Any]]]:
     """The settings that documents give, by system and network or study, each in the shape of `params.yaml`."""
-    found: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(DOCUMENTS_FILE.read_text(encoding="utf-8"))
-    return found
+    return yaml.safe_load(Path(__file__).with_name("documents.yaml").read_text(encoding="utf-8"))
 
 
 def remarks(

@@ -85,10 +85,7 @@ def statuses(
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
     stages = dict.fromkeys([*(label.partition("/")[0] for label in expected), *folders])
     recorded = {f"{stage}/{item}": numbers for stage in stages for item, numbers in results.executed(stage)}
-    taken: dict[str, list[float]] = {}  # hours, by stage
-    for label, numbers in recorded.items():
-        if (hours := recorded_hours(numbers)) is not None:
-            taken.setdefault(label.partition("/")[0], []).append(hours)
+    known = {label: hours for label, numbers in recorded.items() if (hours := recorded_hours(numbers)) is not None}
     found = []
     for label in dict.fromkeys([*expected, *recorded]):
         made = recorded.get(label)
@@ -104,9 +101,9 @@ def statuses(
             "recorded": True,
         }
         state = next(state for state, applies in states.items() if applies)
-        alike = taken.get(label.partition("/")[0])
-        time = recorded_hours(made) if made else None
+        time = known.get(label)
         if estimated := made is None or stale:  # the recorded time of a stale one may be of quite other settings
+            alike = [hours for other, hours in known.items() if other.partition("/")[0] == label.partition("/")[0]]
             time = median(alike) if alike else None
         commit = str(made.records[-1].get("commit") or "")[:7] if made else ""
         changed = differences(settings, expected[label]) if state == "stale" else ()

@@ -166,13 +166,9 @@ class Results:
     drafts: bool = True
     evidence: EvidenceParams = field(default_factory=EvidenceParams)
 
-    def items(self, stage: str) -> list[str]:
-        """The items of a stage that were executed, in natural order (45 before 180)."""
-        return sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural)
-
     def executed(self, stage: str) -> Iterator[tuple[str, Numbers]]:
-        """Name and numbers of each item of a stage that was executed."""
-        for item in self.items(stage):
+        """Name and numbers of each item of a stage that was executed, in natural order (45 before 180)."""
+        for item in sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural):
             if numbers := self.numbers(stage, item):
                 yield item, numbers
 

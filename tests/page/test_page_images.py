@@ -14,7 +14,7 @@ from PIL import Image
 
 from pipeline.drawing.drawings import Picture
 from pipeline.drawing.style import in_house_style, to_bytes
-from pipeline.page.figures import front_picture, load_figures, vector_uri
+from pipeline.page.figures import front_picture, load_figure, vector_uri
 
 
 @in_house_style
@@ -49,7 +49,7 @@ def test_a_drawing_inside_the_page_draws_the_same() -> None:
 def test_an_image_inside_the_page_has_the_same_pixels(tmp_path: Path) -> None:
     content = to_bytes(curves(), "png")
     (tmp_path / "drawn.png").write_bytes(content)
-    [shown] = load_figures(tmp_path, [Picture("drawn", "png", "Title", "Caption.", "Drawn.", [])])
+    shown = load_figure(tmp_path, Picture("drawn", "png", "Title", "Caption.", "Drawn.", []))
     inside = base64.b64decode(shown.uri.partition(",")[2])
     assert len(inside) < len(content)
     with Image.open(io.BytesIO(inside)) as after, Image.open(io.BytesIO(content)) as before:
@@ -61,8 +61,8 @@ def test_the_first_screen_shows_the_top_of_a_tall_figure(tmp_path: Path) -> None
     tall = Image.new("L", (400, 1000), "black")
     tall.paste("white", (0, 0, 400, 200))
     tall.save(tmp_path / "scenes-tall.png")
-    shown = load_figures(tmp_path, [Picture("scenes-tall", "png", "Title", "Caption.", "Drawn.", [])])
-    front = front_picture(shown)
+    shown = load_figure(tmp_path, Picture("scenes-tall", "png", "Title", "Caption.", "Drawn.", []))
+    front = front_picture([shown])
     assert front is not None
     with Image.open(io.BytesIO(base64.b64decode(front["uri"].partition(",")[2]))) as small:
         assert small.size == (400, 200)

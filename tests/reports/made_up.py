@@ -24,7 +24,7 @@ from pipeline.classification.viewpoint_matching import viewed
 from pipeline.dependencies import Graph, GraphError
 from pipeline.drawing import style
 from pipeline.drawing.drawings import Drawing
-from pipeline.page.figures import load_figures, on_disk, write_figures
+from pipeline.page.figures import load_figure, on_disk, write_figures
 from pipeline.page.page import build_page
 from pipeline.page.scorecard import Row, build_scorecard
 from pipeline.params import Params, parse_params
@@ -481,7 +481,7 @@ def page_of(
     shown = []
     if figures:
         more |= {"incomplete": write_figures(figures, results).missing}
-        shown = load_figures(figures, on_disk(figures, results))
+        shown = [load_figure(figures, each) for each in on_disk(figures, results)]
     return build_page(rows, claims, "quick", shown, tables, differing, **more)
 
 
