@@ -1,22 +1,26 @@
-"""Tables hold the numbers they were given, in both forms."""
+"""Tables hold the numbers they were given, in both forms, and so do those that `dvc plots` shows."""
 
 from __future__ import annotations
 
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from made_up import Report, Writer, recorded
+from records import ResultFiles
 
 from benchmarks.faults.__main__ import DIFFERING, SURVIVED, Case
 from benchmarks.faults.__main__ import report as campaign
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
+from pipeline.page.plots import write_plots
 from pipeline.page.tables import faults, write_tables
 from pipeline.params import Params
 from pipeline.report import build
+from pipeline.results.outcome import one
 
 
 def built(writer: Writer, params: Params) -> dict[str, Table]:
@@ -115,3 +119,31 @@ def test_faults_are_counted_by_kind_and_in_sum(tmp_path: Path) -> None:
     assert list(table.shown.iloc[-1]) == ["all", "3", "2", "0", "1", "0"]
     assert "2 of 3" in table.caption
     assert "abc" in table.to_markdown()
+
+
+def test_every_run_is_in_the_plots_of_all_runs(tmp_path: Path) -> None:
+    files = ResultFiles(tmp_path / "results", tmp_path / "arrays")
+
+    def write(stage: str, run: str, numbers: dict[str, Any], table: str) -> None:
+        settings = {"runs": {run: {"variant": run.partition("-")[2]}}}
+        files.numbers(stage, run, numbers, settings=settings).with_suffix(".csv").write_text(table)
+
+    loss = {"validation": {"loss": one(1.0)}}
+    both = {"validation": {"loss": one(1.0), "accuracy": one(0.5)}}
+    curves = "replica,epoch,validation_loss\n0,1,4\n0,2,2\n1,1,6\n"  # the second seed stopped after an epoch
+    write("train", "a-vae", loss, curves)
+    write("train", "b-cnn", both, "replica,epoch,validation_loss,validation_accuracy\n0,1,3,0.5\n")
+    probes = "features,protocol,test,accuracy\n"
+    for seed in (0.2, 0.4):
+        probes += f"mu,refit,rotated_45,{seed}\nmu,fixed,rotated_45,0\nmu,refit,affine,0\nz,refit,rotated_0,{seed}\n"
+    write("evaluate", "a-vae", {"probe": {"mu": {}}}, probes)
+    write("evaluate", "b-cnn", {"test": {}}, "replica,test,accuracy\n0,centre,0.5\n")
+    folder = tmp_path / "plots"
+    write_plots(folder, files.results)
+
+    def read(name: str) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in pd.read_csv(folder / f"{name}.csv").itertuples(index=False)]
+
+    assert read("learning") == [("vae", "a-vae", 1, 5), ("vae", "a-vae", 2, 2), ("cnn", "b-cnn", 1, 3)]
+    assert read("accuracy") == [("cnn", "b-cnn", 1, 0.5)]
+    assert read("rotation") == [("vae", "a-vae mu", 45, 0.3), ("vae", "a-vae z", 0, 0.3)]
