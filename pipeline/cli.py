@@ -136,12 +136,12 @@ def compare(
         raise UserError("compare takes two sides; more of them only with --noise")
     loaded = load_sides(root, words, profile)
     if noise:
-        measured = spread.measure(loaded)
+        measured, skipped = spread.measure(loaded)
         path = spread.write(root, loaded, measured)
-        print(f"{path.relative_to(root)}: spread of {len(measured.claims)} claims over {len(loaded)} machines")
-        if equal := sum(each.sd == 0 for each in measured.claims.values()):
+        print(f"{path.relative_to(root)}: spread of {len(measured)} claims over {len(loaded)} machines")
+        if equal := sum(each.sd == 0 for each in measured.values()):
             print(f"unknown, because all machines have the same number: {equal} claims")
-        for reason, claims in measured.skipped.items():
+        for reason, claims in skipped.items():
             print(f"skipped, {reason}: {len(claims)} claims")
         return
     before, after = loaded
@@ -200,7 +200,7 @@ def load(
     if not folder.exists():
         _check_run(name)
     trained = load_trained(folder)
-    size, channels, seeds = trained.image_size, trained.channels, len(trained.models)
+    size, channels, seeds = trained.image_size, trained.settings.channels, len(trained.models)
     parameters = sum(parameter.numel() for parameter in trained.models[0].parameters())
     print(f"{name}: {trained.settings.variant}, {parameters:,} parameters, {seeds} seed{'s' * (seeds > 1)}")
     print(f"images: {channels} x {size} x {size}")

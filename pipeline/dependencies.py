@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.files import FileReadError, read_yaml
+from pipeline.files import read_yaml
 
 NOT_A_SETTING = "device"
 """A parameter of stages that is not a setting of a result: provenance records the device actually used."""
 
 
 class GraphError(UserError):
-    """`dvc.yaml` is missing, malformed, or names a parameter that `params.yaml` does not have."""
+    """`dvc.yaml` has no such item, or names a parameter that `params.yaml` does not have."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,13 @@ class Graph:
 
     @classmethod
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Graph:
-        """The graph of a repository.
-
-        Args:
-            values: the content of its `params.yaml`, where it was read already.
+        """The graph of a repository; `values` is the content of its `params.yaml`, where it was read already.
 
         Raises:
-            GraphError: `dvc.yaml` or `params.yaml` cannot be read.
+            FileReadError: `dvc.yaml` or `params.yaml` cannot be read.
         """
-        try:
-            graph = read_yaml(root / "dvc.yaml")
-            values = read_yaml(root / "params.yaml") if values is None else values
-        except FileReadError as error:
-            raise GraphError(f"cannot read the pipeline's stages: {error}") from None
-        return cls(graph["stages"], values)
+        values = read_yaml(root / "params.yaml") if values is None else values
+        return cls(read_yaml(root / "dvc.yaml")["stages"], values)
 
     @cached_property
     def items(self) -> dict[str, dict[str | None, Item]]:
@@ -90,15 +83,10 @@ class Graph:
         }
 
     def item(self, stage: str, name: str | None) -> Item:
-        """One item.
-
-        Raises:
-            GraphError: there is no item of that name.
-        """
-        try:
-            return self.items[stage][name]
-        except KeyError:
-            raise GraphError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}") from None
+        """One item. Raises `GraphError` if there is none of that name."""
+        if name not in (items := self.items.get(stage, {})):
+            raise GraphError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
+        return items[name]
 
     def upstream(self, item: Item) -> Iterator[Item]:
         """The item and all items that it depends on, directly or indirectly; each once."""
@@ -151,12 +139,9 @@ class Graph:
         entry = self._stages[stage]
         if "foreach" in entry:
             values = self._value(entry["foreach"])
-            if isinstance(values, Mapping):
-                for key, value in values.items():
-                    yield str(key), entry["do"], {"key": key, "item": value}
-            else:
-                for value in values:
-                    yield str(value), entry["do"], {"item": value}
+            keyed = isinstance(values, Mapping)
+            for key in values:
+                yield str(key), entry["do"], {"key": key, "item": values[key]} if keyed else {"item": key}
         elif "matrix" in entry:
             axes = {axis: self._value(values) for axis, values in entry["matrix"].items()}
             for combination in itertools.product(*axes.values()):

@@ -24,10 +24,8 @@ CHECKPOINTS = ".cache/resume"
 def find_root(start: Path | None = None) -> Path:
     """The repository: the nearest folder with a `params.yaml` from `start` (the working folder) upward, else DVC's.
 
-    `DVC_ROOT` comes second because it is the original repository even if DVC runs an experiment in a copy of it.
-
-    Raises:
-        ParamsError: there is no such folder.
+    `DVC_ROOT` comes second because it is the original repository even if DVC runs an experiment in a copy of it. Raises
+    `ParamsError` if there is no such folder.
     """
     begin = (start or Path.cwd()).resolve()
     for folder in (begin, *begin.parents):
@@ -39,10 +37,8 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`.
-
-    Raises:
-        UserError: `CAPSULES_MLFLOW` is neither on nor off.
+    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`. Raises
+    `UserError` if that is neither on nor off.
     """
     from pipeline.tracking import Store
 
@@ -76,50 +72,29 @@ def faults_path(root: Path) -> Path:
     return root / "reports" / "faults.json"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Layout:
     """What a profile's stages write.
 
-    Args:
+    Attributes:
         root: the repository's folder, which contains all paths.
         profile: its name.
+        arrays_folder: the arrays, which are in DVC's cache.
+        reports_folder: all that is in Git. Below it are the records, which are the stages' results with their settings
+            (`<stage>/<item>.json` and `.csv`), and the noise of the scorecard's numbers between machines.
     """
 
     root: Path
     profile: str
 
-    @property
-    def arrays_folder(self) -> Path:
-        """The arrays of this profile, which are in DVC's cache."""
-        return self.root / "results" / self.profile
-
-    @property
-    def reports_folder(self) -> Path:
-        """All results of this profile that are in Git."""
-        return self.root / "reports" / self.profile
-
-    @property
-    def records_folder(self) -> Path:
-        """The stages' results with their settings: `<stage>/<item>.json` and `.csv`."""
-        return self.reports_folder / "results"
-
-    @property
-    def figures_folder(self) -> Path:
-        return self.reports_folder / "figures"
-
-    @property
-    def tables_folder(self) -> Path:
-        return self.reports_folder / "tables"
-
-    @property
-    def scorecard_path(self) -> Path:
-        """All claims with our numbers."""
-        return self.reports_folder / "scorecard.json"
-
-    @property
-    def noise_path(self) -> Path:
-        """The spread of the numbers between machines."""
-        return self.reports_folder / "noise.json"
+    def __post_init__(self) -> None:
+        self.arrays_folder = self.root / "results" / self.profile
+        self.reports_folder = self.root / "reports" / self.profile
+        self.records_folder = self.reports_folder / "results"
+        self.figures_folder = self.reports_folder / "figures"
+        self.tables_folder = self.reports_folder / "tables"
+        self.scorecard_path = self.reports_folder / "scorecard.json"
+        self.noise_path = self.reports_folder / "noise.json"
 
     def preview_path(self, dataset: str) -> Path:
         """The preview image of a data set."""

@@ -45,21 +45,14 @@ class TrainedRun:
     models: Sequence[Model]
 
     @property
-    def channels(self) -> int:
-        """Channels of its images: one for grey images, two for pairs of stereo images, three for colours."""
-        return self.settings.channels
-
-    @property
     def classifies(self) -> bool:
         """Whether the models have scores of classes."""
         return self.settings.variant in CLASSIFIERS
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Scores of the classes of images `[N, C, S, S]` in [0, 1], the mean over seeds, `[N, classes]`.
-
-        Raises:
-            LoadingError: the models do not classify.
+        """Scores of the classes of images `[N, C, S, S]` in [0, 1], the mean over seeds, `[N, classes]`; `LoadingError`
+        if the models do not classify.
         """
         parts = [torch.stack([self._scores(model, part) for model in self.models]) for part in self._parts(images)]
         return torch.cat([part.mean(0) for part in parts])
@@ -115,6 +108,7 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     """Images `[N, channels, size, size]` in [0, 1].
 
     Args:
+        channels: one for grey images, two for pairs of stereo images, three for colours.
         paths: one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: for
             three channels one in colour for each image, else `channels` grey ones, in order. They must be square and
             framed like the images that the network was trained on.
@@ -125,8 +119,7 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     if [path.suffix for path in paths] == [".npy"]:
         return _array(paths[0], (channels, size, size))
     if len(paths) % (files := pictures_of_an_image(channels)):
-        given = f"{len(paths)} picture{'s' * (len(paths) > 1)}"
-        raise LoadingError(f"{given}, but this network takes {files} for each image")
+        raise LoadingError(f"{len(paths)} pictures were given, but this network takes {files} for each image")
     pictures = [_picture(path, size, channels // files) for path in paths]
     return torch.stack(pictures).view(-1, channels, size, size)
 
@@ -143,8 +136,8 @@ def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
     except (OSError, ValueError, EOFError, MemoryError) as error:
         raise LoadingError(f"cannot read {path}: {error}") from None
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != shape or not len(images):
-        size = ", ".join(map(str, shape))
-        raise LoadingError(f"{path} does not have images as this network needs them: give uint8 [N, {size}]")
+        needed = f"uint8 [N, {', '.join(map(str, shape))}]"
+        raise LoadingError(f"{path} does not have images as this network needs them: give {needed}")
     return torch.from_numpy(images).float() / 255
 
 

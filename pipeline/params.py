@@ -19,7 +19,7 @@ from pipeline.errors import ParamsError, UserError
 from pipeline.files import FileReadError, read_yaml
 from pipeline.learning.settings import CropParams
 from pipeline.probes.settings import EvaluateParams
-from pipeline.results.settings import EvidenceParams
+from pipeline.results.settings import EvidenceParams, roles_in
 from pipeline.settings import Name, Section, check_once
 from pipeline.studies import studies
 from pipeline.systems import Run
@@ -66,10 +66,8 @@ class Shared(Section):
         return getattr(self, kind)
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Every study of a kind with its place in `params.yaml`, those in sets, too.
-
-        Raises:
-            ValueError: two have the same name. Their figures are named by it.
+        """Every study of a kind with its place in `params.yaml`, those in sets, too. ValueError if two have the same
+        name, by which their figures are named.
         """
         section = self.studies(kind)
         if isinstance(section, Section):
@@ -86,7 +84,7 @@ class Shared(Section):
 
     def _check_evidence(self) -> None:
         """Check that evidence has no unknown role, and names items that are there and of the right kind."""
-        for role in self.evidence.roles():
+        for role in roles_in(self.evidence):
             if role.kind is None:
                 raise ValueError(f"{role.where}: unknown role")
             fitting = [name for name, kind in self._kinds(role.section).items() if role.kind in ("", kind)]
@@ -96,10 +94,10 @@ class Shared(Section):
     def _kinds(self, section: str) -> dict[str, str]:
         """The items of a section that evidence may name, each with its kind."""
         runs: dict[str, str] = {name: run.variant for name, run in self.runs.items()}
-        if section in ("runs", "sweep"):
-            return {
-                name: kind for name, kind in runs.items() if section == "runs" or name in self.studies("sweep").runs
-            }
+        if section == "runs":
+            return runs
+        if section == "sweep":
+            return {name: runs[name] for name in self.studies("sweep").runs}
         if section == "networks":
             studies = self.studies("ablation").items()
             conditions = {f"{name}/{each}": study.run for name, study in studies for each in study.conditions}
@@ -118,13 +116,9 @@ class Shared(Section):
             if name in get_args(SourceName):
                 raise ValueError(f"own_images.{name}: this is the name of a published source: choose another")
         for name, dataset in self.datasets.items():
-            if dataset.source not in self.own_images and (
-                dataset.source not in self.sources or dataset.source not in PUBLISHED
-            ):
-                others = f" or own_images {sorted(self.own_images)}" if self.own_images else ""
-                raise ValueError(
-                    f"datasets.{name}.source: '{dataset.source}' is not one of sources {self.sources}{others}"
-                )
+            source, own = dataset.source, sorted(self.own_images)
+            if source not in own and (source not in self.sources or source not in PUBLISHED):
+                raise ValueError(f"datasets.{name}.source: '{source}' is not one of {[*self.sources, *own]}")
             self._check_amounts(name, dataset)
 
     def images_of(self, dataset: str) -> Published:
@@ -139,17 +133,13 @@ class Shared(Section):
     def _check_amounts(self, name: str, dataset: DatasetParams) -> None:
         """Check that images fit onto the canvas, that there are enough of them, and enough of each part for probes."""
         known = self._known(dataset.source)
-        if dataset.canvas < known.side:
-            raise ValueError(
-                f"datasets.{name}.canvas: must be at least {known.side}, the side of the images of {dataset.source} "
-                f"(found {dataset.canvas})"
-            )
-        for part in ("train", "test"):
-            if getattr(dataset, part) < known.classes:
-                raise ValueError(
-                    f"datasets.{name}.{part}: must be at least {known.classes}, the number of classes "
-                    f"(found {getattr(dataset, part)})"
-                )
+        for field, least, what in (
+            ("canvas", known.side, f"side of the images of {dataset.source}"),
+            ("train", known.classes, "number of classes"),
+            ("test", known.classes, "number of classes"),
+        ):
+            if (found := getattr(dataset, field)) < least:
+                raise ValueError(f"datasets.{name}.{field}: must be at least {least}, the {what} (found {found})")
         dataset.check_counts(f"datasets.{name}", dataset.source, known.images, known.test)
 
     def check_fits(self, where: str, run: Run, dataset: str) -> None:
@@ -191,14 +181,7 @@ class Shared(Section):
             raise ValueError(f"{where}: the {factor} of images of {dataset} is not known (known: {known})")
 
     def run_of(self, where: str, name: str, *variants: str) -> Run:
-        """The run that a study names.
-
-        Args:
-            variants: that it may have; any if none are given.
-
-        Raises:
-            ValueError: there is none, or it is of another variant.
-        """
+        """The run that a study names, of one of `variants` if any are given. ValueError if there is none."""
         fitting = {key: run for key, run in self.runs.items() if not variants or run.variant in variants}
         if name not in fitting:
             raise ValueError(f"{where}: '{name}' is not one of {sorted(fitting)}")
@@ -207,10 +190,8 @@ class Shared(Section):
     def check_changes_of_model(
         self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
     ) -> None:
-        """Check the conditions of a study, which change the model of a run.
-
-        Raises:
-            ValueError: there is no such run, a condition does not give a valid model, or a setting changes nothing.
+        """Check the conditions of a study, which change the model of a run: ValueError if there is no such run, if one
+        does not give a valid model, or if a setting changes nothing.
         """
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
@@ -287,7 +268,7 @@ def _message(error: Any) -> str:
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """Check `values` (the content of a params file) and return it typed.
+    """Check the content of a params file and return it typed.
 
     Raises:
         ParamsError: naming every field that is unknown, missing or out of range, and what it allows.
@@ -300,11 +281,7 @@ def parse_params(values: Any, source: str = "params.yaml") -> Params:
 
 
 def read_params(path: Path) -> Any:
-    """The content of a params file, unchecked.
-
-    Raises:
-        ParamsError: the file cannot be read (see `read_yaml`), or is empty.
-    """
+    """The content of a params file, unchecked. Raises `ParamsError` if it cannot be read, or is empty."""
     try:
         values = read_yaml(path)
     except FileReadError as error:
@@ -315,9 +292,5 @@ def read_params(path: Path) -> Any:
 
 
 def load_params(path: Path) -> Params:
-    """Read and check a params file.
-
-    Raises:
-        ParamsError: the file cannot be read (see `read_yaml`), is empty, or holds bad parameters.
-    """
+    """Read and check a params file. Raises `ParamsError` as `read_params` and `parse_params`."""
     return parse_params(read_params(path), path.name)

@@ -8,20 +8,17 @@ unchanged, including edits and comments.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from pipeline.errors import UserError
-from pipeline.files import FileReadError, read_yaml, write_bytes
+from pipeline.files import read_yaml, write_bytes
 from pipeline.settings import differences
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
-_MERGE = "tag:yaml.org,2002:merge"
 FILES = (LOCK, PARAMS)
 """`params.yaml` comes last because it determines the current profile."""
 
@@ -30,8 +27,7 @@ class ProfileError(UserError):
     """A profile is missing, or its files do not match its name."""
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(NamedTuple):
     """One profile."""
 
     name: str
@@ -47,11 +43,7 @@ class Profiles:
 
     @property
     def current(self) -> str:
-        """The profile that `params.yaml` belongs to.
-
-        Raises:
-            ProfileError: the file does not name a profile.
-        """
+        """The profile that `params.yaml` belongs to. Raises `ProfileError` if the file does not name one."""
         name = _load(self.root / PARAMS).get("profile")
         if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # it names a folder
             raise ProfileError(f"{self.root / PARAMS} does not name its profile (a line such as `profile: quick`)")
@@ -67,13 +59,8 @@ class Profiles:
         return found
 
     def params_path(self, name: str) -> Path:
-        """The `params.yaml` of profile `name`, current or not.
-
-        Raises:
-            ProfileError: there is no such profile.
-        """
-        folders = self._folders()
-        if name not in folders:
+        """The `params.yaml` of profile `name`, current or not. Raises `ProfileError` if there is no such profile."""
+        if name not in (folders := self._folders()):
             raise ProfileError(f"there is no profile '{name}'; choose one of: {', '.join(folders)}")
         return folders[name] / PARAMS
 
@@ -112,9 +99,7 @@ class Profiles:
 
     def differences(self, name: str) -> list[tuple[str, Any, Any]]:
         """Parameters that differ between `params.yaml` and profile `name`: (dotted name, here, there); None if missing.
-
-        Raises:
-            ProfileError: there is no such profile.
+        Raises `ProfileError` if there is no such profile.
         """
         return differences(_load(self.root / PARAMS), _load(self.params_path(name)))
 
@@ -125,10 +110,7 @@ class Profiles:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    try:
-        values = read_yaml(path)
-    except FileReadError as error:
-        raise ProfileError(str(error)) from None
+    values = read_yaml(path)
     return values if isinstance(values, dict) else {}
 
 
@@ -141,27 +123,12 @@ def merges_written_out(path: Path) -> bool:
 
     `dvc exp run -S` writes it so. An edit of the section that is merged then changes no other.
     """
-    merging = [node for node in _mappings(yaml.compose(path.read_text(encoding="utf-8"))) if _merged(node)]
-    return bool(merging) and all(_keys(merged) <= _own(node) for node in merging for merged in _merged(node))
+    text = path.read_text(encoding="utf-8")
+    return "<<:" in text and _own(yaml.safe_load(text.replace("<<:", "<<not merged:"))) == yaml.safe_load(text)
 
 
-def _mappings(node: yaml.Node | None) -> Iterator[yaml.MappingNode]:
-    if isinstance(node, yaml.MappingNode):
-        yield node
-        for _, value in node.value:
-            yield from _mappings(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            yield from _mappings(value)
-
-
-def _merged(node: yaml.MappingNode) -> list[yaml.MappingNode]:
-    return [value for key, value in node.value if key.tag == _MERGE and isinstance(value, yaml.MappingNode)]
-
-
-def _own(node: yaml.MappingNode) -> set[str]:
-    return {key.value for key, _ in node.value if key.tag != _MERGE}
-
-
-def _keys(node: yaml.MappingNode) -> set[str]:
-    return _own(node).union(*(_keys(merged) for merged in _merged(node)))
+def _own(values: Any) -> Any:
+    """Sections without what they would merge."""
+    if not isinstance(values, dict):
+        return values
+    return {key: _own(value) for key, value in values.items() if key != "<<not merged"}

@@ -9,11 +9,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 MAX_ANGLE = 180.0
 
-NAME_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 Name = Annotated[
     str,
     Field(
-        pattern=NAME_PATTERN,
+        pattern=r"^[a-z0-9][a-z0-9-]*$",
         max_length=100,  # it becomes part of the names of files, which systems limit to 255 bytes
         description="lower-case letters, digits and hyphens",
     ),

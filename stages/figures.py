@@ -13,18 +13,17 @@ def main() -> None:
     with stage("figures") as workspace:
         from pipeline.page.figures import write_figures
         from pipeline.page.plots import write_plots
-        from pipeline.results.freshness import compare, current_settings, summary
+        from pipeline.results.freshness import by_reason, compare
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
-        expected = current_settings(workspace.context.graph, workspace.params.model_dump(mode="json"))
-        missing, others = compare(results, expected, publish=workspace.params.publish)
+        differing = compare(results, workspace.context.graph, workspace.params)
         written = write_figures(workspace.figures_folder, results)
         write_plots(workspace.reports_folder / "plots", results)
         log_figures(workspace.run, written.tracking_runs)
         print(f"{len(written.files)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
-        for line in summary(missing, others):
-            print(line)
+        for reason, items in by_reason(differing, differing).items():
+            print(f"{reason}: {', '.join(items)}")
         if written.missing:
             print(f"not drawn, as their arrays or tables are missing: {', '.join(written.missing)}")
 

@@ -15,36 +15,24 @@ def main() -> None:
         from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
         from pipeline.layout import faults_path
-        from pipeline.page.cards import other_scorecards, repository_url
-        from pipeline.page.figures import incomplete, on_disk
-        from pipeline.page.images import load_figures
+        from pipeline.page.cards import other_scorecards
+        from pipeline.page.figures import incomplete, load_figure, on_disk
         from pipeline.page.page import build_page
         from pipeline.page.scorecard import build_scorecard
         from pipeline.page.tables import faults, write_tables
         from pipeline.results.claims import load_claims
-        from pipeline.results.freshness import compare, current_settings, summary
+        from pipeline.results.freshness import by_reason, compare
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
-        expected = current_settings(workspace.context.graph, workspace.params.model_dump(mode="json"))
-        missing, others = compare(results, expected, publish=workspace.params.publish)
+        differing = compare(results, workspace.context.graph, workspace.params)
         written, claims = Written(), load_claims()
         tables = [*report.build(results), *faults(faults_path(workspace.root))]
-        publish, profile = workspace.params.publish, workspace.profile
-        rows = build_scorecard(claims, results, profile=profile, others=others, drafts=not publish)
-        figures = load_figures(workspace.figures_folder, on_disk(workspace.figures_folder, results))
-        page = build_page(
-            rows,
-            claims,
-            profile,
-            figures,
-            tables,
-            missing,
-            others,
-            incomplete=incomplete(workspace.figures_folder),
-            scorecards=other_scorecards(workspace.root, profile),
-            repository=repository_url(workspace.root),
-        )
+        profile, folder = workspace.profile, workspace.figures_folder
+        rows = build_scorecard(claims, results, profile=profile, others=differing, drafts=not workspace.params.publish)
+        figures = [load_figure(folder, each) for each in on_disk(folder, results)]
+        others = other_scorecards(workspace.root, profile)
+        page = build_page(rows, claims, profile, figures, tables, differing, incomplete(folder), others)
 
         write_tables(workspace.tables_folder, tables, written)
         index = workspace.reports_folder / "index.html"
@@ -55,8 +43,8 @@ def main() -> None:
         log_scorecard(workspace, rows, [index, workspace.scorecard_path])
         run = sum(row["verdict"] != "not run" for row in rows)
         print(f"{run} of {len(rows)} claims run; the page is {index.relative_to(workspace.root)}")
-        for line in summary(missing, others):
-            print(line)
+        for reason, items in by_reason(differing, differing).items():
+            print(f"{reason}: {', '.join(items)}")
 
 
 if __name__ == "__main__":

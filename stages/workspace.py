@@ -47,7 +47,7 @@ TERMINATED = 128 + signal.SIGTERM
 _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Workspace(Layout):
     """One stage running on one item.
 

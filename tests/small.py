@@ -13,13 +13,8 @@ from pydantic import TypeAdapter
 from pipeline.data.datasets import Dataset, save_dataset
 from pipeline.learning.settings import AugmentationParams, CropParams, TrainingParams
 from pipeline.probes.settings import EvaluateParams
-from pipeline.systems import Run
-from pipeline.systems.capsnet.settings import CapsNetRun
-from pipeline.systems.cnn.settings import CNNRun
-from pipeline.systems.generative.settings import Engine, FailureParams, GenerativeRun
-from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
-from pipeline.systems.scae.settings import SCAERun
-from pipeline.systems.vae.settings import VAERun
+from pipeline.systems import MODELS, Run
+from pipeline.systems.generative.settings import Engine, FailureParams
 
 ROOT = Path(__file__).parents[1]
 
@@ -100,15 +95,14 @@ def training(**changes: Any) -> TrainingParams:
 
 def small_run(variant: str = "generative", **changes: Any) -> Run:
     """A run on the small data set; `changes` replace its entries."""
-    kinds = {
-        "generative": (GenerativeRun, SMALL),
-        "vae": (VAERun, SMALL_VAE),
-        "scae": (SCAERun, SMALL_SCAE),
-        "capsnet": (CapsNetRun, SMALL_CAPSNET),
-        "matrix_capsules": (MatrixCapsulesRun, SMALL_MATRIX_CAPSULES),
-        "cnn": (CNNRun, SMALL_CNN),
+    models = {
+        "generative": SMALL,
+        "vae": SMALL_VAE,
+        "scae": SMALL_SCAE,
+        "capsnet": SMALL_CAPSNET,
+        "matrix_capsules": SMALL_MATRIX_CAPSULES,
+        "cnn": SMALL_CNN,
     }
-    kind, model = kinds[variant]
     classifies_crops = variant in ("matrix_capsules", "cnn")
     values = {
         "variant": variant,
@@ -118,9 +112,9 @@ def small_run(variant: str = "generative", **changes: Any) -> Run:
         "augmentation": (CROPPED if classifies_crops else STILL).model_dump(),
         **({"holdout": None, "watched": 0} if classifies_crops else {}),
         "training": training().model_dump(),
-        "model": model,
+        "model": models[variant],
     }
-    return kind.model_validate({**values, **changes})
+    return MODELS[variant].model_validate({**values, **changes})
 
 
 def run_on(variant: str, dataset: str, source: str = "digits") -> dict[str, Any]:
@@ -142,12 +136,8 @@ def squares(train: int = 36, validation: int = 12, test: int = 12, size: int = S
     for image, label in zip(images, labels, strict=True):
         row, column = [(1, 1), (1, size - side - 1), (size - side - 1, size // 2 - side // 2)][label]
         image[0, row : row + side, column : column + side] = random.integers(160, 256)
-    order = random.permutation(count)
-    split = {
-        "train": order[:train],
-        "validation": order[train : train + validation],
-        "test": order[train + validation :],
-    }
+    parts = np.split(random.permutation(count), [train, train + validation])
+    split = dict(zip(("train", "validation", "test"), parts, strict=True))
     # As though they had been taken all around.
     views = {"azimuth": np.arange(count) * 20 % 360, "elevation": 30 + np.arange(count) % 9 * 5}
     return Dataset("squares", "squares", images, labels.astype(np.int64), views, split, ("a", "b", "c"))
@@ -223,6 +213,15 @@ REGRESSION: dict[str, dict[str, Any]] = {
 
 CONDITIONS: dict[str, dict[str, Any]] = {"unchanged": {}, "vector": {"pose": "vector"}}
 """Of an ablation."""
+PRESENCES: dict[str, dict[str, Any]] = {"unchanged": {}, "p": {"object_presence": 0.4}}
+"""Of an ablation of presences."""
+HYPERPARAMETERS: dict[str, list[float]] = {"pose_sd_floor": [0.05], "pixel_sd": [0.1, 0.4], "temperature": []}
+"""Of the study of sensitivity."""
+RECIPE = {
+    "factor": "elevation", "held_out": [30, 35], "known_share": 0.2, "replicas": 1, "epochs": 2,
+    "conditions": {"unchanged": {}, "shorter": {"training": {"epochs": 1, "learning_rate": 0.01}}},
+}  # fmt: skip
+"""A study of recipes, without its run."""
 
 _SCENES = {"scenes": 12, "parts": 10, "objects": 4, "dimensions": 4, "seed": 0}
 ATTENTION: dict[str, dict[str, Any]] = {
@@ -266,16 +265,10 @@ def small_params(**runs: Run) -> dict[str, Any]:
         [name for name, run in chosen.items() if run.variant == variant]
         for variant in ("generative", "capsnet", "matrix_capsules", "cnn")
     )
+    in_set = {f"{name}-in-set": on_squares(REGRESSION[name]) for name in ("grid", "starts")}
     both = [{"capsules": capsules, "cnn": cnn} for capsules in matrices for cnn in cnns]
-    study = {
-        "angles": [0.0, 90.0],
-        "images": 4,
-        "refit_images": 12,
-        "engines": ENGINES,
-        "chosen": "gauss-newton",
-        "kick_logit": 1.0,
-        "seed": 0,
-    }
+    study = {"angles": [0.0, 90.0], "images": 4, "refit_images": 12, "kick_logit": 1.0, "seed": 0}
+    study |= {"engines": ENGINES, "chosen": "gauss-newton"}
     return {
         "profile": "small",
         "publish": False,
@@ -298,47 +291,20 @@ def small_params(**runs: Run) -> dict[str, Any]:
             "training_share": 0.5,
         },
         "failures": FAILURES.model_dump(mode="json"),
-        "sensitivity": {
-            "run": generative[0],
-            "epochs": 1,
-            "replicas": 1,
-            "hyperparameters": {"pose_sd_floor": [0.05], "pixel_sd": [0.1, 0.4], "temperature": []},
-        },
+        "sensitivity": {"run": generative[0], "epochs": 1, "replicas": 1, "hyperparameters": HYPERPARAMETERS},
         "presence_ablation": {
-            name: {
-                "run": name,
-                "epochs": 1,
-                "replicas": 2,
-                "conditions": {"unchanged": {}, "p": {"object_presence": 0.4}},
-            }
-            for name in generative
+            name: {"run": name, "epochs": 1, "replicas": 2, "conditions": PRESENCES} for name in generative
         },
         "equivariance": {name: {"run": name, **EQUIVARIANCE} for name in chosen},
         "data_efficiency": {name: {"run": name, "shares": [0.5, 1.0], "epochs": 1, "replicas": 1} for name in chosen},
         "regression": {name: on_squares(study) for name, study in REGRESSION.items()},
-        "regression_sets": {
-            "short": {
-                "dataset": "squares",
-                "studies": {f"{name}-in-set": on_squares(REGRESSION[name]) for name in ("grid", "starts")},
-            }
-        },
+        "regression_sets": {"short": {"dataset": "squares", "studies": in_set}},
         "attention": ATTENTION,
         "attention_sets": {"short": {"studies": {f"{name}-in-set": ATTENTION[name] for name in ("toy", "parsing")}}},
         "ablation": {
             f"{name}-squares": {"run": name, "epochs": 1, "replicas": 2, "conditions": CONDITIONS} for name in matrices
         },
-        "recipe": {
-            f"{name}-squares": {
-                "run": name,
-                "factor": "elevation",
-                "held_out": [30, 35],
-                "known_share": 0.2,
-                "replicas": 1,
-                "epochs": 2,
-                "conditions": {"unchanged": {}, "shorter": {"training": {"epochs": 1, "learning_rate": 0.01}}},
-            }
-            for name in matrices
-        },
+        "recipe": {f"{name}-squares": {"run": name, **RECIPE} for name in matrices},
         "viewpoint": {
             axis: {"axis": axis, "dataset": "squares", **pair, "epochs": 2, "replicas": 1}
             for pair in both

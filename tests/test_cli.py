@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 
 QUICK = "# minutes on two cores\nprofile: quick  # a comment that stays\ntraining: {epochs: 40}\n"
 PAPER = "# the documents' own settings\nprofile: paper\ntraining:\n  epochs: 400\n  patience: 9\n"
+ALL = Profiles(ROOT).params_path("quick").read_text(encoding="utf-8")
+"""The parameters of profile quick."""
 
 
 @pytest.fixture
@@ -121,20 +123,17 @@ def test_doctor_has_a_line_for_everything_and_advice_where_it_is_needed(
     marks.write_text('{"read": {')
     assert pipeline(monkeypatch, "doctor") == 1
     told = capsys.readouterr().out
-    lines = [line.split() for line in told.splitlines() if line.startswith(("ok", "problem"))]
-    found = {line[1]: line[0] for line in lines}
-    assert [found[what] for what in ("python", "torch", "kernels")] == ["ok"] * 3
-    problems = ("parameters", "lock", "downloads", "mlflow", "dvc", "git")
-    assert [found[what] for what in problems] == ["problem"] * len(problems)
+    found = {line.split()[1]: line.split()[0] for line in told.splitlines() if line.startswith(("ok", "problem"))}
+    assert {found[what] for what in ("python", "torch", "kernels")} == {"ok"}
+    assert {found[what] for what in ("parameters", "lock", "downloads", "mlflow", "dvc", "git")} == {"problem"}
     assert all(words in told for words in ("CAPSULES_MIRROR names", "./mlruns", str(marks)))
 
 
 def test_load_names_the_runs_there_are_and_the_profile_that_has_one(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("quick", "paper"):
-        path = root / ("params.yaml" if name == "quick" else "profiles/paper/params.yaml")
-        path.write_text(f"profile: {name}\nruns: {{of-{name}: {{}}}}\n")
+    (root / "params.yaml").write_text("profile: quick\nruns: {of-quick: {}}\n")
+    (root / "profiles/paper/params.yaml").write_text("profile: paper\nruns: {of-paper: {}}\n")
     assert pipeline(monkeypatch, "load", "of-paper") == 1
     assert "profile switch paper" in capsys.readouterr().err
     assert pipeline(monkeypatch, "load", "nope") == 1
@@ -146,7 +145,7 @@ def test_check_names_a_params_file_whose_merges_do_nothing(
 ) -> None:
     """`dvc exp run -S` keeps them, but writes all values beside them."""
     (root / "dvc.lock").unlink()
-    shutil.copy(Profiles(ROOT).params_path("quick"), root / "params.yaml")
+    (root / "params.yaml").write_text(ALL, encoding="utf-8")
     assert pipeline(monkeypatch, "check") == 0
     assert capsys.readouterr().out == ""
     apply_overrides(root / "params.yaml", ["device=cpu"])
@@ -159,8 +158,8 @@ def test_check_names_what_does_not_fit(
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     path = root / "params.yaml"
-    values = yaml.safe_load(Profiles(ROOT).params_path("quick").read_text(encoding="utf-8"))
-    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    values = yaml.safe_load(ALL)
+    path.write_text(ALL, encoding="utf-8")
     (root / "dvc.lock").write_text("<<<<<<< HEAD\n")
     assert pipeline(monkeypatch, "check") == 1
     assert "dvc.lock" in capsys.readouterr().err
@@ -183,15 +182,13 @@ def test_check_names_what_does_not_fit(
 
 
 def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "profiles" / "paper").mkdir(parents=True)
-    shutil.copy(ROOT / "dvc.yaml", tmp_path)
-    values = Profiles(ROOT).params_path("quick").read_text(encoding="utf-8")
-    (tmp_path / "params.yaml").write_text(values)
-    (tmp_path / "profiles" / "paper" / "params.yaml").write_text(values.replace("profile: quick", "profile: paper"))
-    monkeypatch.chdir(tmp_path)
-    run = next(iter(yaml.safe_load(values)["runs"]))
+    shutil.copy(ROOT / "dvc.yaml", root)
+    (root / "params.yaml").write_text(ALL)
+    (root / "profiles" / "paper" / "params.yaml").write_text(ALL.replace("profile: quick", "profile: paper"))
+    (root / "dvc.lock").unlink()
+    run = next(iter(yaml.safe_load(ALL)["runs"]))
 
     def states(*profile: str) -> dict[str, str]:
         assert pipeline(monkeypatch, "status", *profile) == 0
@@ -200,14 +197,14 @@ def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_o
         return dict(line.split()[:2] for line in items)
 
     for _ in range(2):  # asking leaves nothing locked
-        with single_instance(lock_path(tmp_path, f"train@{run}"), run):
+        with single_instance(lock_path(root, f"train@{run}"), run):
             found, of_paper = states(), states("paper")
     assert found.pop(f"train@{run}") == "running"
     assert set(found.values()) == {"missing"}
     assert set(of_paper.values()) == {"missing"}
     assert of_paper.keys() == found.keys() | {f"train@{run}"}
     assert pipeline(monkeypatch, "status", "big") == 1
-    results = ResultFiles(tmp_path / "reports/quick/results", tmp_path / "results/quick")
+    results = ResultFiles(root / "reports/quick/results", root / "results/quick")
     results.numbers("train", "another", {}, settings={}, seconds=3600.0)
     assert pipeline(monkeypatch, "status") == 0
     assert "~1.00 h" in (told := capsys.readouterr().out)
@@ -225,8 +222,7 @@ def test_check_refuses_models_that_cannot_be_built_or_do_not_fit_into_memory(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     run: str, name: str, value: int, told: str,
 ) -> None:  # fmt: skip
-    values = yaml.safe_load(Profiles(ROOT).params_path("quick").read_text(encoding="utf-8"))
-    values = json.loads(json.dumps(values))  # sections that are merged become separate
+    values = json.loads(json.dumps(yaml.safe_load(ALL)))  # sections that are merged become separate
     values["runs"][run]["model"][name] = value
     (root / "params.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
     (root / "dvc.lock").unlink()

@@ -2,51 +2,65 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from imports import closure, imports
+from dvc.parsing import DataResolver
+from dvc.repo import Repo
 
 from pipeline.dependencies import Graph, GraphError, Item
 from pipeline.params import parse_params
+from pipeline.profiles import Profiles
 from pipeline.studies import file_of
 from pipeline.systems import SYSTEMS
 
 ROOT = Path(__file__).parents[1]
-PROFILES = [ROOT / "params.yaml", *sorted(ROOT.glob("profiles/*/params.yaml"))]
 STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+QUICK = Profiles(ROOT).params_path("quick").read_text(encoding="utf-8")
 
 
-def graph_of(path: Path) -> tuple[Graph, dict[str, Any]]:
-    values = yaml.safe_load(path.read_text(encoding="utf-8"))
+def with_own_images() -> str:
+    """The profile quick with a run on own images, which lie outside the repository."""
+    values = yaml.safe_load(QUICK)
+    own = {"path": "/photos of pets/", "format": "folder", "test_part": False, "classes": ["cat", "dog"]}
+    values["own_images"] = {"pets": {**own, "channels": 1, "side": 28, "fit": "pad"}}
+    values["datasets"]["mine"] = {**values["datasets"]["digits"], "source": "pets"}
+    values["runs"]["vae-mine"] = {**values["runs"]["vae-digits"], "dataset": "mine"}
+    return yaml.safe_dump(values)
+
+
+PROFILES = {
+    **{profile.name: Profiles(ROOT).params_path(profile.name).read_text() for profile in Profiles(ROOT).all()},
+    "own images": with_own_images(),
+    # The same angle may be written in several ways, each of which is a name.
+    "angles": re.sub(r"(?<=\nsweep:\n  angles: ).*", "[45.0, 33.3333333, 60, 1.0e-7]", QUICK),
+}
+"""The content of params.yaml."""
+
+
+def graph_of(profile: str) -> tuple[Graph, dict[str, Any]]:
+    values = yaml.safe_load(PROFILES[profile])
     return Graph(STAGES, values), parse_params(values).model_dump(mode="json")
-
-
-def expanded_by_dvc(folder: Path) -> dict[str, Any]:
-    """The stages for the params.yaml in a folder."""
-    from dvc.parsing import DataResolver
-    from dvc.repo import Repo
-
-    with Repo.init(str(folder), no_scm=True) as repo:
-        found: dict[str, Any] = DataResolver(repo, str(folder), {"stages": STAGES}).resolve()["stages"]
-    return found
 
 
 # ---- the list and DVC
 
 
-@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
-def test_items_are_expanded_as_dvc_expands_them(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_bytes(path.read_bytes())
-    theirs = expanded_by_dvc(tmp_path)
-    graph, _ = graph_of(path)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_items_are_expanded_as_dvc_expands_them(profile: str, tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text(PROFILES[profile], encoding="utf-8")
+    with Repo.init(str(tmp_path), no_scm=True) as repo:
+        theirs = DataResolver(repo, str(tmp_path), {"stages": STAGES}).resolve()["stages"]
+    graph, _ = graph_of(profile)
     ours = {item.label: item for items in graph.items.values() for item in items.values()}
     assert ours.keys() == theirs.keys()
     for label, item in ours.items():
@@ -58,8 +72,8 @@ def test_items_are_expanded_as_dvc_expands_them(path: Path, tmp_path: Path) -> N
 
 
 def test_settings_follow_what_an_item_reads() -> None:
-    graph, values = graph_of(ROOT / "params.yaml")
-    run = next(iter(graph.items["train"]))
+    graph, values = graph_of("own images")
+    run = "vae-digits"
     settings = graph.settings("evaluate", run, values)
     dataset = values["runs"][run]["dataset"]
     assert settings == {
@@ -72,14 +86,81 @@ def test_settings_follow_what_an_item_reads() -> None:
     found = graph.settings("sweep", sweep, values)
     assert f"{found['item']['run']}-{found['item']['angle']}" == sweep
     assert found["sweep"].keys() == {"replicas", "training_share"}
+    own = graph.settings("evaluate", "vae-mine", values)
+    assert (own["own_images"], own["datasets"].keys()) == (values["own_images"], {"mine"})
 
 
 def test_an_unknown_item_or_parameter_is_named() -> None:
-    graph, _ = graph_of(ROOT / "params.yaml")
+    graph, _ = graph_of("quick")
     with pytest.raises(GraphError, match="no stage train@nobody"):
         graph.item("train", "nobody")
     with pytest.raises(GraphError, match=r"uses \$\{runs\}, which is not in params.yaml"):
         _ = Graph({"train": STAGES["train"]}, {"profile": "p"}).items
+
+
+# ---- what a file imports, at the top or inside a function; the C++ file that it names, and the headers of that
+
+
+def source_of(module: str) -> str | None:
+    """The file of a module, relative to the repository; None where there is none."""
+    for name in (f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py"):
+        if (ROOT / name).is_file():
+            return name
+    return None
+
+
+class _Imports(ast.NodeVisitor):
+    """Collects what is imported while the program runs; what only type checkers see is left out."""
+
+    def __init__(self, file: str) -> None:
+        self.file = Path(file)
+        self.found: set[str] = set()
+
+    def visit_If(self, node: ast.If) -> None:
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return
+        self.generic_visit(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.module and node.module.split(".")[0] in ("pipeline", "stages"):
+            for alias in node.names:
+                found = source_of(f"{node.module}.{alias.name}") or source_of(node.module)
+                assert found is not None, f"there is no {node.module}.{alias.name}"
+                self.found.add(found)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.found |= {found for alias in node.names if (found := source_of(alias.name))}
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str) and re.fullmatch(r"\w+\.cpp", node.value):
+            self.found.add(self.file.with_name(node.value).as_posix())
+
+
+@cache
+def imports(file: str) -> frozenset[str]:
+    """Files of this repository that a file imports."""
+    source = (ROOT / file).read_text(encoding="utf-8")
+    if not file.endswith(".py"):
+        return frozenset(f"pipeline/{name}" for name in re.findall(r'^#include "(.+)"', source, re.MULTILINE))
+    visitor = _Imports(file)
+    visitor.visit(ast.parse(source))
+    return frozenset(visitor.found)
+
+
+def closure(files: Collection[str], not_through: Collection[str] = ()) -> set[str]:
+    """The files and all that they import, directly or not.
+
+    Args:
+        not_through: files whose own imports are left out.
+    """
+    found: set[str] = set()
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        if file not in found:
+            found.add(file)
+            waiting += [] if file in not_through else imports(file)
+    return found
 
 
 # ---- the list and the code
@@ -109,7 +190,6 @@ NO_DEPENDENCY = {
     "pipeline/results/outcome.py": "how a result is written",
 }
 """Code that no number depends on, and why: an edit of it makes nothing stale."""
-PAGE = ("figures", "tables")
 SYSTEMS_STUDIES = {
     stage: f"pipeline/systems/{system}/experiments"
     for system in ("regression", "attention")
@@ -126,16 +206,14 @@ def is_dependency(file: str) -> bool:
 def system_files(stage: str, variant: str) -> list[str]:
     """What a stage imports by the name of a run's system."""
     package = f"pipeline/systems/{variant}"
+    more = {
+        "evaluate": f"{package}/evaluation/__init__.py",
+        "equivariance": f"{package}/equivariance.py",
+        "routing": f"{package}/routing.py",
+        "sweep": f"{package}/sweep.py" if SYSTEMS[variant].has("sweep") else "pipeline/probes/sweep.py",
+    }
     model = f"{package}/model/{SYSTEMS[variant].model.split('.')[0]}.py"
-    if stage == "evaluate":
-        return [model, f"{package}/evaluation/__init__.py"]
-    if stage == "equivariance":
-        return [model, f"{package}/equivariance.py"]
-    if stage == "routing":
-        return [model, f"{package}/routing.py"]
-    if stage == "sweep":
-        return [model, f"{package}/sweep.py" if SYSTEMS[variant].has("sweep") else "pipeline/probes/sweep.py"]
-    return [model]
+    return [model, more[stage]] if stage in more else [model]
 
 
 def imported(item: Item, values: dict[str, Any]) -> set[str]:
@@ -149,11 +227,8 @@ def imported(item: Item, values: dict[str, Any]) -> set[str]:
         start += [f"{SYSTEMS_STUDIES[item.stage]}/{study['study']}.py" for study in studies]
     for run in runs_of(item):
         start += system_files(item.stage, values["runs"][run]["variant"])
-    if item.stage in PAGE:
-        from pipeline.systems import REPORTS
-
-        reports = (file for name in REPORTS for file in (ROOT / "pipeline/systems" / name / "report").glob("*.py"))
-        start += [file.relative_to(ROOT).as_posix() for file in reports]
+    if item.stage in ("figures", "tables"):
+        start += [file.relative_to(ROOT).as_posix() for file in ROOT.glob("pipeline/systems/*/report/*.py")]
     return closure(start, NOT_FOLLOWED)
 
 
@@ -162,14 +237,14 @@ def runs_of(item: Item) -> list[str]:
     return [path.removeprefix("models/") for path in (*item.deps, *item.outs) if path.startswith("models/")]
 
 
-def covered(file: str, places: Iterator[str] | list[str]) -> bool:
+def covered(file: str, places: Iterable[str]) -> bool:
     return any(file == place or file.startswith(f"{place}/") for place in places)
 
 
-@pytest.mark.parametrize("path", PROFILES, ids=lambda path: path.parent.name)
-def test_every_item_depends_on_all_the_code_it_runs(path: Path) -> None:
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_item_depends_on_all_the_code_it_runs(profile: str) -> None:
     """Directly, or through the folder of a trained run, which changes with the code that trains."""
-    graph, values = graph_of(path)
+    graph, values = graph_of(profile)
     missing = {}
     for items in graph.items.values():
         for item in items.values():
@@ -183,18 +258,11 @@ def test_every_item_depends_on_all_the_code_it_runs(path: Path) -> None:
     assert missing == {}
 
 
-def test_a_training_changes_with_the_kernels_it_runs_and_with_what_they_include() -> None:
-    graph, values = graph_of(ROOT / "params.yaml")
-    found = {}
-    for run, item in graph.items["train"].items():
-        files = {file for file in imported(item, values) if file.endswith((".cpp", ".h"))}
-        assert all(covered(file, list(item.deps)) for file in files), item.label
-        found[values["runs"][run]["variant"]] = files
-    layers = {f"pipeline/layers/{name}.cpp" for name in ("attention", "rendering")}
-    assert found["generative"] == {"pipeline/kernels.h", *layers}
+def test_kernels_and_what_they_include_are_imported() -> None:
+    graph, values = graph_of("quick")
+    files = imported(graph.item("train", "matrix-toys"), values)
     routing = "pipeline/systems/matrix_capsules/model/em_routing.cpp"
-    assert found["matrix_capsules"] == {"pipeline/kernels.h", routing}
-    assert found["vae"] == set()
+    assert {file for file in files if not file.endswith(".py")} == {"pipeline/kernels.h", routing}
 
 
 def test_no_stage_depends_on_code_it_does_not_run() -> None:
@@ -202,8 +270,8 @@ def test_no_stage_depends_on_code_it_does_not_run() -> None:
     system it names the files of all.
     """
     used: dict[tuple[str, str], bool] = {}
-    for path in PROFILES:
-        graph, values = graph_of(path)
+    for profile in PROFILES:
+        graph, values = graph_of(profile)
         for items in graph.items.values():
             for item in items.values():
                 files = imported(item, values)
@@ -217,7 +285,7 @@ def test_no_stage_depends_on_code_it_does_not_run() -> None:
 # ---- the house
 
 
-def test_no_system_imports_another_and_shared_rooms_import_no_system() -> None:
+def test_no_system_imports_another_shared_rooms_import_no_system_and_the_library_no_stage() -> None:
     above = ("pipeline/page/", "pipeline/report/", "pipeline/studies/")
     allowed = (
         "params.py", "systems/__init__.py", "cli.py", "doctor.py", "models.py", "operations/publish.py",
@@ -228,6 +296,8 @@ def test_no_system_imports_another_and_shared_rooms_import_no_system() -> None:
         file = path.relative_to(ROOT).as_posix()
         own = "/".join(file.split("/")[:3]) if file.startswith("pipeline/systems/") else None
         for other in imports(file):
+            if other.startswith("stages/"):
+                wrong.append(f"{file} imports {other}")
             if not other.startswith("pipeline/systems/") or other == "pipeline/systems/system.py":
                 continue
             if file.removeprefix("pipeline/") in allowed or file.startswith(above):
@@ -235,13 +305,6 @@ def test_no_system_imports_another_and_shared_rooms_import_no_system() -> None:
             if other == "pipeline/systems/__init__.py" or own is None or not other.startswith(f"{own}/"):
                 wrong.append(f"{file} imports {other}")
     assert sorted(wrong) == []
-
-
-def test_the_library_imports_no_stage() -> None:
-    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "pipeline").rglob("*.py")]
-    assert not {
-        file: found for file in files if (found := {name for name in imports(file) if name.startswith("stages/")})
-    }
 
 
 def test_no_two_classes_share_a_name() -> None:
@@ -257,36 +320,3 @@ def test_nothing_heavy_is_imported_before_there_is_work() -> None:
     code = f"import sys, pipeline.cli, pipeline.params, {stages}; print({heavy} & sys.modules.keys())"
     told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert told.stdout == "set()\n"
-
-
-def test_own_images_are_a_source_like_any_other(tmp_path: Path) -> None:
-    """The folder is a dependency, inside the repository or elsewhere; what is made from it records its settings."""
-    values = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    own = {"path": "/photos of pets/", "format": "folder", "test_part": False, "classes": ["cat", "dog"]}
-    values["own_images"] = {"pets": {**own, "channels": 1, "side": 28, "fit": "pad"}}
-    values["datasets"]["mine"] = {**values["datasets"]["digits"], "source": "pets"}
-    values["runs"]["vae-mine"] = {**values["runs"]["vae-digits"], "dataset": "mine"}
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
-    theirs = expanded_by_dvc(tmp_path)
-    graph, checked = graph_of(tmp_path / "params.yaml")
-    item = graph.item("own_images", "pets")
-    assert list(item.deps) == theirs[item.label]["deps"]
-    assert item.deps[-1] == "/photos of pets/"
-    needed = {file for file in imported(item, checked) if is_dependency(file)}
-    assert needed == {"stages/own_images.py", "pipeline/data/own_images.py"}
-    settings = graph.settings("evaluate", "vae-mine", checked)
-    assert settings["own_images"] == {"pets": checked["own_images"]["pets"]}
-    assert settings["datasets"].keys() == {"mine"}
-    assert "own_images" not in graph.settings("evaluate", "vae-digits", checked)
-
-
-def test_angles_of_the_sweep_keep_the_form_in_which_they_are_written(tmp_path: Path) -> None:
-    """45 and 45.0 are the same angle, and two names: DVC and this library must use the one that is written."""
-    text = (ROOT / "params.yaml").read_text(encoding="utf-8")
-    (line,) = (line for line in text.split("\nsweep:\n")[1].splitlines() if line.startswith("  angles: "))
-    (tmp_path / "params.yaml").write_text(text.replace(line, "  angles: [45.0, 33.3333333, 60, 1.0e-7]"))
-    theirs = expanded_by_dvc(tmp_path)
-    graph, _ = graph_of(tmp_path / "params.yaml")
-    items = graph.items["sweep"].values()
-    assert {item.label for item in items} == {label for label in theirs if label.startswith("sweep@")}
-    assert {item.label.rpartition("-digits-")[2] for item in items} == {"45.0", "33.3333333", "60", "1e-07"}

@@ -100,29 +100,14 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     return clone
 
 
-def test_every_stage_is_tracked_once_and_what_it_wrote_is_in_place(clone: Clone) -> None:
-    assert len(clone.tracked()) == len(items(clone)) > 40
-    reports = clone.folder / "reports/quick"
-    assert {path.name for path in reports.iterdir()} == {
-        "figures",
-        "figures.json",
-        "films",
-        "index.html",
-        "plots",
-        "previews",
-        "results",
-        "scorecard.json",
-        "tables",
-    }
+def test_every_stage_is_tracked_once_and_a_second_reproduction_runs_nothing(clone: Clone) -> None:
+    reports = {path.name for path in (clone.folder / "reports/quick").iterdir()}
+    folders = {"figures", "films", "plots", "previews", "results", "tables"}
+    assert reports == folders | {"figures.json", "index.html", "scorecard.json"}
     kept = clone.run("git", "ls-files").splitlines()
-    assert "dvc.lock" in kept
-    assert f"reports/quick/results/train/{VAE}.json" in kept
-    assert f"reports/quick/results/train/{VAE}.csv" in kept
+    assert {"dvc.lock", *(f"reports/quick/results/train/{VAE}.{ending}" for ending in ("json", "csv"))} <= set(kept)
     assert not [name for name in kept if name.startswith(OUTPUTS)]
     assert clone.run("git", "status", "--porcelain") == ""
-
-
-def test_a_second_reproduction_runs_nothing_and_the_status_is_clean(clone: Clone) -> None:
     output = clone.run("dvc", "repro")
     assert executed(output) == restored(output) == []
     assert "Data and pipelines are up to date." in output
@@ -130,7 +115,7 @@ def test_a_second_reproduction_runs_nothing_and_the_status_is_clean(clone: Clone
     assert len(clone.tracked()) == len(items(clone)) > 40
 
 
-def test_metrics_are_shown_by_item(clone: Clone) -> None:
+def test_metrics_and_plots_are_shown_without_an_error(clone: Clone) -> None:
     shown = clone.json("metrics", "show")[""]["data"]
     folder = "reports/quick/results"
     results = {out for item in items(clone) for out in item.outs if out.startswith(folder) and out.endswith(".json")}
@@ -140,39 +125,22 @@ def test_metrics_are_shown_by_item(clone: Clone) -> None:
     assert "failed to load" not in clone.run("dvc", "metrics", "show")
     accuracy = shown[f"{folder}/evaluate/{VAE}.json"]["data"]["probe"]["mu_sigma"]["refit"]["rotated_0"]
     assert 0 <= accuracy <= 1
-
-
-def test_plots_are_shown_without_an_error(clone: Clone) -> None:
     output = clone.run("dvc", "plots", "show", "--out", "../shown")
     assert not re.search("error|warning|failed", output, re.IGNORECASE), output
     page = (clone.folder.parent / "shown" / "index.html").read_text()
-    for name in (
-        f"results/train/{VAE}.csv",
-        f"results/optimise/{CAPSULES}.csv",
-        "figures/systems-parameters.svg",
-        "digits.png",
-        "Learning__loss_of_validation",
-    ):
+    tables = (f"results/train/{VAE}.csv", f"results/optimise/{CAPSULES}.csv")
+    for name in (*tables, "figures/systems-parameters.svg", "digits.png", "Learning__loss_of_validation"):
         assert name in page
-    shown = clone.json("plots", "show")
-    assert "errors" not in shown
-    assert all(each["revisions"] == ["workspace"] for plots in shown["data"].values() for each in plots)
 
 
-@pytest.fixture(scope="module")
-def published(clone: Clone) -> tuple[Clone, str]:
-    """A fresh clone with nothing but Git's files and the published outputs, and what publishing printed."""
+def test_a_clone_with_what_is_published_has_nothing_to_run_draws_the_same_and_predicts(clone: Clone) -> None:
+    """Git's files, and of the outputs weights and arrays alone."""
     printed = clone.run(sys.executable, "-m", "pipeline", "publish")
     fresh = Clone(clone.folder.parent / "fresh")
     clone.run("git", "clone", "-q", ".", "../fresh")
     shutil.rmtree(fresh.folder / "published", ignore_errors=True)  # what the repository has of another profile
     shutil.move(clone.folder / "published", fresh.folder / "published")
     fresh.run("dvc", "pull", "-q", "--allow-missing", "-r", "published")
-    return fresh, printed
-
-
-def test_weights_and_arrays_are_published_and_nothing_else(published: tuple[Clone, str]) -> None:
-    fresh, printed = published
     assert "not published" not in printed
     assert "outputs published" in printed
     assert {path.name for path in (fresh.folder / "models").iterdir()} == set(RUNS)
@@ -185,10 +153,6 @@ def test_weights_and_arrays_are_published_and_nothing_else(published: tuple[Clon
     assert f"dvc pull --allow-missing -r published models/{CNN}" in text
     listed = (fresh.folder / "published/README.md").read_text()
     assert all(f"(cards/{run}.md)" in listed for run in RUNS)
-
-
-def test_what_is_published_has_nothing_to_run_draws_the_same_and_predicts(published: tuple[Clone, str]) -> None:
-    fresh, _ = published
     assert executed(fresh.run("dvc", "repro", "--allow-missing", "--dry")) == []
     assert fresh.run("git", "status", "--porcelain", "reports", "dvc.lock") == ""
     shutil.rmtree(fresh.folder / "reports/quick/figures")

@@ -33,7 +33,7 @@ def trained_in(folder: Path, variant: str) -> tuple[Path, Run]:
 def test_models_come_back_with_their_own_settings(tmp_path: Path) -> None:
     folder, run = trained_in(tmp_path, "vae")
     loaded = load_trained(folder)
-    assert (loaded.name, loaded.settings, loaded.image_size, loaded.channels) == ("mine", run, SIZE, 1)
+    assert (loaded.name, loaded.settings, loaded.image_size) == ("mine", run, SIZE)
     features = loaded.features(torch.rand(3, 1, SIZE, SIZE))
     assert [each["mu_sigma"].shape[0] for each in features] == [3, 3], "two seeds"
     assert not loaded.classifies
@@ -85,7 +85,7 @@ def test_pictures_are_turned_grey_upright_and_resized(tmp_path: Path) -> None:
     images = read_images(paths, 2, 8)
     assert images.shape == (2, 2, 8, 8)
     assert images[0, :, 0, 0].tolist() == [1, 0]
-    with pytest.raises(LoadingError, match="3 pictures, but this network takes 2 for each image"):
+    with pytest.raises(LoadingError, match="3 pictures were given, but this network takes 2 for each image"):
         read_images(paths[:3], 2, 8)
     colours = read_images(paths, 3, 8)
     assert colours[:, :, 4, 4].tolist() == [[1, 1, 1], [0, 0, 0], [1, 0, 0], [0, 1, 0]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -15,7 +14,7 @@ from pipeline.errors import ParamsError
 from pipeline.files import parse_yaml, read_yaml
 from pipeline.params import Params, load_params, parse_params
 from pipeline.profiles import Profiles
-from pipeline.settings import Section, flatten
+from pipeline.settings import Section
 
 ROOT = Path(__file__).parents[1]
 PROFILES = {profile.name: Profiles(ROOT).params_path(profile.name) for profile in Profiles(ROOT).all()}
@@ -57,7 +56,7 @@ def refused(values: Any) -> list[str]:
     return [line.strip() for line in lines]
 
 
-RUN, SCAE, VAE = "runs.capsules-digits", "runs.scae-digits", "runs.vae-digits"
+RUN, VAE = "runs.capsules-digits", "runs.vae-digits"
 CAPSNET, SETS = "runs.capsnet-routed-digits", "regression_sets.digits"
 FLOOR = "sensitivity.hyperparameters.pose_sd_floor"
 GRID, OPTIMISE = f"{SETS}.studies.grid-digits", "optimise.capsules-digits"
@@ -70,26 +69,16 @@ KNOWN = {"factor": "instance", "value": 4, "known_share": 0.05}
 BAD: list[tuple[str, Any, str]] = [
     # out of range
     (f"{RUN}.training.epochs", 10_001, ""),
-    (f"{SCAE}.model.deformation", float("nan"), ""),
     (f"{CAPSNET}.model.strides", [1, 17], f"{CAPSNET}.model.strides.1"),
-    ("sweep.angles", [0.0, 181.0], "sweep.angles.1"),
-    ("sensitivity.hyperparameters.pixel_sd", [0.1, 1.5], "sensitivity.hyperparameters.pixel_sd.1"),
     (f"{GRID}.schedule.momentum", 1.0, ""),
-    # of another kind: a number in quotes is text, and 40.0 is not 40
+    # of another kind: a number in quotes is text
     (f"{RUN}.training.epochs", "40", ""),
-    (f"{RUN}.training.epochs", 40.0, ""),
-    (f"{RUN}.training.epochs", None, ""),
-    (f"{RUN}.training.optimiser", "sgd", ""),
-    ("evaluate.angles", 45, ""),
-    ("device", "tpu", ""),
     ("sources", ["digits", "norb"], "sources.1"),
-    ("profile", "Quick", ""),
     (f"{VAE}.variant", "gan", VAE),
     (f"{SETS}.studies", {}, ""),
     # unknown
     ("lr", 1, ""),
     ("datasets.digits.valdiation", 1, ""),
-    (f"{VAE}.model.objects", 1, ""),
     ("attention_sets.small.studies.toy.step", 4, ""),
     ("ablation.toys.conditions.vector", {"posse": 1}, "ablation.toys.conditions.vector.posse"),
     # a reference to nothing, or to what is of another kind
@@ -149,14 +138,12 @@ def test_a_bad_value_is_refused_and_its_field_named(values: dict[str, Any], wher
     assert len(line) > len(f"{named or where}: ") + 5
 
 
-MISTAKEN = ("training.epochs", "model.code")
-
-
 def test_all_mistakes_are_told_at_once(values: dict[str, Any]) -> None:
     bad = put(put(put(values, "device", "tpu"), f"{RUN}.training.epochs", 0), "colour", "red")
     del at(bad, f"{RUN}.model")["code"]
     lines = refused(bad)
-    assert {line.split(":")[0] for line in lines} == {"device", "colour", *(f"{RUN}.{each}" for each in MISTAKEN)}
+    named = {line.split(":")[0] for line in lines}
+    assert named == {"device", "colour", f"{RUN}.training.epochs", f"{RUN}.model.code"}
     assert f"{RUN}.model.code: missing" in lines
 
 
@@ -196,21 +183,10 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | No
         load_params(tmp_path / "params.yaml")
 
 
-def test_a_merged_section_may_set_again_what_it_merges(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(
-        "a: &a {seed: 0, epochs: 4, model: &model {code: 3}}\n"
-        "b: &b {<<: *a, seed: 1, model: {<<: *model, code: 5}}\n"
-        "c: {<<: *b, epochs: 9}\n"
-        "d: {<<: [*model, *b]}\n"
-        "a.b: [{seed: 1}, {seed: 2}]\n"
-    )
-    assert read_yaml(tmp_path / "a.yaml") == {
-        "a": {"seed": 0, "epochs": 4, "model": {"code": 3}},
-        "b": {"seed": 1, "epochs": 4, "model": {"code": 5}},
-        "c": {"seed": 1, "epochs": 9, "model": {"code": 5}},
-        "d": {"seed": 1, "epochs": 4, "model": {"code": 5}, "code": 3},
-        "a.b": [{"seed": 1}, {"seed": 2}],
-    }
+def test_a_merged_section_may_set_again_what_it_merges() -> None:
+    text = "a: &a {seed: 0, model: &model {code: 3}}\nb: {<<: *a, seed: 1, model: {<<: [*model, *a], code: 5}}\n"
+    merged = {"seed": 1, "model": {"code": 5, "seed": 0, "model": {"code": 3}}}
+    assert parse_yaml(text, "params.yaml") == {"a": {"seed": 0, "model": {"code": 3}}, "b": merged}
 
 
 # ---- own images
@@ -222,41 +198,39 @@ OWN: dict[str, Any] = {
 
 
 def with_pets(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    values["datasets"]["pets"] = {**values["datasets"]["digits"], "source": "pets"}
-    return {**values, "own_images": {"pets": {**OWN, **changes}}}
+    pets = {**values["datasets"]["digits"], "source": "pets"}
+    return put(put(values, "datasets.pets", pets), "own_images", {"pets": {**OWN, **changes}})
 
 
 @pytest.mark.parametrize(
-    ("changes", "named"),
+    ("name", "value"),
     [
-        ({"path": ""}, "path"),
-        ({"path": "s3://bucket/pets"}, "path"),
-        ({"format": "zip"}, "format"),
-        ({"side": 7}, "side"),
-        ({"channels": 4}, "channels"),
-        ({"classes": ["cat"]}, "classes"),
-        ({"classes": ["no", False]}, "classes.1"),
-        ({"classes": ["cat", "a/b"]}, "classes"),
-        ({"classes": ["cat", "cat"]}, "classes"),
-        ({"sides": 28}, "sides"),
+        ("path", ""),
+        ("path", "s3://bucket/pets"),
+        ("format", "zip"),
+        ("side", 7),
+        ("channels", 4),
+        ("classes", ["cat"]),
+        ("classes", ["cat", "a/b"]),
+        ("classes", ["cat", "cat"]),
+        ("sides", 28),
     ],
 )
-def test_own_images_are_checked(values: dict[str, Any], changes: dict[str, Any], named: str) -> None:
-    (line,) = refused(with_pets(values, **changes))
-    assert line.startswith(f"own_images.pets.{named}: ")
+def test_own_images_are_checked(values: dict[str, Any], name: str, value: Any) -> None:
+    (line,) = refused(with_pets(values, **{name: value}))
+    assert line.startswith(f"own_images.pets.{name}: ")
 
 
 def test_own_images_must_fit_what_uses_them(values: dict[str, Any]) -> None:
     params = parse_params(with_pets(values))
     assert params.own_images[params.datasets["pets"].source].classes == ["cat", "dog"]
-    changed = json.loads(json.dumps(values))
-    changed["sources"].append("affnist")
+    values["sources"].append("affnist")
     for bad, named in (
         (with_pets(values, channels=2), "own_images.pets"),
         (with_pets(values, side=32), "datasets.pets.canvas"),
         (put(with_pets(values), "datasets.pets.source", "dogs"), "datasets.pets.source"),
-        ({**values, "own_images": {"mnist": OWN, "pets": OWN}}, "own_images.mnist"),
-        (put(changed, "datasets.digits.source", "affnist"), "datasets.digits.source"),  # for tests only
+        (put(values, "own_images", {"mnist": OWN}), "own_images.mnist"),
+        (put(values, "datasets.digits.source", "affnist"), "datasets.digits.source"),  # for tests only
     ):
         (line,) = refused(bad)
         assert line.startswith(f"{named}: ")
@@ -290,20 +264,6 @@ def test_no_section_belongs_to_two_entries(name: str) -> None:
     for where, section in sections(read_yaml(PROFILES[name])):
         assert id(section) not in found, f"{where} is {found[id(section)]}"
         found[id(section)] = where
-
-
-@pytest.mark.parametrize("which", ["routed", "middle"])
-def test_an_experiment_sets_one_value_of_one_run(tmp_path: Path, which: str) -> None:
-    """As `dvc exp run -S` sets it, whether others merge the section from this run or this run merges it."""
-    from dvc.utils.hydra import apply_overrides
-
-    path = tmp_path / "params.yaml"
-    shutil.copy(PROFILES["quick"], path)
-    before = flatten(read_yaml(path))
-    name = f"runs.capsnet-{which}-digits.training.epochs"
-    apply_overrides(str(path), [f"{name}=3"])
-    assert flatten(read_yaml(path)) == {**before, name: 3}
-    load_params(path)
 
 
 YOUNGER = {"template_opacity"}

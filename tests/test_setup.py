@@ -48,8 +48,7 @@ def make(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def calls(clone: Path) -> list[str]:
-    path = clone / "calls"
-    return path.read_text().splitlines() if path.exists() else []
+    return (clone / "calls").read_text().splitlines()
 
 
 def test_the_first_call_installs_the_lock_and_the_second_does_nothing(clone: Path) -> None:
@@ -102,16 +101,11 @@ def test_a_python_without_the_packages_is_named_with_the_one_that_has_them(entry
     assert all(words in line for words in (sys.executable, "make setup", ".venv/bin/python"))
 
 
-def pins() -> dict[str, str]:
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
-    found = dict(line.split("==") for line in lines if line and not line.startswith("#"))
-    assert all(re.fullmatch(r"[0-9][0-9a-z.]*", version) for version in found.values()), "plain versions only"
-    return found
-
-
 def test_the_lock_answers_everything_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    pinned = pins()
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    assert all(re.fullmatch(r"[0-9][0-9a-z.]*", version) for version in pinned.values()), "plain versions only"
     assert not [name for name in pinned if name.startswith(("nvidia", "cuda", "triton"))], "left to torch"
     extras = [text for name in ("dev", "sharing", "server") for text in project["optional-dependencies"][name]]
     for text in [*project["dependencies"], *extras]:

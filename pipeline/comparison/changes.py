@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from pipeline.comparison.noise import Noise, Spread, of_difference, same
 from pipeline.comparison.sides import NOT_RUN, Answer, Side
 from pipeline.settings import differences
 
 Word = Literal["moved", "noise unknown", "only one side has it", "within noise"]
-WORDS: tuple[Word, ...] = ("moved", "noise unknown", "only one side has it", "within noise")
+WORDS: tuple[Word, ...] = get_args(Word)
 """What is said of a claim that differs, the most interesting first."""
 
 LEVEL = 0.05
@@ -25,7 +25,8 @@ class Change:
     """A claim that differs; `before` or `after` is None if that side did not run it.
 
     Attributes:
-        noise: of the difference of the numbers; None if it is unknown, or there are no two numbers.
+        difference: by how much the number rose, in its unit; None without two numbers.
+        noise: of the difference; None if it is unknown.
         chance: the probability of such a difference if nothing had changed; None if the noise is unknown.
     """
 
@@ -33,15 +34,9 @@ class Change:
     before: Answer | None
     after: Answer | None
     word: Word
+    difference: float | None = None
     noise: Noise | None = None
     chance: float | None = None
-
-    @property
-    def difference(self) -> float | None:
-        """By how much the number rose, in its unit; None without two numbers."""
-        if self.before is None or self.after is None or self.before.value is None or self.after.value is None:
-            return None
-        return self.after.value - self.before.value
 
 
 def changes(
@@ -73,14 +68,14 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
     if old.value is None or new.value is None:
         by_chance = any({old.verdict, new.verdict} <= set(each.verdicts) for each in spreads if each)
         return Change(claim, old, new, "within noise" if by_chance else "noise unknown")
-    if same(old.value, new.value):  # another rule or remark, which is not chance
-        return Change(claim, old, new, "moved")
     difference = new.value - old.value
+    if same(old.value, new.value):  # another rule or remark, which is not chance
+        return Change(claim, old, new, "moved", difference)
     known = [(noise.chance(difference), noise) for noise in of_difference(old, new, spreads)]
     if not known:
-        return Change(claim, old, new, "noise unknown")
+        return Change(claim, old, new, "noise unknown", difference)
     chance, noise = max(known, key=lambda each: each[0])
-    return Change(claim, old, new, "within noise", noise, chance)
+    return Change(claim, old, new, "within noise", difference, noise, chance)
 
 
 def _beyond_chance(found: Sequence[Change]) -> set[str]:
@@ -109,21 +104,17 @@ def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[
     parameters = differences(before.params, after.params)
     listed = parameters if before.profile == after.profile else []
     claims = before.answers.keys() | after.answers.keys()
+    counts = [f"{count} {word}" for word in WORDS if (count := sum(change.word == word for change in found))]
+    counted = f" ({', '.join(counts)})" if counts else ""
     return [
         f"{where}{' -> '.join(sides)}",
         "",
         f"parameters: {len(parameters) or 'none'} differ{'s' * (len(parameters) == 1)}",
         *_aligned([(key, f"{_shown(old)} -> {_shown(new)}") for key, old, new in listed]),
         "",
-        f"claims: {len(found) or 'none'} of {len(claims)} differ{'s' * (len(found) == 1)}{_counts(found)}",
+        f"claims: {len(found) or 'none'} of {len(claims)} differ{'s' * (len(found) == 1)}{counted}",
         *_aligned([(change.word, change.id, *_columns(change, units.get(change.id, ""))) for change in found]),
     ]
-
-
-def _counts(found: Sequence[Change]) -> str:
-    counts = {word: sum(change.word == word for change in found) for word in WORDS}
-    parts = [f"{count} {word}" for word, count in counts.items() if count]
-    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

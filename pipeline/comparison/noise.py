@@ -1,15 +1,14 @@
 """How far a claim's number moves by itself: between seeds, or between machines that do the same.
 
-Machines differ in rounding, which training amplifies: the same commit gives slightly different numbers on each. The
-spread between machines is measured from results of the same code and settings, and kept in Git, in
-`reports/<profile>/noise.json`. A row of one seed has no other measure of its noise.
+Machines differ in rounding, which training amplifies. The spread between them is measured from results of the same code
+and settings, and kept in `reports/<profile>/noise.json`. A row of one seed has no other measure of its noise.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import stdev
@@ -65,28 +64,18 @@ class Noise:
 
 
 def read(root: Path, profile: str) -> dict[str, Spread]:
-    """The spread between machines by the claim's id; empty if it was not measured. Raises `ComparisonError`."""
+    """The spread between machines by the claim's id; empty if it was not measured."""
     path = Layout(root, profile).noise_path
-    try:
-        return {claim: Spread(**values) for claim, values in json.loads(path.read_text("utf-8"))["claims"].items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ComparisonError(f"{path} is not what `compare --noise` writes: {error!r}") from None
+    content = json.loads(path.read_text("utf-8")) if path.exists() else {"claims": {}}
+    return {claim: Spread(**values) for claim, values in content["claims"].items()}
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """The spread between machines by the claim's id, and the claims that it could not be measured of, by reason."""
-
-    claims: dict[str, Spread]
-    skipped: dict[str, list[str]]
-
-
-def measure(sides: Sequence[Side]) -> Measurement:
+def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[str]]]:
     """The spread of every claim over sides that were made on different machines.
 
-    A claim is skipped if the sides did not all run it, made it from other commits or settings, or share a result of it.
+    Returns:
+        The spreads by the claim's id; and the claims that were skipped, by reason: the sides did not all run it, made
+        it from other commits or settings, or share a result of it.
 
     Raises:
         ComparisonError: there are fewer than two sides, of more than one profile, or no claim differs that can be
@@ -100,8 +89,7 @@ def measure(sides: Sequence[Side]) -> Measurement:
     skipped: dict[str, list[str]] = {}
     for claim in dict.fromkeys(name for side in sides for name in side.answers):
         answers = [side.answers[claim] for side in sides if claim in side.answers]
-        reason = _obstacle(answers, len(sides))
-        if reason:
+        if reason := _obstacle(answers, len(sides)):
             skipped.setdefault(reason, []).append(claim)
             continue
         verdicts = sorted({answer.verdict for answer in answers})
@@ -116,10 +104,10 @@ def measure(sides: Sequence[Side]) -> Measurement:
         equal = {"with the same number on all machines": list(claims)} if claims else {}
         reasons = "; ".join(f"{len(names)} {reason}" for reason, names in (equal | skipped).items())
         raise ComparisonError(f"the spread between machines cannot be measured for any claim: {reasons}")
-    return Measurement(claims, skipped)
+    return claims, skipped
 
 
-def write(root: Path, sides: Sequence[Side], measured: Measurement) -> Path:
+def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Path:
     """Write the spread between machines; return the file's path. Raises `FileWriteError`."""
     path = Layout(root, sides[0].profile).noise_path
     machines = [
@@ -129,7 +117,7 @@ def write(root: Path, sides: Sequence[Side], measured: Measurement) -> Path:
         }
         for side in sides
     ]
-    write_json(path, {"machines": machines, "claims": {key: asdict(each) for key, each in measured.claims.items()}})
+    write_json(path, {"machines": machines, "claims": {key: asdict(each) for key, each in claims.items()}})
     return path
 
 

@@ -79,18 +79,10 @@ class Tree:
     commit: str | None = None
 
     def read(self, path: str) -> str | None:
-        """A file's text, or None if it does not exist there.
-
-        Raises:
-            ComparisonError: it cannot be read.
-        """
+        """A file's text, or None if it does not exist there."""
         if self.commit is None:
-            try:
-                return (self.root / path).read_text(encoding="utf-8")
-            except FileNotFoundError:
-                return None
-            except (OSError, UnicodeDecodeError) as error:
-                raise ComparisonError(f"{path} cannot be read: {error}") from None
+            file = self.root / path
+            return file.read_text(encoding="utf-8") if file.exists() else None
         command = ["git", "-C", str(self.root), "show", f"{self.commit}:./{path}"]
         shown = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
         return shown.stdout if shown.returncode == 0 else None
@@ -104,8 +96,7 @@ class Tree:
 
     def params(self, profile: str) -> dict[str, Any]:
         """A profile's parameters. Raises `ComparisonError` if there is no such profile."""
-        params = self._params(PARAMS if profile == self.current() else f"profiles/{profile}/{PARAMS}")
-        if not params:
+        if not (params := self._params(PARAMS if profile == self.current() else f"profiles/{profile}/{PARAMS}")):
             raise ComparisonError(f"{self.name} has no profile '{profile}'")
         return params
 
@@ -132,33 +123,27 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
 
 
 def _load(word: str, tree: Tree, profile: str) -> Side:
-    params = tree.params(profile)
-    path = f"reports/{profile}/scorecard.json"
-    text = tree.read(path)
-    if text is None:
+    params, path = tree.params(profile), f"reports/{profile}/scorecard.json"
+    if (text := tree.read(path)) is None:
         advice = "run `make repro`" if tree.commit is None else "compare with a commit that has one"
         raise ComparisonError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
-    try:
-        answers = {row["id"]: _answer(row) for row in json.loads(text)}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ComparisonError(f"{path} of {tree.name} is not a scorecard: {error!r}") from None
-    return Side(word, profile, params, answers, tree)
+    return Side(word, profile, params, {row["id"]: _answer(row) for row in json.loads(text)}, tree)
 
 
 def _answer(row: Mapping[str, Any]) -> Answer:
     ours = row["ours"] or {}
-    made = row.get("provenance") or {}
+    made = row["provenance"]
     return Answer(
-        claim=str(row["claim"]),
-        value=float(ours["value"]) if ours else None,
-        sd=float(ours.get("sd", 0.0)),
-        n=int(ours.get("n", 1)),
-        verdict=str(row.get("judged", row["verdict"])),  # older scorecards have one verdict
-        items=tuple(made.get("items") or ()),
-        made_by=(str(made.get("commit") or ""), str(made.get("params_hash") or "")),
-        runs=tuple(made.get("tracking_runs") or ()),
-        device=str(made.get("device") or ""),
-        standard_error=bool(ours.get("standard_error", False)),
+        claim=row["claim"],
+        value=ours.get("value"),
+        sd=ours.get("sd", 0.0),
+        n=ours.get("n", 1),
+        verdict=row.get("judged", row["verdict"]),  # older scorecards have one verdict
+        items=tuple(made.get("items", ())),
+        made_by=(made.get("commit") or "", made.get("params_hash") or ""),
+        runs=tuple(made.get("tracking_runs", ())),
+        device=made.get("device") or "",
+        standard_error=ours.get("standard_error", False),
     )
 
 

@@ -73,15 +73,13 @@ class Written:
 
     def examples(self, results: Results, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
         """The arrays of an item as `Results.examples` gives them; where they are missing, so is the item."""
-        found = results.examples(stage, item, names)
-        if found is None:
+        if (found := results.examples(stage, item, names)) is None:
             self.miss(f"{stage}/{item} (its examples)")
         return found
 
     def table(self, results: Results, stage: str, item: str, columns: Sequence[str]) -> pd.DataFrame | None:
         """The table of an item as `Results.table` gives it; where it is missing, so is the item."""
-        found = results.table(stage, item, columns)
-        if found is None:
+        if (found := results.table(stage, item, columns)) is None:
             self.miss(f"{stage}/{item} (its table)")
         return found
 

@@ -6,13 +6,12 @@ Each set keeps its colour, its marker and its name, so that colour is never the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """How one set of features is drawn. `name` is plain text, `label` may contain mathematics."""
 
     name: str

@@ -76,9 +76,7 @@ def in_words(settings: Mapping[str, Any]) -> str:
 def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return f"({in_words(value)})"
-    if value is None:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def tracked(records: Sequence[Record]) -> str:
@@ -86,8 +84,7 @@ def tracked(records: Sequence[Record]) -> str:
 
 
 Columns = dict[str, tuple[str, str]]
-"""By column of a study's measurements, its heading and the format of its cells; percents are shown without their sign.
-"""
+"""By column of a study's measurements, its heading and the format of its cells; percents are shown without sign."""
 
 
 def study_table(
@@ -120,11 +117,7 @@ def cells(numbers: Numbers | None, heads: Heads, *place: str) -> dict[str, Measu
 def measured_table(
     name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Iterable[Row], document: str = ""
 ) -> list[Table]:
-    """A list with one table of `rows`, or an empty list if there are no rows.
-
-    Args:
-        keys: names of the key columns.
-    """
+    """A list with one table of `rows`, or an empty list if there are no rows; `keys` name the key columns."""
     data, shown = [], []
     records: list[Record] = []
     for values, measured, numbers in rows:

@@ -16,8 +16,8 @@ from pipeline.data.datasets import Dataset
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams
 from pipeline.data.sources import fetch
+from pipeline.drawing.films import RoutingFilm, strip
 from pipeline.drawing.pictures import image_rows
-from pipeline.drawing.routing_films import RoutingFilm, strip
 from pipeline.drawing.style import to_bytes
 from pipeline.files import write_bytes
 from pipeline.layers.images import centre_crop

@@ -8,19 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.layout import Layout
-from pipeline.page.scorecard import (
-    TOLERATED_SDS,
-    Row,
-    Tier,
-    Verdict,
-    dataset_and_remarks,
-    tier,
-    tolerance,
-)
+from pipeline.page.scorecard import TOLERATED_SDS, Row, Verdict, dataset_and_remarks, tier, tolerance
 from pipeline.results.claims import Claim
+from pipeline.results.freshness import by_reason
 from pipeline.results.provenance import Record, dataset_label, merged_provenance, unique
 
 MARKS: dict[Verdict, tuple[str, str]] = {
@@ -37,10 +28,8 @@ MARKS: dict[Verdict, tuple[str, str]] = {
 verdict clear without colour.
 """
 
-COMPARED_PROFILES = ("quick", "paper")
-"""Profiles whose numbers are shown beside the page's own, where they have a scorecard."""
-QUICK, PAPER = COMPARED_PROFILES
-"""The profile that a fresh clone has, and the one with the documents' data."""
+QUICK, PAPER = "quick", "paper"
+"""The profile that a fresh clone has, and the one with the documents' data: others show their numbers, too."""
 CHANGES = {
     "not run": "",
     "budget": "with a longer training in params.yaml",
@@ -51,12 +40,9 @@ CHANGES = {
 }
 """By the kind of the reason, what to change in order to test a claim."""
 
-_LEAST = 0.05  # smaller numbers would be rounded to 0 with one decimal
 _AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
 _FEW = 3
 """Items, or commits, that a line names; it counts the others."""
-_SHORT_HASH = 7
-
 
 Content = dict[str, Any]
 """What the template `page.html.j2` shows of something, by the names that it has there."""
@@ -64,7 +50,7 @@ Content = dict[str, Any]
 
 def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
     """The scorecards of other profiles of the repository `root`, where they exist."""
-    paths = {name: Layout(root, name).scorecard_path for name in COMPARED_PROFILES if name != profile}
+    paths = {name: Layout(root, name).scorecard_path for name in (QUICK, PAPER) if name != profile}
     return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
 
 
@@ -72,14 +58,13 @@ def cards(
     rows: Sequence[Row],
     claims: Sequence[Claim],
     profile: str,
-    changed: Mapping[str, str],
+    differing: Mapping[str, str],
     others: Mapping[str, Sequence[Row]],
-    repository: str | None = None,
 ) -> list[Content]:
     """One card per row: the claim, the document's number, the page's own finding, and those of other profiles.
 
     Args:
-        changed: results that do not belong to the profile as it is now, with the reason (`freshness.compare`).
+        differing: results that do not belong to the profile as it is now, with the reason (`freshness.compare`).
         others: the scorecards of other profiles.
     """
     shown = []
@@ -101,8 +86,8 @@ def cards(
                 "dataset": dataset,
                 "remarks": remarks,
                 "notes": row["notes"],
-                "differing": by_reason(row["other_settings"], changed),
-                "origin": origin(row["provenance"], dataset, repository),
+                "differing": by_reason(row["other_settings"], differing),
+                "origin": origin(row["provenance"], dataset),
             }
         )
     return shown
@@ -160,50 +145,29 @@ def commands(items: Sequence[str], profile: str) -> list[str]:
     return [*switch, _repro(items), "dvc repro -s figures tables"]
 
 
-def by_reason(items: Iterable[str], changed: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Each reason why results do not belong to the profile, with those of `items` that it applies to."""
-    reasons: dict[str, list[str]] = {}
-    for item in items:
-        if item in changed:
-            reasons.setdefault(changed[item], []).append(item)
-    return [(reason, ", ".join(found)) for reason, found in reasons.items()]
-
-
-def tier_key(found: Tier | None) -> str:
-    """A tier as a name in HTML."""
-    return "none" if found is None else found.split()[0].replace("'", "")
-
-
 def _tolerance(claim: Claim) -> str:
     """The tolerance of a claim's number and its reason; empty for a claim without a number."""
     if claim.value is None:
         return ""
-    allowed = f"{claim.value:g} ± {_round(tolerance(claim))} {claim.unit}"
+    distance, reason = tolerance(claim), "two standard errors of the document's number on 10,000 test images"
     if claim.sd is not None:
-        return f"{allowed} ({TOLERATED_SDS:g} of the document's sds)"
-    if claim.tolerance is not None:
-        return f"{allowed} (set for this claim)"
-    return f"{allowed} (two standard errors of the document's number on 10,000 test images)"
-
-
-def _round(value: float) -> str:
-    return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
+        reason = f"{TOLERATED_SDS:g} of the document's sds"
+    elif claim.tolerance is not None:
+        reason = "set for this claim"
+    return f"{claim.value:g} ± {format(distance, '.2g' if distance < 10 else ',.0f')} {claim.unit} ({reason})"
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
     """A number with as many decimals as the claim's own number, at least one; none from 1,000 on, and two digits of a
     number without sd that would be rounded to 0.
     """
-    if sd is None and 0 < abs(value) < _LEAST:
-        return f"{value:.2g}".replace("-", "\N{MINUS SIGN}")
-    digits = 0 if abs(value) >= 1000 else max(1, _digits(claim.value), _digits(claim.sd))
-    text = f"{value:,.{digits}f}" + ("" if sd is None else f" ± {sd:,.{digits}f}")
+    published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
+    digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])
+    if sd is not None:
+        text = f"{value:,.{digits}f} ± {sd:,.{digits}f}"
+    else:
+        text = f"{value:.2g}" if 0 < abs(value) < 0.05 else f"{value:,.{digits}f}"
     return text.replace("-", "\N{MINUS SIGN}")
-
-
-def _digits(value: float | None) -> int:
-    text = f"{value:g}" if value is not None else ""
-    return len(text.partition(".")[2])
 
 
 def bar(verdicts: Iterable[Verdict]) -> list[Content]:
@@ -216,64 +180,39 @@ def bar(verdicts: Iterable[Verdict]) -> list[Content]:
     ]
 
 
-def repository_url(root: Path) -> str | None:
-    """The address in CITATION.cff (`repository-code`), if there is one."""
-    try:
-        content = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError):
-        return None
-    url = content.get("repository-code") if isinstance(content, dict) else None
-    return url.rstrip("/") if isinstance(url, str) and url.startswith(("https://", "http://")) else None
-
-
-def origin(merged: Mapping[str, Any], dataset: str = "", repository: str | None = None) -> Content | None:
+def origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
     """One line on where numbers come from, of a provenance merged by `merged_provenance`: items, data, commits, time
     and device; and the rest, as names and texts, under `record`. None if there are no items.
     """
     if not merged["items"]:
         return None
-    found = commits(merged["commit"], repository)
+    found, items = commits(merged["commit"]), merged["items"]
     seconds, epochs = merged["seconds"], merged["epochs"]
-    effort = [None if seconds is None else _duration(seconds), merged["device"]]
     texts = {
-        "results": ", ".join(merged["items"]) if len(merged["items"]) > _FEW else "",
+        "results": ", ".join(items) if len(items) > _FEW else "",
         "commits": (merged["commit"] or "") if len(found) > _FEW else "",
         "tracked as": ", ".join(merged["tracking_runs"]),
         "parameters": merged["params_hash"],
         "epochs": "" if epochs is None else f"{epochs:,.0f}",
     }
     return {
-        "items": _few(merged["items"]),
+        "items": ", ".join(items[:_FEW]) + (f" and {len(items) - _FEW} more" if len(items) > _FEW else ""),
         "dataset": dataset,
         "commits": found[:_FEW],
         "more_commits": max(0, len(found) - _FEW),
-        "effort": ", ".join(each for each in effort if each),
+        "effort": ", ".join(filter(None, [seconds and _duration(seconds), merged["device"]])),
         "record": {name: text for name, text in texts.items() if text},
     }
 
 
-def origin_of(records: Sequence[Record], repository: str | None = None) -> Content | None:
+def origin_of(records: Sequence[Record]) -> Content | None:
     """The origin of what several provenance records give."""
-    return origin(merged_provenance(records), dataset_label(records), repository)
+    return origin(merged_provenance(records), dataset_label(records))
 
 
-def commits(merged: str | None, repository: str | None) -> list[Content]:
-    """The commits that `merged_provenance` joins by commas, each once: short hash, and page in the repository."""
-    names = unique((merged or "").split(", ")) if merged else []
-    return [_commit(name, repository) for name in names]
-
-
-def _commit(name: str, repository: str | None) -> Content:
-    full, dash, dirty = name.partition("-")
-    if not re.fullmatch("[0-9a-f]{7,64}", full):
-        return {"short": name, "url": None}
-    url = f"{repository}/commit/{full}" if repository else None
-    return {"short": full[:_SHORT_HASH] + dash + dirty, "url": url}
-
-
-def _few(items: Sequence[str]) -> str:
-    shown = ", ".join(items[:_FEW])
-    return shown if len(items) <= _FEW else f"{shown} and {len(items) - _FEW} more"
+def commits(merged: str | None) -> list[str]:
+    """The commits that `merged_provenance` joins by commas, each once, its hash shortened."""
+    return unique(re.sub(r"^([0-9a-f]{7})[0-9a-f]+", r"\1", name) for name in (merged or "").split(", ") if name)
 
 
 def _duration(seconds: float) -> str:

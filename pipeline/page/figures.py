@@ -1,4 +1,4 @@
-"""The figures of a profile on disk, with their titles and captions.
+"""The figures of a profile on disk, with their titles and captions, and as images inside the page.
 
 Titles and captions are in `figures.json`, next to the folder of figures; what sliders show is in the folder `films`. A
 picture whose arrays are missing cannot be drawn again (Git holds pictures and numbers, but no arrays). It is kept as
@@ -7,32 +7,43 @@ long as the results that it was drawn from are the same; one that is not drawn a
 
 from __future__ import annotations
 
+import base64
+import io
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+from PIL import Image
 
 from pipeline.drawing import style
-from pipeline.drawing.drawings import Drawing, Picture, Written
+from pipeline.drawing.drawings import Picture, Written
 from pipeline.files import write_bytes, write_json, write_text
 from pipeline.report import draw
-from pipeline.results.provenance import Record, unique
-from pipeline.results.reading import ResultError, Results
+from pipeline.results.provenance import Record, item_name, unique
+from pipeline.results.reading import Results
 
 _TEXTS = ("name", "kind", "title", "caption", "alt", "document", "code")
 """The texts kept with a picture."""
-_AGAIN = "Get it back with `git checkout`, or delete it and run `dvc repro -f -s figures`."
 _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
+_PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
+
+FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
+"""How the names of the figures begin that stand on the first screen, one for each document."""
+FRONT_SIZE = (640, 320)
+"""Most pixels of such a picture: twice what the page shows, for dense screens. Of a taller figure, the top is shown."""
+_UNSEEN = re.compile(r"<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
+_PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
+"""Characters that need no encoding in a data URI, beside letters and digits."""
 
 
 def write_figures(folder: Path, results: Results) -> Written:
     """Draw every figure into `folder` and write titles and captions next to it; remove figures without a result.
-
-    Raises:
-        ResultError: a result file is corrupt; it is named.
-        FileWriteError: a figure could not be written.
+    Raises `FileWriteError`.
     """
     before = on_disk(folder, results)
     written, drawn = Written(), []
@@ -42,81 +53,56 @@ def write_figures(folder: Path, results: Results) -> Written:
         written.files.append(path)
         written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn.append(drawing)
-    kept_from_before = [each for each in before if (folder / each.file).exists() and _waits(each, written.missing)]
-    shown = _with_kept(drawn, kept_from_before)
-    write_json(
-        folder.with_suffix(".json"), {"figures": [_to_json(each) for each in shown], "incomplete": written.missing}
-    )
-    contents = {_film(folder, each.name): each.film for each in shown if each.film}
-    for path, content in contents.items():
-        write_text(path, content)
-    kept = {folder / each.file for each in shown} | contents.keys()
-    films_folder(folder).mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
-    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *films_folder(folder).iterdir()]:
+    away = {each.partition(" ")[0] for each in written.missing}  # items whose arrays or tables are missing
+    names = {each.name for each in drawn}
+    kept_from_before = [
+        replace(each, code=each.code.partition("#")[0])  # its lines may have moved since
+        for each in before
+        if each.name not in names
+        and any(item_name(record) in away for record in each.records)
+        and (folder / each.file).exists()
+    ]
+    shown: list[Picture] = [*drawn, *kept_from_before]
+    if kept_from_before:  # where they stood; what is new comes last
+        places = [each.name for each in before]
+        shown.sort(key=lambda each: places.index(each.name) if each.name in places else len(places))
+    content = {"figures": [_to_json(each) for each in shown], "incomplete": written.missing}
+    write_json(folder.with_suffix(".json"), content)
+    films = folder.with_name("films")
+    films.mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
+    kept = set()
+    for each in shown:
+        kept.add(folder / each.file)
+        if each.film:
+            kept.add(films / f"{each.name}.json")
+            write_text(films / f"{each.name}.json", each.film)
+    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *films.iterdir()]:
         if path not in kept:
             path.unlink()
     return written
 
 
-def films_folder(folder: Path) -> Path:
-    """Where the films of figures are, by the folder of figures."""
-    return folder.with_name("films")
-
-
-def _film(folder: Path, name: str) -> Path:
-    return films_folder(folder) / f"{name}.json"
-
-
 def on_disk(folder: Path, results: Results) -> list[Picture]:
-    """The figures on disk whose results have not changed since they were drawn, with their titles and captions.
-
-    Raises:
-        ResultError: `figures.json`, or a result, is corrupt.
-    """
+    """The figures on disk whose results have not changed since they were drawn, with their titles and captions."""
     pictures = []
     for entry in _read(folder).get("figures", []):
         records = [record for source in entry["sources"] if (record := _record(results, source))]
         if len(records) == len(entry["sources"]):
-            film = _film(folder, entry["name"])
+            film = folder.with_name("films") / f"{entry['name']}.json"
             content = film.read_text(encoding="utf-8") if entry.get("film") and film.exists() else ""
             pictures.append(Picture(**{key: entry[key] for key in _TEXTS}, records=records, film=content))
     return pictures
 
 
 def incomplete(folder: Path) -> list[str]:
-    """Executed items whose arrays or tables were missing when figures were drawn. Raises `ResultError` as `on_disk`."""
-    return [str(each) for each in _read(folder).get("incomplete", [])]
-
-
-def _waits(picture: Picture, missing: Sequence[str]) -> bool:
-    """Whether arrays or tables of an item that it shows are away."""
-    items = {each.partition(" ")[0] for each in missing}
-    return any(f"{record['stage']}/{record['item']}" in items for record in picture.records)
-
-
-def _with_kept(drawn: Sequence[Drawing], before: Sequence[Picture]) -> list[Picture]:
-    """The figures just drawn, and those kept from before, each placed after the figure that it followed before."""
-    shown: list[Picture] = list(drawn)
-    names = [each.name for each in shown]
-    for place, picture in enumerate(before):
-        if picture.name not in names:
-            earlier = [names.index(each.name) for each in before[:place] if each.name in names]
-            at = max(earlier[-1:], default=-1) + 1
-            shown.insert(at, replace(picture, code=picture.code.partition("#")[0]))  # its lines may have moved since
-            names.insert(at, picture.name)
-    return shown
+    """Executed items whose arrays or tables were missing when figures were drawn."""
+    return list(_read(folder).get("incomplete", []))
 
 
 def _read(folder: Path) -> dict[str, Any]:
     """The content of `figures.json` beside the folder."""
     path = folder.with_suffix(".json")
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise ResultError(f"{path} is corrupt: {error}. {_AGAIN}") from None
-    return content
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _record(results: Results, source: dict[str, Any]) -> Record | None:
@@ -132,3 +118,54 @@ def _to_json(figure: Picture) -> dict[str, Any]:
         **({"film": True} if figure.film else {}),
         "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records],
     }
+
+
+# ---- inside the page
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure on the page: what was drawn, the image as a data URI, its width in CSS pixels."""
+
+    drawing: Picture
+    uri: str
+    width: int
+
+
+def load_figure(folder: Path, drawing: Picture) -> Shown:
+    """A figure with the content of its file in `folder`."""
+    path = folder / drawing.file
+    if drawing.kind == "png":
+        with Image.open(path) as picture:
+            return Shown(drawing, webp_uri(picture, lossless=True), round(picture.width / style.DPI * _PIXELS_PER_INCH))
+    content = path.read_text(encoding="utf-8")
+    points = re.search(r'<svg[^>]* width="([\d.]+)pt"', content)
+    assert points is not None, f"{path} has no width"
+    return Shown(drawing, vector_uri(content), round(float(points[1]) / 72 * _PIXELS_PER_INCH))
+
+
+def webp_uri(picture: Image.Image, **options: Any) -> str:
+    """An image inside a page, as WebP: without loss it takes three quarters of the length of PNG."""
+    written = io.BytesIO()
+    picture.convert("RGB").save(written, "webp", **options)
+    return f"data:image/webp;base64,{base64.b64encode(written.getvalue()).decode()}"
+
+
+def vector_uri(svg: str) -> str:
+    """A drawing inside a page, shorter than as base64: only characters that a URI cannot have are encoded, and comments
+    and most white space are gone.
+    """
+    svg = re.sub(r"\s+", " ", _UNSEEN.sub("", svg)).replace("'", "&#39;").replace('"', "'")
+    return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
+
+
+def front_picture(figures: Iterable[Shown]) -> dict[str, str] | None:
+    """A document's picture on the first screen: `uri` and `alt` of a figure, made smaller. None if it has none."""
+    shown = next((each for each in figures if each.drawing.kind == "png" and each.drawing.name.startswith(FRONT)), None)
+    if shown is None:
+        return None
+    with Image.open(io.BytesIO(base64.b64decode(shown.uri.partition(",")[2]))) as picture:
+        width, height = FRONT_SIZE
+        top = picture.crop((0, 0, picture.width, min(picture.height, picture.width * height // width)))
+        top.thumbnail(FRONT_SIZE, Image.Resampling.LANCZOS)
+        return {"uri": webp_uri(top, quality=85), "alt": shown.drawing.title}

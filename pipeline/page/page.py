@@ -7,30 +7,31 @@ state in the address, `tables.js` sorts tables, and `films.js` shows pictures by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.table import Table
-from pipeline.page.cards import MARKS, bar, by_reason, cards, commits, origin_of, tier_key
-from pipeline.page.images import Shown, front_picture
+from pipeline.page.cards import MARKS, bar, cards, commits, origin_of
+from pipeline.page.figures import Shown, front_picture
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
-from pipeline.results.freshness import CHANGED, DRAFT, GONE
-from pipeline.results.provenance import Record, merged_provenance, unique
+from pipeline.results.freshness import CHANGED, DRAFT, GONE, MISSING, by_reason
+from pipeline.results.provenance import merged_provenance, unique
 
-TEMPLATE = "page.html.j2"
 _FOLDER = Path(__file__).parent
 
 NOTICES = {
+    MISSING: ("item of this profile was", "items of this profile were", "not executed"),
     CHANGED: ("result was", "results were", "made with other settings than this profile has now"),
     DRAFT: ("result is a draft", "results are drafts", "made from uncommitted changes: no claim is answered by drafts"),
     GONE: ("result is", "results are", "no longer in this profile"),
 }
 """Notices of results that differ from the profile: singular, plural, and what is wrong with them."""
+_AWAY = "no arrays or table on this machine: figures are from an earlier run, or missing"
 
 
 def build_page(
@@ -39,58 +40,48 @@ def build_page(
     profile: str,
     figures: Sequence[Shown],
     tables: Sequence[Table],
-    missing: Sequence[str],
-    others: Mapping[str, str],
-    *,
+    differing: Mapping[str, str],
     incomplete: Sequence[str] = (),
     scorecards: Mapping[str, Sequence[Row]] | None = None,
-    repository: str | None = None,
 ) -> str:
     """The page as HTML; the same arguments give the same page.
 
     Args:
         rows: the scorecard, one row per claim in the order of `claims`.
-        missing: `<stage>/<item>` of the profile's items that were not executed.
-        others: `<stage>/<item>` of results that do not belong to the profile as it is now, with the reason in words
-            (`freshness.compare`). Figures, tables and claims that use one are marked.
+        differing: `<stage>/<item>` of results that do not belong to the profile as it is now, or are not there, with
+            the reason in words (`freshness.compare`). Figures, tables and claims that use one are marked.
         incomplete: executed items whose arrays or tables were missing when the figures were drawn.
         scorecards: of other profiles, to be shown beside this one's.
-        repository: address of the repository, for links to commits and code; without it, code is linked by its file.
     """
     records = [record for table in tables for record in table.records]
-    all_cards = cards(rows, claims, profile, others, scorecards or {}, repository)
-    counts = count_verdicts(rows)
-    scripts = ["page.js"]
-    scripts += ["films.js"] if any(each.drawing.film for each in figures) else []
-    scripts += ["tables.js"] if tables else []
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    all_cards = cards(rows, claims, profile, differing, scorecards or {})
+    counts = {name: row for name, row in count_verdicts(rows).items() if any(row.values())}
+    days = sorted(str(each["created"])[:10] for each in records if each.get("created"))
+    names = ["page.css", "page.js"]
+    names += ["films.js"] if any(each.drawing.film for each in figures) else []
+    names += ["tables.js"] if tables else []
+    style, *scripts = [(_FOLDER / name).read_text(encoding="utf-8") for name in names]
+    options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=FileSystemLoader(_FOLDER), undefined=StrictUndefined, **options)
     filters: dict[str, Callable[..., Any]] = {
-        "tier_key": tier_key,
-        "in_script": in_script,
-        "origin": lambda records: origin_of(records, repository),
-        "differing": lambda records: by_reason(merged_provenance(records)["items"], others),
-        # A link to the repository, or without its address to the file, relative to the page.
-        "address": lambda code: f"{repository}/blob/HEAD/{code}" if repository else f"../../{code}",
+        "tier_key": lambda tier: tier.split()[0].replace("'", "") if tier else "none",
+        "in_script": lambda text: text.replace("<", "\\u003c"),  # so that JSON cannot close the element
+        "origin": origin_of,
+        "differing": lambda records: by_reason(merged_provenance(records)["items"], differing),
     }
     environment.filters |= filters
-    return environment.get_template(TEMPLATE).render(
+    return environment.get_template("page.html.j2").render(
         profile=profile,
         profiles=list(scorecards or {}),
-        style=_content("page.css"),
-        scripts=[_content(name) for name in scripts],
-        dates=_dates(records),
+        style=style,
+        scripts=scripts,
+        dates=" to ".join(dict.fromkeys([*days[:1], *days[-1:]])),
         datasets=unique(each.get("dataset") for each in records),
         devices=unique(each.get("device") for each in records),
-        commits=commits(merged_provenance(records)["commit"], repository),
+        commits=commits(merged_provenance(records)["commit"]),
         marks=MARKS,
         tiers=TIERS,
-        counts={name: row for name, row in counts.items() if any(row.values())},
+        counts=counts,
         totals={verdict: sum(row[verdict] for row in counts.values()) for verdict in MARKS},
         claims=len(rows),
         bar=bar(row["verdict"] for row in rows),
@@ -99,13 +90,8 @@ def build_page(
         tables=[each for each in tables if not each.document],
         absent=(model_table.NOT_RUN, model_table.NO_SENSE),
         models=sum(len(table.shown) for table in tables if table.name == model_table.NAME),
-        notices=_notices(missing, others, incomplete),
+        notices=_notices(by_reason(differing, differing), incomplete),
     )
-
-
-def _content(name: str) -> str:
-    """A style sheet or script of this folder."""
-    return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 def _document(
@@ -126,31 +112,11 @@ def _document(
     }
 
 
-def in_script(text: str) -> str:
-    """JSON for use inside a `<script>` element, escaped so that it cannot close the element."""
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _notices(missing: Sequence[str], others: Mapping[str, str], incomplete: Sequence[str]) -> list[dict[str, Any]]:
+def _notices(differing: Mapping[str, Sequence[str]], incomplete: Sequence[str]) -> list[dict[str, Any]]:
     """Notices about the results as a whole: a sentence, and the items it is about."""
-    groups = [
-        (missing, "item of this profile was", "items of this profile were", "not executed"),
-        *(([label for label, reason in others.items() if reason == why], *words) for why, words in NOTICES.items()),
-        (
-            incomplete,
-            "result has",
-            "results have",
-            "no arrays or table on this machine: figures are from an earlier run, or missing",
-        ),
-    ]
+    groups = [(items, *NOTICES[reason]) for reason, items in differing.items()]
+    groups += [(incomplete, "result has", "results have", _AWAY)] if incomplete else []
     return [
         {"words": f"{len(items)} {one if len(items) == 1 else several} {what}", "items": items}
         for items, one, several, what in groups
-        if items
     ]
-
-
-def _dates(records: Iterable[Record]) -> str:
-    """The days of the first and the last result, such as "2025-11-02 to 2025-11-03"; empty without results."""
-    days = sorted(str(each["created"])[:10] for each in records if each.get("created"))
-    return " to ".join(unique([days[0], days[-1]])) if days else ""

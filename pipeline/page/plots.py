@@ -14,26 +14,18 @@ import pandas as pd
 from pipeline.files import write_text
 from pipeline.results.reading import Results
 
-LEARNING = ("system", "run", "epoch", "loss")
-ACCURACY = ("system", "run", "epoch", "accuracy")
-ROTATION = ("system", "run", "angle", "accuracy")
-
 
 def write_plots(folder: Path, results: Results) -> None:
-    """Write every table of plots, those without rows too, because DVC expects the files.
-
-    Raises:
-        FileWriteError: a file cannot be written.
-        ResultError: a result file is corrupt; it is named.
-    """
-    for name, columns, rows in (
-        ("learning", LEARNING, _validation(results, "loss")),
-        ("accuracy", ACCURACY, _validation(results, "accuracy")),
-        ("rotation", ROTATION, _rotation(results)),
+    """Write every table of plots, those without rows too, because DVC expects the files. Raises `FileWriteError`."""
+    for name, x, y, tables in (
+        ("learning", "epoch", "loss", _validation(results, "loss")),
+        ("accuracy", "epoch", "accuracy", _validation(results, "accuracy")),
+        ("rotation", "angle", "accuracy", _rotation(results)),
     ):
-        tables = [table.loc[:, list(columns)] for table in rows]
-        whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(columns))
-        write_text(folder / f"{name}.csv", whole.to_csv(index=False, float_format="%.5g"))
+        columns = ["system", "run", x, y]
+        found = list(tables)
+        whole = pd.concat(found) if found else pd.DataFrame(columns=columns)
+        write_text(folder / f"{name}.csv", whole.to_csv(columns=columns, index=False, float_format="%.5g"))
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
@@ -42,8 +34,7 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
         if metric not in numbers.names("validation"):
             continue
         column = f"validation_{metric}"
-        table = results.table("train", run, ("replica", "epoch", column))
-        if table is not None:
+        if (table := results.table("train", run, ("replica", "epoch", column))) is not None:
             means = table.groupby("epoch")[column].mean().rename(metric).reset_index()
             yield means.assign(system=numbers.run(run).variant, run=run)
 
@@ -51,9 +42,8 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
     """Accuracy of probes on rotated test images, refitted at each angle, for all features: the mean over seeds."""
     for run, numbers in results.executed("evaluate"):
-        if not numbers.names("probe"):
-            continue
-        table = results.table("evaluate", run, ("features", "protocol", "test", "accuracy"))
+        columns = ("features", "protocol", "test", "accuracy")
+        table = results.table("evaluate", run, columns) if numbers.names("probe") else None
         if table is None:
             continue
         found = table[(table["protocol"] == "refit") & table["test"].str.fullmatch(r"rotated_\d+")]

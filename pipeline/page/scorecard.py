@@ -16,23 +16,16 @@ The rules of the verdict, all of them:
 That is what a row was `judged` by itself. Its verdict is the same but in two cases, in which the page shows both:
 
 - "undecided": a number outside the tolerance by at most two standard errors of our mean over seeds.
-- "not tested": a number that is "worse", where the row says why the document's regime was not reached (`untested`):
-  - the training took fewer steps than the document's or its published code's; or it is known to be too short: at its
-    end, the error on training images, augmented as they were, is above the document's number for the test error (the
-    network does not yet know what it is shown as well as the document's network knows new images), or the error still
-    falls: that on watched test images, where it was recorded, or else on validation images is, on average over the last
-    eighth of the epochs, lower than over the eighth before it, by more than two standard errors of the difference
-    (binomial, of the images measured, as if the two means were of different images);
-  - the images stand in for distorted ones that the document does not give.
+- "not tested": a number that is "worse", where the document's regime was not reached (`untested` says why). The
+  training took fewer steps than the document's or its published code's; or at its end, the error on training images,
+  augmented as they were, is above the document's number for the test error; or the error still falls: that on watched
+  test images, or else on validation images, is on average over the last eighth of the epochs lower than over the eighth
+  before it by more than two standard errors of the difference (binomial, as if the two means were of different images);
+  or the images stand in for distorted ones that the document does not give.
 
 Why a claim fails, or its number is better or worse, is never certain; `why` of a row names the first that may explain
-it, by the kinds of the finding's remarks:
-
-- budget, data: why it is not tested;
-- noise: why it is undecided;
-- budget, data, setting, noise: a remark says that we train less, have other or fewer images, set something otherwise,
-  or have fewer seeds or test images than the document, and none says what comes before it here;
-- unexplained: there is no remark.
+it: why it is not tested (budget, data) or undecided (noise); else what differs by the finding's remarks, in the order
+budget, data, setting, noise; "unexplained" without any.
 
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
 judged like any other, its `dataset` says what differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it
@@ -44,12 +37,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NotRequired, TypedDict, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from pipeline import report
 from pipeline.results.claims import Claim
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Kind, Learned, Measure, Remark
-from pipeline.results.measured import SIGNIFICANT_SES
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import item_name, merged_provenance, unique
 from pipeline.results.reading import Results
 
@@ -57,7 +50,7 @@ Verdict = Literal["within", "better", "worse", "holds", "fails", "undecided", "n
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Tier = Literal["document's setting", "other settings", "stand-in data"]
-TIERS: tuple[Tier, ...] = ("document's setting", "other settings", "stand-in data")
+TIERS: tuple[Tier, ...] = get_args(Tier)
 """How close a measurement's setting is to the document's."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -68,24 +61,15 @@ TOO_SHORT = "too short to test"
 _SEPARATOR = "; "
 
 
-class Ours(TypedDict):
-    """Our number in a row of `scorecard.json`: the mean of `n`, and their sd, or its standard error."""
-
-    value: float
-    sd: float
-    n: int
-    standard_error: NotRequired[bool]
-
-
 class Row(TypedDict):
-    """One row of `scorecard.json`."""
+    """One row of `scorecard.json`. Our number is the mean `value` of `n`, with their `sd`, or its standard error."""
 
     id: str
     document: str
     where: str
     claim: str
     paper: dict[str, float | None]
-    ours: Ours | None
+    ours: dict[str, Any] | None
     verdict: Verdict
     judged: Verdict
     untested: str | None
@@ -134,12 +118,12 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
     if judged == "worse":
         if finding.learned and claim.better != "higher" and (reason := _too_short(claim.value, finding.learned)):
             return "budget", reason
-        if remarks := sorted((each for each in finding.remarks if each.untested), key=_place):
-            return remarks[0].kind, remarks[0]
+        if remarks := [each for each in finding.remarks if each.untested]:
+            first = min(remarks, key=lambda each: KINDS.index(each.kind))
+            return first.kind, first
     noise = SIGNIFICANT_SES * ours.se
-    return (
-        ("noise", f"two standard errors of our mean are {noise:.2g}") if abs(ours.mean - claim.value) <= noise else None
-    )
+    within = abs(ours.mean - claim.value) <= noise
+    return ("noise", f"two standard errors of our mean are {noise:.2g}") if within else None
 
 
 def _too_short(value: float, learned: Learned) -> str | None:
@@ -155,10 +139,6 @@ def _too_short(value: float, learned: Learned) -> str | None:
     return None
 
 
-def _place(remark: Remark) -> int:
-    return KINDS.index(remark.kind)
-
-
 def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
     """What may explain that a finding does not agree with its document: the kind and the reason. None if it agrees. See
     the rules above.
@@ -169,7 +149,7 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
         return "not run", "a result is missing, or a draft"
     if not remarks:
         return "unexplained", "setting, budget and data are the document's, as far as it gives them"
-    first, *others = sorted(remarks, key=_place)
+    first, *others = sorted(remarks, key=lambda each: KINDS.index(each.kind))
     kinds = unique(each.kind for each in others if each.kind != first.kind)
     return first.kind, first + (f"; differing, too: {', '.join(kinds)}" if kinds else "")
 
@@ -183,26 +163,18 @@ def _notes(claim: Claim, finding: Finding) -> list[str]:
     return [*finding.notes, *others]
 
 
-def _ours(finding: Finding | None) -> Ours | None:
-    if finding is None or finding.ours is None:
+def _ours(measured: Measured | None) -> dict[str, Any] | None:
+    if measured is None:
         return None
-    found = Ours(value=finding.ours.mean, sd=finding.ours.sd, n=finding.ours.n)
-    if finding.ours.standard_error:
-        found["standard_error"] = True
-    return found
-
-
-def _dirty(finding: Finding) -> list[str]:
-    """The items behind a finding that were made from uncommitted changes."""
-    return unique(item_name(record) for record in finding.records if record.get("dirty"))
+    found = {"value": measured.mean, "sd": measured.sd, "n": measured.n}
+    return found | {"standard_error": True} if measured.standard_error else found
 
 
 def _draft_note(claim: Claim, finding: Finding) -> str:
     """The verdict that drafts would give, as a note on a claim that they do not answer."""
     value = "" if finding.ours is None else f" ({finding.ours.mean:.4g} {claim.unit})"
-    return (
-        f"drafts would say {judge(claim, finding)}{value}: {', '.join(_dirty(finding))} made from uncommitted changes"
-    )
+    drafts = unique(item_name(record) for record in finding.records if record.get("dirty"))
+    return f"drafts would say {judge(claim, finding)}{value}: {', '.join(drafts)} made from uncommitted changes"
 
 
 def build_scorecard(
@@ -218,25 +190,22 @@ def build_scorecard(
 
     Args:
         measures: the measure of each claim; `report.measures()` by default.
-        profile: the profile that the rows name; by default the one that made the results (None in a row without any).
+        profile: the profile that the rows name.
         others: `<stage>/<item>` of results with other settings than the profile's; a row names those that it uses.
         drafts: whether numbers made from uncommitted changes answer claims; if not, a row that has no others has a note
             with the verdict that they would give.
-
-    Raises:
-        ResultError: a result file is corrupt; it is named.
     """
     measures = report.measures() if measures is None else measures
-    answering = results if drafts else results.without_drafts()
+    answering = replace(results, drafts=drafts)
     rows = []
     for claim in claims:
         measure = measures.get(claim.id)
         finding = measure(answering) if measure else None
         notes = _notes(claim, finding) if finding else []
-        if not drafts and measure and (finding is None or _dirty(finding)):
+        if not drafts and measure and (finding is None or any(record.get("dirty") for record in finding.records)):
             finding, draft = None, finding or measure(results)
             notes = [_draft_note(claim, draft)] if draft else []
-        records = finding.records if finding else []
+        records, remarks = (finding.records, finding.remarks) if finding else ([], [])
         judged, reason = judge(claim, finding), untested(claim, finding) if finding else None
         provenance = merged_provenance(records)
         verdict: Verdict = judged if reason is None else "undecided" if reason[0] == "noise" else "not tested"
@@ -247,14 +216,14 @@ def build_scorecard(
                 where=claim.where,
                 claim=claim.claim,
                 paper={"value": claim.value, "sd": claim.sd},
-                ours=_ours(finding),
+                ours=_ours(finding.ours) if finding else None,
                 verdict=verdict,
                 judged=judged,
                 untested=": ".join(reason) if reason else None,
-                why=reason or _why(judged, finding.remarks if finding else []),
-                dataset=_SEPARATOR.join([finding.dataset, *finding.remarks]) if finding else None,
+                why=reason or _why(judged, remarks),
+                dataset=_SEPARATOR.join([finding.dataset, *remarks]) if finding else None,
                 notes=notes,
-                profile=profile or next((each["profile"] for each in records if each.get("profile")), None),
+                profile=profile,
                 provenance=provenance,
                 other_settings=[item for item in provenance["items"] if item in others],
             )

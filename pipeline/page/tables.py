@@ -24,11 +24,7 @@ OUTCOMES = {
 
 
 def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:
-    """Write each table as CSV and Markdown into `folder`, and remove tables that an earlier call wrote there.
-
-    Raises:
-        FileWriteError: a table could not be written.
-    """
+    """Write each table as CSV and Markdown into `folder`; remove those of earlier calls. Raises `FileWriteError`."""
     for table in tables:
         for ending, content in ((".csv", table.to_csv()), (".md", table.to_markdown())):
             path = folder / f"{table.name}{ending}"

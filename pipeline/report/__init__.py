@@ -52,14 +52,7 @@ def _inside(package: ModuleType) -> Iterator[ModuleType]:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Every figure that the results of a profile give, one at a time.
-
-    Args:
-        written: collects the names of items whose arrays or tables are missing.
-
-    Raises:
-        ResultError: a result file is corrupt; it is named.
-    """
+    """Every figure that the results of a profile give, one at a time; `ResultError` if a result file is corrupt."""
     for module, document in modules():
         if hasattr(module, "draw"):
             for drawing in module.draw(results, written):
@@ -67,7 +60,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def build(results: Results) -> Iterator[Table]:
-    """Every table that the results of a profile give. Raises `ResultError` as `draw`."""
+    """Every table that the results of a profile give; `ResultError` if a result file is corrupt."""
     for module, document in modules():
         if hasattr(module, "build"):
             for table in module.build(results):

@@ -57,6 +57,7 @@ PROBED = {
     "error_affine_percent": ("refit", "affine"),
 }
 """The measures that are errors of a probe: its protocol, and its test."""
+CLEAN = ("refit", "rotated_0")
 _TITLE = 18  # characters of a panel's title in a line: there may be four panels
 
 
@@ -86,11 +87,7 @@ class Entry:
 
 
 def entries(results: Results) -> list[Entry]:
-    """Every model whose test error and parameters are known, sorted by system.
-
-    Raises:
-        ResultError: a result file is corrupt; it is named.
-    """
+    """Every model whose test error and parameters are known, sorted by system."""
     found = [*_trained(results), *_regressions(results)]
     return sorted(found, key=lambda each: list(SYSTEMS).index(each.system))
 
@@ -105,7 +102,7 @@ def _trained(results: Results) -> Iterator[Entry]:
             error = _error(numbers, "test", "accuracy") or (own and own.scaled(100))
         else:
             how = f"linear probe on {look(features).name}"
-            error = _error(numbers, "probe", features, "refit", "rotated_0")
+            error = _error(numbers, "probe", features, *CLEAN)
         if trained and parameters is not None and error:
             source, records = str(numbers.dataset_of(run).source), [*trained.records, *numbers.records]
             yield Entry(run, variant, error, how, features, source, parameters, trained.number("seconds"), records)
@@ -116,8 +113,7 @@ def _best_features(numbers: Numbers) -> str:
     probes = {
         features: measured.mean
         for features in numbers.names("probe")
-        if not features.endswith("_sampled")
-        and (measured := numbers.measured("probe", features, "refit", "rotated_0")) is not None
+        if not features.endswith("_sampled") and (measured := numbers.measured("probe", features, *CLEAN))
     }
     return max(probes, key=lambda features: probes[features], default="")
 
@@ -151,7 +147,7 @@ class Found:
 
 def answers(results: Results, models: Sequence[Entry]) -> dict[tuple[str, str], Found]:
     """By run and measure, everything that was measured of some models. Where several studies are about a run, the first
-    counts. Raises `ResultError` if a result is corrupt.
+    counts.
     """
     found = {(entry.run, "error_percent"): Found(entry.error, entry.records) for entry in models}
     for run, measure, value, numbers, remark in [*_of_models(results, models), *_of_studies(results)]:
@@ -228,9 +224,8 @@ def _applies(measure: str, entry: Entry) -> bool:
 
 
 def build(results: Results) -> list[Table]:
-    """One table of all models, or none if there are none. Raises `ResultError` if a result is corrupt."""
-    models = entries(results)
-    if not models:
+    """One table of all models, or none if there are none."""
+    if not (models := entries(results)):
         return []
     found = answers(results, models)
     rows = pd.DataFrame(
@@ -294,9 +289,8 @@ def _row(entry: Entry, measure: str, answer: Found | None) -> dict[str, object]:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Error against parameters, a panel for each data set. Raises `ResultError` as `entries`."""
-    found = entries(results)
-    if not found:
+    """Error against parameters, a panel for each data set."""
+    if not (found := entries(results)):
         return
     names = ", ".join(dict.fromkeys(SYSTEMS[each.system].label for each in found))
     yield Drawing(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.routing_films import RoutingFilm, strip
+from pipeline.drawing.films import RoutingFilm, strip
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems import SYSTEMS

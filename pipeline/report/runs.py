@@ -6,9 +6,9 @@ import pandas as pd
 
 from pipeline.drawing.features import look
 from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
+from pipeline.results.findings import stalled
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
-from pipeline.results.stalled import stalled
 from pipeline.systems import CLASSIFIERS
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from pipeline.errors import UserError
-
-CLAIMS_FILE = Path(__file__).with_name("claims.yaml")
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 DOCUMENTS = {
     "000": "Capsule Networks: A Probabilistic Perspective",
@@ -21,13 +16,6 @@ DOCUMENTS = {
     "004": "Matrix capsules with EM routing",
 }
 """Titles of the documents, by the number that begins their claims' ids."""
-
-
-class ClaimsError(UserError):
-    """A list of what others published is missing or malformed. The message names the entry and the field."""
-
-
-Entry = TypeVar("Entry", bound=BaseModel)
 
 
 class Claim(BaseModel):
@@ -63,26 +51,7 @@ class Claim(BaseModel):
         return self.id[:3]
 
 
-def load_claims(path: Path = CLAIMS_FILE) -> list[Claim]:
-    """The claims in the file's order.
-
-    Raises:
-        ClaimsError: the file is missing or not YAML, or has a malformed claim or a duplicate id.
-    """
-    claims = load_list(path, Claim)
-    twice = [name for name, count in Counter(claim.id for claim in claims).items() if count > 1]
-    if twice:
-        raise ClaimsError(f"{path}: more than one claim has the id {', '.join(twice)}")
-    return claims
-
-
-def load_list(path: Path, form: type[Entry]) -> list[Entry]:
-    """The entries of a file in its order. Raises `ClaimsError` if it is missing, not YAML, or has a malformed entry."""
-    try:
-        return [form.model_validate(row) for row in yaml.safe_load(path.read_text(encoding="utf-8"))]
-    except (OSError, TypeError, yaml.YAMLError) as error:
-        raise ClaimsError(f"{path}: not a list of {path.stem}: {error}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ClaimsError(f"{path}: {first['input']!r}: {field} {first['msg']}") from None
+def load_claims() -> list[Claim]:
+    """The claims in the file's order. Raises pydantic's `ValidationError` for a malformed one."""
+    rows = yaml.safe_load(Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8"))
+    return TypeAdapter(list[Claim]).validate_python(rows)

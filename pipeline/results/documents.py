@@ -15,7 +15,6 @@ import yaml
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Kind, Remark
 from pipeline.results.reading import Recorded
 
-DOCUMENTS_FILE = Path(__file__).with_name("documents.yaml")
 LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "smallnorb": "smallNORB", "cifar10": "CIFAR-10"}
 """What the documents call their data sets, by source."""
 COPIES = {
@@ -36,8 +35,7 @@ _SAID_APART = ("dataset.source", "dataset.train", "dataset.test", "replicas")
 @cache
 def documents() -> dict[str, dict[str, dict[str, Any]]]:
     """The settings that documents give, by system and network or study, each in the shape of `params.yaml`."""
-    found: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(DOCUMENTS_FILE.read_text(encoding="utf-8"))
-    return found
+    return yaml.safe_load(Path(__file__).with_name("documents.yaml").read_text(encoding="utf-8"))
 
 
 def remarks(
@@ -90,24 +88,15 @@ def remarks(
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
     """In what data fall short of the document's; how many train counts only on the document's own."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
-    if ours.source in COPIES and "smallnorb" in wanted:
-        found = [Remark(COPIES[ours.source], "data")]
-    elif ours.source in wanted:
-        found = []
-    else:
-        return [
-            Remark(f"{NOT_THE_PAPERS_DATA} ({' or '.join(LABELS[source] for source in wanted)})", "data"),
-            *_fewer("tested", tested, theirs),
-        ]
-    return found + _fewer("trained", ours.train, theirs) + _fewer("tested", tested, theirs)
-
-
-def _fewer(done: str, images: int | None, theirs: Mapping[str, Any]) -> list[Remark]:
-    known = theirs.get({"trained": "train", "tested": "test"}[done], 0)
-    enough = known if done == "tested" else known * (1 - _FOR_VALIDATION)
-    if images is None or images >= enough:
-        return []
-    return [Remark(f"{done} on {images:,} images (paper: {known:,})", "noise" if done == "tested" else "data")]
+    copied = ours.source in COPIES and "smallnorb" in wanted
+    found = [Remark(COPIES[ours.source], "data")] if copied else []
+    if not copied and ours.source not in wanted:
+        found.append(Remark(f"{NOT_THE_PAPERS_DATA} ({' or '.join(LABELS[source] for source in wanted)})", "data"))
+    elif ours.train < (known := theirs.get("train", 0)) * (1 - _FOR_VALIDATION):
+        found.append(Remark(f"trained on {ours.train:,} images (paper: {known:,})", "data"))
+    if tested is not None and tested < (known := theirs.get("test", 0)):
+        found.append(Remark(f"tested on {tested:,} images (paper: {known:,})", "noise"))
+    return found
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""The finding about one claim: how far its setting is from the paper's, and how far the training came behind it."""
+"""The finding about one claim: how far its setting is from the paper's, and how far the training behind it came."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -14,13 +14,10 @@ from pipeline.results.reading import Numbers, Results, training_behind
 
 NOT_THE_PAPERS_DATA = "not the paper's data"
 """The mark of a finding on another data set than the paper's, wherever it is shown."""
-
-
-HISTORY = ("replica", "epoch", "train_accuracy", "validation_accuracy")
 _PART = 8
 """Errors at the end of a training are means over this part of its epochs, which are few enough to be alike."""
-
-
+_NEAR = 0.02
+"""By how much an accuracy of guessing may exceed one over the number of classes."""
 Kind = Literal["budget", "data", "setting", "noise"]
 """What differs from a document: how long was trained, on which images, how, or on how many the number was measured."""
 
@@ -91,15 +88,14 @@ class Finding:
 
 
 Measure = Callable[[Results], Finding | None]
-"""Checks one claim on the results of a profile. It returns None, or raises `NotMeasuredError`, if results that it needs
-are missing.
-"""
+"""Checks one claim on the results of a profile; None, or `NotMeasuredError`, if results that it needs are missing."""
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
     """How far the training of a run came, a classifier, that a result rests on; None where its history is not here."""
     trained = training_behind(results, numbers, run)
-    table = results.table("train", run, HISTORY) if trained else None
+    columns = ("replica", "epoch", "train_accuracy", "validation_accuracy")
+    table = results.table("train", run, columns) if trained else None
     if trained is None or table is None:
         return None
     settings, dataset = trained.run(run), trained.dataset_of(run)
@@ -120,3 +116,30 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
 def _error(accuracies: list[pd.Series[float]]) -> float:
     """Percent: the mean over the epochs of each seed, then over seeds."""
     return 100 * (1 - sum(float(each.mean()) for each in accuracies) / len(accuracies))
+
+
+def stalled(history: pd.DataFrame, run: Any) -> str:
+    """What shows that a training no longer learns, in words; empty if nothing does.
+
+    A classifier that is no better on images of validation than guessing, at the end, after two epochs or more; a
+    gradient of 0 at the end; or gradients that were longer than `training.gradient_clip` in every epoch.
+
+    Args:
+        history: columns replica, epoch, train_gradient_norm and, of classifiers, validation_accuracy.
+        run: its settings, as they are or as a result recorded them.
+    """
+    last, clip = history.groupby("replica").tail(1), run.training.gradient_clip
+    signs = {
+        "the gradient is 0 at the end": last["train_gradient_norm"] == 0,
+        f"the gradient norm is above training.gradient_clip, {clip:g}, in every epoch": (
+            history.groupby("replica")["train_gradient_norm"].min() > clip
+        ),
+    }
+    if "validation_accuracy" in history:
+        guessing = last["validation_accuracy"] <= 1 / run.model.classes + _NEAR
+        signs["the accuracy of validation is no better than guessing at the end"] = guessing & (last["epoch"] > 1)
+    return "; ".join(
+        words if shown.all() else f"{words} ({shown.sum()} of {len(last)} seeds)"
+        for words, shown in signs.items()
+        if shown.any()
+    )

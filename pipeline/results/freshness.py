@@ -6,18 +6,19 @@ until someone deletes them. Reports show both kinds with a mark. `dvc status` fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from pipeline.results.provenance import unique
 from pipeline.results.reading import Numbers, Results
 from pipeline.settings import differences
 
 if TYPE_CHECKING:
     from pipeline.dependencies import Graph
+    from pipeline.params import Params
 
+MISSING = "not executed"
 CHANGED = "made with other settings than the profile's now"
 GONE = "no longer in the profile"
 DRAFT = "made from uncommitted changes"
@@ -29,7 +30,7 @@ STATES: dict[State, str] = {
     "draft": DRAFT,
     "stale": CHANGED,
     "running": "running now",
-    "missing": "not executed",
+    "missing": MISSING,
     "gone": GONE,
 }
 """Every state, in words."""
@@ -38,10 +39,9 @@ _FEW = 3  # settings shown of a stale item
 
 @dataclass(frozen=True)
 class ItemStatus:
-    """One item.
+    """One item, `<stage>/<item>`.
 
     Attributes:
-        label: `<stage>/<item>`.
         hours: that it took, or would take; None if nothing is known.
         estimated: whether these are an estimate: the median of the same stage.
         commit: that it was made from, shortened; "" if it was not.
@@ -57,9 +57,7 @@ class ItemStatus:
 
 
 def current_settings(graph: Graph, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of each item that writes a record, by `<stage>/<item>`, given all parameters as for
-    `Graph.settings`.
-    """
+    """The settings of each item that writes a record, by `<stage>/<item>`, given all parameters."""
     return {
         f"{stage}/{name}": graph.settings(stage, name, values)
         for stage, items in graph.items.items()
@@ -83,67 +81,53 @@ def statuses(
         publish: whether results made from uncommitted changes are drafts.
         locked: the items whose results are as in the profile's `dvc.lock`; None: all.
         running: whether an item's stage runs at the moment.
-
-    Raises:
-        ResultError: a result file is corrupt; it is named.
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
-    stages = unique([*(label.partition("/")[0] for label in expected), *folders])
+    stages = dict.fromkeys([*(label.partition("/")[0] for label in expected), *folders])
     recorded = {f"{stage}/{item}": numbers for stage in stages for item, numbers in results.executed(stage)}
-    taken: dict[str, list[float]] = {}  # hours, by stage
-    for label, numbers in recorded.items():
-        if (hours := recorded_hours(numbers)) is not None:
-            taken.setdefault(label.partition("/")[0], []).append(hours)
+    known = {label: hours for label, numbers in recorded.items() if (hours := recorded_hours(numbers)) is not None}
     found = []
     for label in dict.fromkeys([*expected, *recorded]):
         made = recorded.get(label)
         settings = made.records[-1].get("settings", {}) if made else {}
         stale = label in expected and made is not None and settings != expected[label]
-        state: State = "recorded"
-        if label not in expected:
-            state = "gone"
-        elif running(label):
-            state = "running"
-        elif made is None:
-            state = "missing"
-        elif stale:
-            state = "stale"
-        elif publish and made.draft:
-            state = "draft"
-        elif locked is not None and label not in locked:
-            state = "unlocked"
-        # What another execution of a stale one would take: the recorded time may be of quite other settings.
-        alike = taken.get(label.partition("/")[0])
-        estimated = made is None or stale
-        time = (median(alike) if alike else None) if made is None or stale else recorded_hours(made)
+        states: dict[State, bool] = {  # the first that applies
+            "gone": label not in expected,
+            "running": label in expected and running(label),
+            "missing": made is None,
+            "stale": stale,
+            "draft": publish and made is not None and made.draft,
+            "unlocked": locked is not None and label not in locked,
+            "recorded": True,
+        }
+        state = next(state for state, applies in states.items() if applies)
+        time = known.get(label)
+        if estimated := made is None or stale:  # the recorded time of a stale one may be of quite other settings
+            alike = [hours for other, hours in known.items() if other.partition("/")[0] == label.partition("/")[0]]
+            time = median(alike) if alike else None
         commit = str(made.records[-1].get("commit") or "")[:7] if made else ""
         changed = differences(settings, expected[label]) if state == "stale" else ()
         found.append(ItemStatus(label, state, time, estimated, commit, tuple(changed)))
     return found
 
 
-def compare(
-    results: Results, expected: Mapping[str, Mapping[str, Any]], *, publish: bool = False
-) -> tuple[list[str], dict[str, str]]:
-    """Compare the results with the profile, given as for `statuses`.
-
-    Returns:
-        missing: items of the profile that were not executed, in its order.
-        others: results with other settings than the profile's (`CHANGED`), in its order, then other drafts (`DRAFT`),
-            then results of items that are not in the profile (`GONE`).
+def compare(results: Results, graph: Graph, params: Params) -> dict[str, str]:
+    """What differs between results and profile, by `<stage>/<item>`, in words: what was not executed (`MISSING`), was
+    made with other settings (`CHANGED`), is a draft (`DRAFT`), or is of no item of the profile (`GONE`), in this order.
     """
-    found = statuses(results, expected, publish=publish)
-    kinds: tuple[State, ...] = ("stale", "draft", "gone")
-    others = {each.label: STATES[kind] for kind in kinds for each in found if each.state == kind}
-    return [each.label for each in found if each.state == "missing"], others
+    expected = current_settings(graph, params.model_dump(mode="json"))
+    found = statuses(results, expected, publish=params.publish)
+    kinds: tuple[State, ...] = ("missing", "stale", "draft", "gone")
+    return {each.label: STATES[kind] for kind in kinds for each in found if each.state == kind}
 
 
-def summary(missing: Sequence[str], others: Mapping[str, str]) -> list[str]:
-    """The result of `compare` as text, one line for each kind of difference."""
-    groups = {STATES["missing"]: list(missing)}
-    for words in (CHANGED, DRAFT, GONE):
-        groups[words] = [label for label, why in others.items() if why == words]
-    return [f"{words}: {', '.join(labels)}" for words, labels in groups.items() if labels]
+def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, list[str]]:
+    """What of `items` differs from the profile, by the reason; `differing` as from `compare`."""
+    reasons: dict[str, list[str]] = {}
+    for item in items:
+        if item in differing:
+            reasons.setdefault(differing[item], []).append(item)
+    return reasons
 
 
 def recorded_hours(numbers: Numbers) -> float | None:
@@ -151,9 +135,7 @@ def recorded_hours(numbers: Numbers) -> float | None:
 
     A training notes its time with all parts of one that was resumed, the stage that of the last part alone.
     """
-    known = [
-        each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if isinstance(each, int | float)
-    ]
+    known = [each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if each is not None]
     return max(known) / 3600 if known else None
 
 
@@ -169,8 +151,7 @@ def table(found: list[ItemStatus]) -> list[str]:
             lines.append(f"    and {len(each.changed) - _FEW} more settings")
     sums = []
     for state, words in STATES.items():
-        chosen = [each for each in found if each.state == state]
-        if chosen:
+        if chosen := [each for each in found if each.state == state]:
             known = [each.hours for each in chosen if each.hours is not None]
             about = "about " if any(each.estimated for each in chosen) else ""
             parts = [f"{about}{sum(known):.1f} h"] if known else []

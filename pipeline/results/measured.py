@@ -42,8 +42,7 @@ class Measured:
     def minus(self, other: Measured) -> Measured:
         """The difference of two means, with the sd of independent measurements; 0, unknown, where one has one replica.
 
-        If both were measured on the same replicas, what they share is counted twice: this sd is too large where they
-        rise and fall together, and too small where one rises as the other falls.
+        Of numbers of the same replicas it is too large where they rise and fall together, else too small.
         """
         return self._with(other, self.mean - other.mean, math.hypot(self.sd, other.sd))
 

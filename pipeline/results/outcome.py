@@ -19,8 +19,6 @@ from pipeline.files import write_arrays, write_text
 DIGITS = 4
 """Significant digits of a headline number, few enough to hide noise between machines."""
 MOST_HEADLINES = 12
-_NAMED = 5
-"""Numbers that a message names, at most."""
 RECORD = "record"
 """Key of all numbers and their provenance in a result's file, next to the headline numbers. The record is in a list
 because DVC does not compare lists: `dvc metrics diff` then shows only the headline numbers.
@@ -60,8 +58,7 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
         Numbers under `studies`; one table, its first column the study, the others all that any study has; arrays called
         `<study>/<name>`. `pipeline.results.studies` takes them apart again.
     """
-    tables = [each.table.assign(study=name) for name, each in outcomes.items()]
-    table = pd.concat(tables, ignore_index=True)
+    table = pd.concat([each.table.assign(study=name) for name, each in outcomes.items()], ignore_index=True)
     table.insert(0, "study", table.pop("study"))
     differ = len(set(datasets.values())) > 1
     numbers = {name: each.numbers | ({"dataset": datasets[name]} if differ else {}) for name, each in outcomes.items()}
@@ -132,7 +129,7 @@ def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any
         if isinstance(value, float) and not math.isfinite(value)
     ]
     if wrong:
-        named = ", ".join(wrong[:_NAMED]) + ", ..." * (len(wrong) > _NAMED)
+        named = ", ".join(wrong[:5]) + ", ..." * (len(wrong) > 5)
         raise NotFiniteError(
             f"{outcome.kind}: not finite: {named}. The training behind it may have diverged: look at its curves in "
             "MLflow, or lower `learning_rate` in params.yaml. Nothing was written."

@@ -33,8 +33,7 @@ def dataset_label(records: Iterable[Record]) -> str:
 
 def _commit(record: Record) -> str | None:
     commit = record.get("commit")
-    known = commit and commit != "unknown"
-    return f"{commit}-dirty" if known and record.get("dirty") else commit
+    return f"{commit}-dirty" if commit not in (None, "unknown") and record.get("dirty") else commit
 
 
 def merged_provenance(records: Sequence[Record]) -> dict[str, Any]:
@@ -47,8 +46,7 @@ def merged_provenance(records: Sequence[Record]) -> dict[str, Any]:
     """
     records = distinct(records)
     commits = unique(_commit(each) for each in records)
-    seconds = [each["seconds"] for each in records if isinstance(each.get("seconds"), int | float)]
-    epochs = [each["epochs"] for each in records if isinstance(each.get("epochs"), int | float)]
+    seconds, epochs = ([each[key] for each in records if each.get(key) is not None] for key in ("seconds", "epochs"))
     return {
         "commit": ", ".join(commits) or None,
         "params_hash": ", ".join(unique(each.get("params_hash") for each in records)) or None,

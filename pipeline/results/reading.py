@@ -47,11 +47,7 @@ class ResultError(UserError):
 
     @classmethod
     def at(cls, path: Path, problem: str) -> ResultError:
-        """The error of the file at `path`, a record, table or array of an item.
-
-        Args:
-            problem: what is wrong, after the file's name.
-        """
+        """The error of the record, table or array of an item at `path`; `problem` follows the file's name."""
         place = path.parent if path.suffix == ".npz" else path.with_suffix("")
         again = f"make it again with `dvc repro -f -s {place.parent.name}@{place.name}`"
         return cls(f"{path} {problem}. Get it back with `git checkout` or `dvc pull`, or {again}.")
@@ -83,57 +79,39 @@ class Numbers:
         return list(value) if isinstance(value, dict) else []
 
     def measured(self, *keys: str) -> Measured | None:
-        """The mean, sd and n under `keys`, or None if they are missing.
-
-        Raises:
-            ResultError: the value has another form.
-        """
+        """The mean, sd and n under `keys`, or None if they are missing; `ResultError` for a value of another form."""
         value = self.at(*keys)
         if value is None:
             return None
         try:
-            result = Measured(float(value["mean"]), float(value["sd"]), int(value["n"]))
+            return Measured(float(value["mean"]), float(value["sd"]), int(value["n"]))
         except (TypeError, KeyError, ValueError):
-            raise ResultError.at(
-                self.path, f"should hold mean, sd and n in {'.'.join(keys)}, found {value!r}"
-            ) from None
-        return result
+            problem = f"should hold mean, sd and n in {'.'.join(keys)}, found {value!r}"
+            raise ResultError.at(self.path, problem) from None
 
     def needed(self, *keys: str) -> Measured:
         """As `measured`, where it must be there. Raises `NotMeasuredError` if it is missing."""
-        found = self.measured(*keys)
-        if found is None:
+        if (found := self.measured(*keys)) is None:
             raise NotMeasuredError(f"{self.path} has no {'.'.join(keys)}")
         return found
 
     def number(self, *keys: str) -> float | None:
-        """The plain number under `keys`, or None if it is missing. Raises `ResultError` for anything else."""
+        """The plain number under `keys`, or None if it is missing."""
         value = self.at(*keys)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ResultError.at(self.path, f"should hold a number in {'.'.join(keys)}, found {value!r}")
-        return float(value)
+        return None if value is None else float(value)
 
     def part(self, *keys: str) -> Numbers:
-        """The dict under nested `keys`, with the provenance of the whole. Raises `ResultError` if it is not a dict."""
-        value = self.at(*keys)
-        if not isinstance(value, dict):
-            raise ResultError.at(self.path, f"should hold numbers by name in {'.'.join(keys)}, found {value!r}")
-        return Numbers(self.path, {**value, "provenance": self.values.get("provenance")})
+        """The dict under nested `keys`, with the provenance of the whole."""
+        return Numbers(self.path, {**self.at(*keys), "provenance": self.records})
 
     def about(self, label: str) -> Numbers:
-        """The same numbers, their last provenance record naming these data. Raises `ResultError` if there is none."""
+        """The same numbers, their last provenance record naming these data."""
         *earlier, last = self.records
         return Numbers(self.path, {**self.values, "provenance": [*earlier, {**last, "dataset": label}]})
 
     @property
     def settings(self) -> Recorded:
-        """The parameters that made this result, in the shape of `params.yaml`.
-
-        Raises:
-            ResultError: the result has none.
-        """
+        """The parameters that made this result, in the shape of `params.yaml`. Raises `ResultError` if it has none."""
         settings = self.records[-1].get("settings")
         if not isinstance(settings, dict):
             raise ResultError.at(self.path, "has a provenance without settings")
@@ -174,7 +152,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one profile.
+    """The results of one profile. What reads a file that is corrupt raises `ResultError`.
 
     Args:
         records: the folder with `<stage>/<item>.json` and `.csv`.
@@ -188,46 +166,27 @@ class Results:
     drafts: bool = True
     evidence: EvidenceParams = field(default_factory=EvidenceParams)
 
-    def without_drafts(self) -> Results:
-        """The same results, without numbers made from uncommitted changes."""
-        return replace(self, drafts=False)
-
-    def items(self, stage: str) -> list[str]:
-        """The items of a stage that were executed, in natural order (45 before 180)."""
-        return sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural)
-
     def executed(self, stage: str) -> Iterator[tuple[str, Numbers]]:
-        """Name and numbers of each item of a stage that was executed. Raises `ResultError` as `numbers`."""
-        for item in self.items(stage):
-            numbers = self.numbers(stage, item)
-            if numbers is not None:
+        """Name and numbers of each item of a stage that was executed, in natural order (45 before 180)."""
+        for item in sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural):
+            if numbers := self.numbers(stage, item):
                 yield item, numbers
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
-        """The item that evidence names and its numbers.
-
-        Raises:
-            NotMeasuredError: it names none, or that was not executed.
-            ResultError: as `numbers`.
-        """
+        """The item that evidence names and its numbers. `NotMeasuredError` if it names none, or that is not there."""
         numbers = self.numbers(stage, item) if item else None
         if not item or not numbers:
             raise NotMeasuredError(f"evidence of {stage} is not there")
         return item, numbers
 
     def numbers(self, stage: str, item: str) -> Numbers | None:
-        """The numbers of an item of a stage, or None if it was not executed, or is a draft where these are left out.
-
-        Raises:
-            ResultError: the file is not JSON, contains NaN or infinity, or is not an object.
-        """
+        """The numbers of an item of a stage, or None if it was not executed, or is a draft where these are left out."""
         path = self.records / stage / f"{item}.json"
         try:
             values = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
         except FileNotFoundError:
             return None
-        # UnicodeDecodeError and JSONDecodeError are ValueErrors; RecursionError: nested thousands of levels deep
-        except (ValueError, OSError, RecursionError) as error:
+        except (ValueError, OSError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
             raise ResultError.at(path, f"is corrupt: {error}") from None
         records = values.get(RECORD) if isinstance(values, dict) else None
         if not isinstance(records, list) or len(records) != 1 or not isinstance(records[0], dict):
@@ -236,14 +195,10 @@ class Results:
         return None if not self.drafts and numbers.draft else numbers
 
     def table(self, stage: str, item: str, columns: Iterable[str], study: str | None = None) -> pd.DataFrame | None:
-        """The table of an item of a stage, or None if it was not executed.
+        """The table of an item of a stage, or None if it was not executed; it must have `columns`, and rows.
 
         Args:
-            columns: that it must have.
             study: only its rows, where the item is a set of studies.
-
-        Raises:
-            ResultError: the file is not CSV, has no rows, or lacks one of `columns`.
         """
         path, columns = self.records / stage / f"{item}.csv", list(columns)
         try:
@@ -260,14 +215,10 @@ class Results:
     def examples(
         self, stage: str, item: str, names: Sequence[str], study: str | None = None
     ) -> dict[str, np.ndarray] | None:
-        """The arrays of `arrays/<stage>/<item>/examples.npz`, or None if there is no such file.
+        """The arrays of `arrays/<stage>/<item>/examples.npz`, or None if there is no such file; it must have `names`.
 
         Args:
-            names: that it must have.
             study: only its arrays, where the item is a set of studies; None if it has none.
-
-        Raises:
-            ResultError: the file is corrupt, contains pickles, or lacks one of `names`.
         """
         path, prefix = self.arrays / stage / item / "examples.npz", "" if study is None else f"{study}/"
         try:
@@ -276,8 +227,7 @@ class Results:
                 found = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
         except FileNotFoundError:
             return None
-        # All exceptions: zipfile and numpy raise many kinds on damaged files.
-        except Exception as error:
+        except Exception as error:  # zipfile and numpy raise many kinds on damaged files
             raise ResultError.at(path, f"is corrupt: {error or type(error).__name__}") from None
         if study is not None and not found:
             return None
@@ -287,8 +237,7 @@ class Results:
 
 def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]) -> None:
     """Raise `ResultError` if a file lacks some of its columns or arrays."""
-    missing = [name for name in wanted if name not in found]
-    if missing:
+    if missing := [name for name in wanted if name not in found]:
         raise ResultError.at(path, f"lacks the {what}{'s' * (len(missing) > 1)} {', '.join(missing)}")
 
 

@@ -6,24 +6,18 @@ names one item of the profile; claims whose role is left out are "not run".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from pipeline.settings import NAME_PATTERN, Name, Section
+from pipeline.settings import Name, Section
 
-Network = Annotated[
-    str,
-    Field(
-        pattern=f"{NAME_PATTERN[:-1]}(/{NAME_PATTERN[1:-1]})?$",
-        max_length=201,
-        description="a key of `runs`, or a condition: <ablation>/<condition>",
-    ),
-]
-Roles = dict[str, Name]
+Roles = dict[str, str]
+"""Names of items by role: keys of a section, or of `networks`, a run or a condition, <ablation>/<condition>."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
+KINDS = ("toy", "iterated", "density", "parsing")
 ROWS = (
     "iterations_1", "iterations_2", "iterations_3", "iterations_5", "vector", "no_coordinates", "vector_no_coordinates",
     "margin", "cross_entropy", "mixing",
@@ -31,14 +25,12 @@ ROWS = (
 
 
 class Role(NamedTuple):
-    """A role that is taken.
+    """A role that is taken, the place `where` it stands, and the item that it names.
 
     Attributes:
-        where: it stands.
         section: of `params.yaml`, of whose keys it names one. `networks`: runs, and conditions of `ablation`.
         kind: variant of the run, kind of the study, or axis of the viewpoints that it must be; "": any; None: there is
             no such role.
-        item: that it names.
     """
 
     where: str
@@ -52,14 +44,9 @@ def one(section: str, kind: str = "", **more: Any) -> Any:
     return Field(**{"default": None, "json_schema_extra": {"section": section, "kind": kind}, **more})
 
 
-def group(section: str, kinds: Iterable[tuple[str, str]]) -> Any:
+def group(section: str, kinds: Mapping[str, str]) -> Any:
     """The field of several roles, each with its kind."""
     return Field(default_factory=dict, json_schema_extra={"section": section, "kinds": dict(kinds)})
-
-
-def alike(roles: Iterable[str], kind: str = "") -> Iterable[tuple[str, str]]:
-    """Roles of one kind."""
-    return dict.fromkeys(roles, kind).items()
 
 
 class GenerativeEvidence(Section):
@@ -67,12 +54,12 @@ class GenerativeEvidence(Section):
     `optimise_upright` for the gain in accuracy, which needs many upright images, `optimise` for all rotations.
     """
 
-    table_1: Roles = group("runs", VARIANTS.items())
-    affine: Roles = group("runs", VARIANTS.items())
+    table_1: Roles = group("runs", VARIANTS)
+    affine: Roles = group("runs", VARIANTS)
     optimise: Name | None = one("optimise")
     optimise_upright: Name | None = one("optimise")
     posterior: Name | None = one("posterior")
-    sweep: Roles = group("sweep", VARIANTS.items())
+    sweep: Roles = group("sweep", VARIANTS)
 
 
 class MiddleLayer(Section):
@@ -85,21 +72,21 @@ class MiddleLayer(Section):
 class CapsNetEvidence(Section):
     """Document 001, networks. Of several middle layers the first is judged; notes tell of the others."""
 
-    runs: Roles = group("runs", alike(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
-    inference: Roles = group("infer", alike(("routed", "unrouted")))
+    runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
+    inference: Roles = group("infer", dict.fromkeys(("routed", "unrouted"), ""))
     middle: list[MiddleLayer] = Field(default_factory=list)
 
 
 class RegressionEvidence(Section):
     """Document 002: by kind of study, one on each of its data sets, or on what stands in for it."""
 
-    grid: Roles = group("regression", alike(DATASETS, "grid"))
-    convergence: Roles = group("regression", alike(DATASETS, "convergence"))
-    starts: Roles = group("regression", alike(DATASETS, "starts"))
-    exactness: Roles = group("regression", alike(DATASETS, "exactness"))
-    online: Roles = group("regression", alike(DATASETS, "online"))
-    ridge: Roles = group("regression", alike(DATASETS, "ridge"))
-    distorted: Roles = group("regression", alike(DATASETS, "distorted"))
+    grid: Roles = group("regression", dict.fromkeys(DATASETS, "grid"))
+    convergence: Roles = group("regression", dict.fromkeys(DATASETS, "convergence"))
+    starts: Roles = group("regression", dict.fromkeys(DATASETS, "starts"))
+    exactness: Roles = group("regression", dict.fromkeys(DATASETS, "exactness"))
+    online: Roles = group("regression", dict.fromkeys(DATASETS, "online"))
+    ridge: Roles = group("regression", dict.fromkeys(DATASETS, "ridge"))
+    distorted: Roles = group("regression", dict.fromkeys(DATASETS, "distorted"))
 
 
 class PosesBesideFeatures(Section):
@@ -113,18 +100,18 @@ class ComparisonEvidence(Section):
     """Document 003."""
 
     equivariance: list[PosesBesideFeatures] = Field(default_factory=list)
-    data_efficiency: Roles = group("data_efficiency", {"capsules": "", "cnn": "cnn"}.items())
+    data_efficiency: Roles = group("data_efficiency", {"capsules": "", "cnn": "cnn"})
 
 
 class MatrixCapsulesEvidence(Section):
     """Document 004. `crops`: the run whose scores are averaged over crops; `votes`: that of Figure 2."""
 
-    table_1: dict[str, Network] = group("networks", alike(ROWS, "matrix_capsules"))
-    networks: dict[str, Network] = group("networks", alike(("small", "mnist", "cifar10"), "matrix_capsules"))
+    table_1: Roles = group("networks", dict.fromkeys(ROWS, "matrix_capsules"))
+    networks: Roles = group("networks", dict.fromkeys(("small", "mnist", "cifar10"), "matrix_capsules"))
     cnn: Name | None = one("runs", "cnn")
     crops: Name | None = one("runs", "matrix_capsules")
     votes: Name | None = one("runs", "matrix_capsules")
-    viewpoint: Roles = group("viewpoint", ((axis, axis) for axis in ("azimuth", "elevation")))
+    viewpoint: Roles = group("viewpoint", {axis: axis for axis in ("azimuth", "elevation")})
     attack: Name | None = one("attack")
 
 
@@ -133,17 +120,14 @@ class EvidenceParams(Section):
 
     generative: GenerativeEvidence = GenerativeEvidence()
     capsnet: CapsNetEvidence = CapsNetEvidence()
-    attention: Roles = group("attention", ((kind, kind) for kind in ("toy", "iterated", "density", "parsing")))
+    attention: Roles = group("attention", {kind: kind for kind in KINDS})
     regression: RegressionEvidence = RegressionEvidence()
     comparison: ComparisonEvidence = ComparisonEvidence()
     matrix_capsules: MatrixCapsulesEvidence = MatrixCapsulesEvidence()
 
-    def roles(self) -> Iterator[Role]:
-        """Every role that is taken."""
-        return _roles(self, "evidence")
 
-
-def _roles(section: Section, where: str) -> Iterator[Role]:
+def roles_in(section: Section, where: str = "evidence") -> Iterator[Role]:
+    """Every role that is taken in a section, which stands at `where`."""
     for field, info in type(section).model_fields.items():
         value, place = getattr(section, field), f"{where}.{field}"
         extra: Any = info.json_schema_extra
@@ -153,6 +137,6 @@ def _roles(section: Section, where: str) -> Iterator[Role]:
             continue
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, Section):
-                yield from _roles(each, place)
+                yield from roles_in(each, place)
             elif each is not None:
                 yield Role(place, extra["section"], extra["kind"], each)

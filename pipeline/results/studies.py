@@ -47,21 +47,18 @@ class Study:
         return str(self.settings.study)
 
     def table(self, columns: Sequence[str]) -> pd.DataFrame | None:
-        """Its table, or None if there is none. Raises `ResultError` as `Results.table`."""
+        """Its table, as `Results.table`."""
         return self.results.table(self.stage, self.item, columns, self.part)
 
     def examples(self, names: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """Its arrays, or None if they are not here. Raises `ResultError` as `Results.examples`."""
+        """Its arrays, as `Results.examples`."""
         return self.results.examples(self.stage, self.item, names, self.part)
 
 
 def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]:
     """All executed studies of a stage and of the sets beside it (`<stage>_sets`), as objects of `kind`.
 
-    Items are sorted by name; the studies of a set are in its order.
-
-    Raises:
-        ResultError: a result is corrupt, or lacks its settings.
+    Items are sorted by name; the studies of a set are in its order. Raises `ResultError` if a result is corrupt.
     """
     for item, numbers in results.executed(stage):
         yield kind(results, stage, item, None, numbers, numbers.settings[stage][item])
@@ -69,16 +66,11 @@ def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]
     for item, numbers in results.executed(sets):
         settings = numbers.settings[sets][item].studies
         for name in numbers.names("studies"):
-            yield kind(results, sets, item, name, _own(numbers, name), settings[name])
+            own = numbers.part("studies", name)
+            label = own.at("dataset")  # of its own data, where those of the set differ
+            yield kind(results, sets, item, name, own.about(label) if label else own, settings[name])
 
 
 def study_of(results: Results, stage: str, name: str | None, kind: type[Kind]) -> Kind | None:
     """The study of that name, alone or in a set; None if it was not executed. Raises `ResultError` as `studies_of`."""
     return next((study for study in studies_of(results, stage, kind) if study.name == name), None)
-
-
-def _own(numbers: Numbers, name: str) -> Numbers:
-    """The numbers of one study of a set. Its provenance names its own data, where those of the set differ."""
-    own = numbers.part("studies", name)
-    label = own.at("dataset")
-    return own if label is None else own.about(label)

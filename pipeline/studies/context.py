@@ -225,7 +225,7 @@ class Context:
             UserError, DivergedError, CheckpointError: as `train_run`.
         """
         from pipeline.learning.runs import train_run, trained_models
-        from pipeline.results.stalled import stalled
+        from pipeline.results.findings import stalled
         from pipeline.tracking import Part
 
         own = self.dataset(run.dataset)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import stdev
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from clones import Clone
 from commands import pipeline
-from repository import CLAIMS, NOT_RUN, SEVERAL_SEEDS, STATEMENT, Repository
 
 from pipeline.comparison import noise
 from pipeline.comparison.changes import Change, changes, describe
@@ -20,8 +23,65 @@ from pipeline.comparison.sides import Answer, ComparisonError, Side, Tree, load_
 from pipeline.layout import Layout
 
 ROOT = Path(__file__).parents[2]
+CLAIMS = ("001.acc.r3", "001.acc.r0", "002.err", "004.t1.cnn", "000.fig7")
+SEVERAL_SEEDS, STATEMENT, NOT_RUN = "004.t1.cnn", "000.fig7", "002.err"
 SINGLE = "001.acc.r3"
 HERE = Tree(ROOT, "here")
+
+
+@dataclass
+class Repository:
+    """Parameters and a scorecard under Git, as one reproduction leaves them."""
+
+    root: Path
+
+    def git(self, *words: str) -> str:
+        return Clone(self.root).run("git", *words).strip()
+
+    def reproduce(
+        self,
+        machine: str,
+        shift: float = 0.0,
+        *,
+        commit: str = "aa",
+        latent: int = 8,
+        moved: Mapping[str, float] | None = None,
+    ) -> None:
+        """Write what a reproduction does, on a machine whose rounding moves every number by `shift`."""
+        params = {"profile": "quick", "runs": {"vae": {"latent": latent, "epochs": 3}}}
+        rows = [self._row(claim, machine, shift + (moved or {}).get(claim, 0.0), commit, latent) for claim in CLAIMS]
+        (self.root / "reports/quick").mkdir(parents=True, exist_ok=True)
+        (self.root / "params.yaml").write_text(yaml.safe_dump(params))
+        (self.root / "reports/quick/scorecard.json").write_text(json.dumps(rows))
+
+    def _row(self, claim: str, machine: str, shift: float, commit: str, latent: int) -> dict[str, Any]:
+        value, sd, n = (90.0 + shift, 1.0, 2) if claim == SEVERAL_SEEDS else (50.0 + shift, 0.0, 1)
+        made = {"items": ["evaluate/vae"], "commit": commit, "params_hash": f"latent {latent}"}
+        made |= {"tracking_runs": [f"{machine}-{claim}"], "device": f"CPU ({machine})"}
+        row = {"id": claim, "claim": f"what {claim} says", "verdict": "worse", "provenance": made}
+        if claim == NOT_RUN:
+            return row | {"ours": None, "verdict": "not run", "provenance": {}}
+        if claim == STATEMENT:
+            return row | {"ours": None, "verdict": "holds" if shift >= 0 else "fails"}
+        return row | {"ours": {"value": value, "sd": sd, "n": n}}
+
+    def commit(self, tag: str) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-qm", tag)
+        self.git("tag", tag)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """Results of one commit made on two machines, tagged `first` and `second`."""
+    made = Repository(tmp_path / "a clone")
+    made.root.mkdir()
+    made.git("init", "-q")
+    made.git("symbolic-ref", "HEAD", "refs/heads/main")
+    for machine, shift in (("first", 0.5), ("second", -0.5)):
+        made.reproduce(machine, shift)
+        made.commit(machine)
+    return made
 
 
 def compared(repository: Repository, *words: str) -> dict[str, Change]:
@@ -30,32 +90,30 @@ def compared(repository: Repository, *words: str) -> dict[str, Change]:
     return {change.id: change for change in changes(before, after, spreads)}
 
 
-def measure(repository: Repository, *words: str) -> noise.Measurement:
+def measure(repository: Repository, *words: str) -> tuple[dict[str, noise.Spread], dict[str, list[str]]]:
     sides = load_sides(repository.root, words)
-    measured = noise.measure(sides)
-    noise.write(repository.root, sides, measured)
-    return measured
+    claims, skipped = noise.measure(sides)
+    noise.write(repository.root, sides, claims)
+    return claims, skipped
 
 
 def test_two_machines_with_the_same_commit_differ_within_noise_throughout(repository: Repository) -> None:
     before = compared(repository, "first", "second")
     assert {change.word for change in before.values()} == {"noise unknown", "within noise"}
-    measured = measure(repository, "first", "second")
+    measured, skipped = measure(repository, "first", "second")
     after = compared(repository, "first", "second")
     assert after.keys() == set(CLAIMS) - {NOT_RUN}
     assert {change.word for change in after.values()} == {"within noise"}
-    assert measured.claims[SINGLE] == noise.Spread(pytest.approx(math.sqrt(0.5)), 2, ["worse"])
-    assert measured.claims[STATEMENT] == noise.Spread(None, 2, ["fails", "holds"])
-    assert measured.skipped == {"not run in every revision": [NOT_RUN]}
+    assert measured[SINGLE] == noise.Spread(pytest.approx(math.sqrt(0.5)), 2, ["worse"])
+    assert measured[STATEMENT] == noise.Spread(None, 2, ["fails", "holds"])
+    assert skipped == {"not run in every revision": [NOT_RUN]}
 
 
 def test_a_changed_parameter_is_named_and_what_it_moved_too(repository: Repository) -> None:
-    names = ["a", "b", "c", "d"]
-    for name, shift in zip(names, (-3, -1, 1, 3), strict=True):
+    for name, shift in zip("abcd", (-3, -1, 1, 3), strict=True):
         repository.reproduce(name, 0.1 * shift * math.sqrt(3 / 20))  # a standard deviation of 0.1
         repository.commit(name)
-        repository.git("tag", name)
-    measure(repository, *names)
+    measure(repository, *"abcd")
     repository.reproduce("second", -0.5, latent=4, moved={SINGLE: 3.5, "001.acc.r0": 0.3, SEVERAL_SEEDS: 25.0})
     found = compared(repository, "second", ".")
     assert {name: change.word for name, change in found.items()} == {
@@ -163,17 +221,17 @@ def test_the_word_of_a_claim(before: Answer, after: Answer, spreads: dict[str, n
 
 
 def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repository) -> None:
-    for changed in ({"commit": "bb"}, {"latent": 4}):
-        repository.reproduce("third", **changed)  # type: ignore[arg-type]
-        with pytest.raises(ComparisonError, match="4 of other commits or settings"):
-            measure(repository, "first", ".")
-    with pytest.raises(ComparisonError, match="4 with a result that two revisions share"):
-        measure(repository, "first", "first")
-    with pytest.raises(ComparisonError, match="at least two revisions"):
-        measure(repository, "first")
+    def refused(why: str, *words: str) -> None:
+        with pytest.raises(ComparisonError, match=why):
+            measure(repository, *words)
+
+    for commit, latent in (("bb", 8), ("aa", 4)):
+        repository.reproduce("third", commit=commit, latent=latent)
+        refused("4 of other commits or settings", "first", ".")
+    refused("4 with a result that two revisions share", "first", "first")
+    refused("at least two revisions", "first")
     repository.reproduce("another", 0.5)
-    with pytest.raises(ComparisonError, match="4 with the same number on all machines"):
-        measure(repository, "first", ".")
+    refused("4 with the same number on all machines", "first", ".")
     assert not Layout(repository.root, "quick").noise_path.exists()
 
 
@@ -183,8 +241,7 @@ def test_machines_that_round_alike_count_once(repository: Repository) -> None:
     for name, shift, further in (("a", 0.3, 0.0), ("b", 0.3, 0.0), ("c", 0.7, 0.5), ("d", 0.7, 0.6)):
         repository.reproduce(name, shift, moved={other: further})
         repository.commit(name)
-        repository.git("tag", name)
-    spread = measure(repository, *"abcd").claims
+    spread, _ = measure(repository, *"abcd")
     assert spread[SINGLE] == noise.Spread(pytest.approx(stdev([0.3, 0.7, 0.7])), 3, ["worse"])
     assert spread[other] == noise.Spread(pytest.approx(stdev([0.3, 1.2, 1.3])), 3, ["worse"])
     assert spread[SEVERAL_SEEDS].repetitions == 2
@@ -212,9 +269,6 @@ def test_the_command_compares_and_measures_noise(
         folded = capsys.readouterr().out
     assert max(map(len, piped.splitlines())) > 50 >= max(map(len, folded.splitlines()))
     assert folded.split() == piped.split()
-    (repository.root / "reports/quick/noise.json").write_text("[]")
-    assert pipeline(monkeypatch, "compare", "first", "second") == 1
-    assert "noise.json" in capsys.readouterr().err
     for words in (("a", "b", "c"), ("--noise", "first")):
         assert pipeline(monkeypatch, "compare", *words) == 1
 
@@ -222,7 +276,7 @@ def test_the_command_compares_and_measures_noise(
 def test_what_a_terminal_cannot_show_is_replaced(repository: Repository) -> None:
     scorecard = Layout(repository.root, "quick").scorecard_path
     scorecard.write_text(scorecard.read_text().replace("what", "\u00b1"))
-    repository.commit("another sign")
+    repository.commit("signs")
     ascii_only = {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "0", "LC_ALL": "C"}
     assert "? 001.acc.r3 says" in Clone(repository.root).run("pipeline", "compare", "first", "HEAD", **ascii_only)
 
@@ -239,6 +293,3 @@ def test_a_side_is_a_revision_a_profile_or_the_working_tree(repository: Reposito
     for word, message in (("nobody", "neither a Git revision nor a profile"), ("quick", "both a profile and a Git")):
         with pytest.raises(ComparisonError, match=message):
             load_sides(repository.root, [word])
-    repository.write("reports/quick/scorecard.json", '[{"id": 3}]')
-    with pytest.raises(ComparisonError, match="is not a scorecard"):
-        load_sides(repository.root, ["."])

@@ -9,7 +9,7 @@ import json
 import numpy as np
 from PIL import Image
 
-from pipeline.drawing.routing_films import RoutingFilm
+from pipeline.drawing.films import RoutingFilm
 
 
 def film(types: int = 3, positions: int = 4) -> RoutingFilm:

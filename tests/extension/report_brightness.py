@@ -18,10 +18,8 @@ DOCUMENT = "004"
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """A figure of each item."""
     for item, numbers in results.executed("brightness"):
-        title = f"Errors on darker images, {item}"
-        yield Drawing(
-            f"brightness-{item}", "svg", title, "Caption.", "A line.", numbers.records, partial(_line, numbers)
-        )
+        texts = (f"Errors on darker images, {item}", "Caption.", "A line.")
+        yield Drawing(f"brightness-{item}", "svg", *texts, numbers.records, partial(_line, numbers))
 
 
 @in_house_style

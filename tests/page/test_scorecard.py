@@ -10,17 +10,9 @@ import pytest
 from records import ResultFiles
 
 from pipeline import report
-from pipeline.page.scorecard import (
-    Row,
-    build_scorecard,
-    count_verdicts,
-    dataset_and_remarks,
-    judge,
-    tolerance,
-)
+from pipeline.page.scorecard import Row, build_scorecard, count_verdicts, dataset_and_remarks, judge, tolerance
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.findings import Finding, Learned, Measure, Remark
-from pipeline.results.freshness import CHANGED, GONE
 from pipeline.results.measured import Measured
 from pipeline.results.reading import Results, with_training
 
@@ -33,33 +25,6 @@ def numeric(value: float, sd: float | None = None, better: str = "higher", **mor
 
 def found(mean: float, holds: bool | None = None) -> Finding:
     return Finding(Measured(mean, 0.0, 1), [], holds=holds)
-
-
-CLAIMS = [
-    Claim(id="000.a", where="Table 1", claim="The probe is right", value=96.0, sd=1.0, better="higher"),
-    Claim(id="000.b", where="Figure 4", claim="It falls", holds_when="the last is below the first", unit="%"),
-    Claim(id="001.c", where="section 2", claim="It is sparse", holds_when="few are on", unit="%"),
-]
-TRAINED, PROBED, SWEPT = (
-    {"stage": stage, "item": "capsules", "dataset": "digits"} for stage in ("train", "evaluate", "sweep")
-)
-
-
-def first(results: Results) -> Finding:
-    return Finding(Measured(95.5, 0.4, 5), [TRAINED, PROBED])
-
-
-def second(results: Results) -> Finding:
-    return Finding(
-        None,
-        [SWEPT | {"dataset": "digits"}],
-        holds=True,
-        remarks=[Remark("not the paper's data (MNIST)", "data")],
-        notes=["a note"],
-    )
-
-
-MEASURES: dict[str, Measure] = {"000.a": first, "000.b": second}
 
 
 @pytest.fixture
@@ -85,7 +50,7 @@ def results(tmp_path: Path) -> Results:
         (numeric(94, 1, "neither"), 91.0, "worse"),
     ],
 )
-def test_a_figure_is_judged_by_its_tolerance_and_its_good_side(claim: Claim, ours: float, verdict: str) -> None:
+def test_a_number_is_judged_by_its_tolerance_and_its_good_side(claim: Claim, ours: float, verdict: str) -> None:
     assert judge(claim, found(ours)) == verdict
 
 
@@ -145,13 +110,12 @@ def test_a_training_is_too_short_where_it_knows_its_own_images_badly_or_still_le
 
 def test_accuracies_statements_and_numbers_that_are_not_worse_are_always_tested(results: Results) -> None:
     learned = Learned(50.0, "validation", 60.0, 40.0, 10_000)
-    for row in (
+    rows = [
         row_of(numeric(96, 1), results, 90.0, learned=learned),
         row_of(STATEMENT, results, 90.0, holds=False, learned=learned, remarks=[STEPS]),
-        row_of(LOWER, results, 1.8, remarks=[STEPS]),
-        row_of(LOWER, results, 1.0, remarks=[STEPS]),
-    ):
-        assert row["untested"] is None
+        *(row_of(LOWER, results, ours, remarks=[STEPS]) for ours in (1.8, 1.0)),
+    ]
+    assert {row["untested"] for row in rows} == {None}
 
 
 @pytest.mark.parametrize(
@@ -222,32 +186,33 @@ def test_a_draft_answers_no_claim_where_results_are_published_and_its_row_says_w
     assert row(False)["ours"] == {"value": 95.0, "sd": 0.0, "n": 1}
 
 
-def test_every_claim_has_a_row_in_order(results: Results) -> None:
-    rows = build_scorecard(CLAIMS, results, MEASURES, profile="quick")
-    assert [row["id"] for row in rows] == [claim.id for claim in CLAIMS]
+def test_every_claim_has_a_row_in_order_and_those_on_other_data_are_counted_apart(results: Results) -> None:
+    trained, probed, swept = (
+        {"stage": stage, "item": "capsules", "dataset": "digits"} for stage in ("train", "evaluate", "sweep")
+    )
+    claims = [numeric(96, 1), *(STATEMENT.model_copy(update={"id": name}) for name in ("000.y", "001.z"))]
+    other = Remark("not the paper's data (MNIST)", "data")
+    held = Finding(None, [swept], holds=True, remarks=[other], notes=["a note"])
+    measures: dict[str, Measure] = {
+        "000.x": lambda _: Finding(Measured(95.5, 0.4, 5), [trained, probed]),
+        "000.y": lambda _: held,
+    }
+    others = ("train/capsules", "sweep/capsules", "attack/unused")
+    rows = build_scorecard(claims, results, measures, profile="quick", others=others)
+    assert [row["id"] for row in rows] == ["000.x", "000.y", "001.z"]
     assert [row["verdict"] for row in rows] == ["within", "holds", "not run"]
     assert {row["profile"] for row in rows} == {"quick"}
-    assert all(set(row) == set(Row.__annotations__) for row in rows)
-    json.dumps(rows, allow_nan=False)
-    ran, held, not_run = rows
-    assert ran["ours"] == {"value": 95.5, "sd": 0.4, "n": 5}
-    assert ran["paper"] == {"value": 96.0, "sd": 1.0}
-    assert ran["provenance"]["items"] == ["train/capsules", "evaluate/capsules"]
-    assert (held["ours"], held["notes"]) == (None, ["a note"])
-    assert dataset_and_remarks(held) == ("digits", ["not the paper's data (MNIST)"])
-    assert (not_run["ours"], not_run["dataset"], not_run["provenance"]["items"]) == (None, None, [])
-    assert [row["why"] for row in rows] == [None, None, ("not run", "a result is missing, or a draft")]
-
-
-def test_a_row_names_the_results_it_rests_on_that_have_other_settings(results: Results) -> None:
-    others = {"train/capsules": CHANGED, "sweep/capsules": GONE, "attack/unused": GONE}
-    rows = build_scorecard(CLAIMS, results, MEASURES, profile="quick", others=others)
     assert [row["other_settings"] for row in rows] == [["train/capsules"], ["sweep/capsules"], []]
-    assert [row["other_settings"] for row in build_scorecard(CLAIMS, results, MEASURES)] == [[], [], []]
-
-
-def test_rows_on_other_data_are_counted_apart(results: Results) -> None:
-    counts = count_verdicts(build_scorecard(CLAIMS, results, MEASURES))
+    json.dumps(rows, allow_nan=False)
+    first, second, third = rows
+    assert first["ours"] == {"value": 95.5, "sd": 0.4, "n": 5}
+    assert first["paper"] == {"value": 96.0, "sd": 1.0}
+    assert first["provenance"]["items"] == ["train/capsules", "evaluate/capsules"]
+    assert (second["ours"], second["notes"]) == (None, ["a note"])
+    assert dataset_and_remarks(second) == ("digits", [other])
+    assert (third["ours"], third["dataset"], third["provenance"]["items"]) == (None, None, [])
+    assert [row["why"] for row in rows] == [None, None, ("not run", "a result is missing, or a draft")]
+    counts = count_verdicts(rows)
     found = {tier: {verdict: count for verdict, count in row.items() if count} for tier, row in counts.items()}
     assert found == {
         "document's setting": {"within": 1},

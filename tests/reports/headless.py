@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -21,12 +20,10 @@ FLAGS = (
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
-    "--disable-quic",
     "--disable-dev-shm-usage",
     "--no-first-run",
     "--disable-background-networking",
     "--disable-component-update",
-    "--disable-sync",
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
@@ -73,13 +70,9 @@ class Browser:
     def __enter__(self) -> Browser:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.wait()
         os.close(self._to)
         os.close(self._from)
 
@@ -125,9 +118,9 @@ class Browser:
         for kind in ("rawKeyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
 
-    def wait(self, expression: str, seconds: float = 20) -> None:
+    def wait(self, expression: str) -> None:
         """Wait until a JavaScript expression is true."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + 20
         while not self.evaluate(expression):
             if time.monotonic() > deadline:
                 raise TimeoutError(expression)

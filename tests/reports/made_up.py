@@ -24,8 +24,7 @@ from pipeline.classification.viewpoint_matching import viewed
 from pipeline.dependencies import Graph, GraphError
 from pipeline.drawing import style
 from pipeline.drawing.drawings import Drawing
-from pipeline.page.figures import on_disk, write_figures
-from pipeline.page.images import load_figures
+from pipeline.page.figures import load_figure, on_disk, write_figures
 from pipeline.page.page import build_page
 from pipeline.page.scorecard import Row, build_scorecard
 from pipeline.params import Params, parse_params
@@ -33,7 +32,7 @@ from pipeline.probes.sweep import swept
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.documents import documents
 from pipeline.results.findings import Finding
-from pipeline.results.freshness import compare, current_settings
+from pipeline.results.freshness import compare
 from pipeline.results.reading import Results
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.matrix_capsules.studies.ablation import ablated
@@ -148,9 +147,8 @@ def presences(n: int = 2, information: float = 2.1) -> dict[str, Any]:
 
 
 def record(stage: str, item: str, **values: Any) -> dict[str, Any]:
+    """What provenance has beside stage and item."""
     return {
-        "stage": stage,
-        "item": item,
         "profile": "quick",
         "dataset": DATASET,
         "commit": "1f2e3d4c5b6a79880706050403020100deadbeef",
@@ -201,15 +199,11 @@ class Writer(ResultFiles):
     """Writes made-up results below `root` as a repository would hold them."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.metrics = root / "reports" / "quick" / "results"
-        self.arrays = root / "results" / "quick"
-        super().__init__(self.metrics, self.arrays)
+        super().__init__(root / "reports" / "quick" / "results", root / "results" / "quick")
+        self.root, self.metrics, self.arrays = root, self.results.records, self.results.arrays
 
     def numbers(self, stage: str, item: str, values: dict[str, Any], **provenance: Any) -> Path:
-        path = self.metrics / stage / f"{item}.json"
-        dump_record(path, values | {"provenance": [record(stage, item, **provenance)]})
-        return path
+        return super().numbers(stage, item, values, **record(stage, item, **provenance))
 
     def train(self, run: str, norm: float = 2.0, **provenance: Any) -> None:
         tables = [pd.DataFrame({"replica": replica, "epoch": range(1, 41)}) for replica in range(2)]
@@ -482,13 +476,13 @@ def page_of(
         more: of `build_page`.
     """
     claims = claims or load_claims()
-    missing, others = compare(results, current_settings(*graph_of(params)))
-    rows, tables = build_scorecard(claims, results, profile="quick", others=others), list(report.build(results))
+    differing = compare(results, graph_of(params)[0], params)
+    rows, tables = build_scorecard(claims, results, profile="quick", others=differing), list(report.build(results))
     shown = []
     if figures:
         more |= {"incomplete": write_figures(figures, results).missing}
-        shown = load_figures(figures, on_disk(figures, results))
-    return build_page(rows, claims, "quick", shown, tables, missing, others, **more)
+        shown = [load_figure(figures, each) for each in on_disk(figures, results)]
+    return build_page(rows, claims, "quick", shown, tables, differing, **more)
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,26 @@
-"""Tables hold the numbers they were given, in both forms."""
+"""Tables hold the numbers they were given, in both forms, and so do those that `dvc plots` shows."""
 
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from made_up import Report, Writer, recorded
+from records import ResultFiles
 
+from benchmarks.faults.__main__ import DIFFERING, SURVIVED, Case
+from benchmarks.faults.__main__ import report as campaign
 from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
-from pipeline.page.tables import write_tables
+from pipeline.page.plots import write_plots
+from pipeline.page.tables import faults, write_tables
 from pipeline.params import Params
 from pipeline.report import build
+from pipeline.results.outcome import one
 
 
 def built(writer: Writer, params: Params) -> dict[str, Table]:
@@ -68,16 +76,6 @@ def test_training_says_what_each_run_took(tables: dict[str, Table]) -> None:
     assert data.loc[0, "seconds"] == 171.3
 
 
-def test_a_run_that_stopped_learning_has_a_note(tables: dict[str, Table], full: Writer, params: Params) -> None:
-    assert "note" not in tables["training"].shown
-    full.train("vae-digits", norm=0.0)
-    noted = built(full, params)["training"]
-    notes = noted.shown.set_index("run")["note"]
-    assert notes["vae-digits"] == "the gradient is 0 at the end"
-    assert notes["capsules-digits"] == ""
-    assert "note" not in noted.data, "the numbers stay as they are"
-
-
 def test_markdown_is_one_table_with_title_caption_and_source(tables: dict[str, Table]) -> None:
     for table in tables.values():
         lines = table.to_markdown().splitlines()
@@ -98,7 +96,54 @@ def test_what_was_not_executed_is_left_out_and_stale_tables_go(
     folder, second = full.root / "tables", Written()
     write_tables(folder, list(tables.values()), Written())
     assert (folder / "optimise.csv").exists()
+    assert "note" not in tables["training"].shown
     (full.metrics / "optimise" / "capsules-digits.json").unlink()
-    write_tables(folder, list(built(full, params).values()), second)
+    full.train("vae-digits", norm=0.0)
+    found = built(full, params)
+    write_tables(folder, list(found.values()), second)
     assert not (folder / "optimise.csv").exists()
     assert sorted(second.files) == sorted(folder.iterdir())
+    notes = found["training"].shown.set_index("run")["note"].to_dict()
+    assert notes == {"vae-digits": "the gradient is 0 at the end", "capsules-digits": ""}
+
+
+def test_faults_are_counted_by_kind_and_in_sum(tmp_path: Path) -> None:
+    cases = [Case(0, "kill", "", SURVIVED), Case(1, "kill", "", DIFFERING), Case(2, "cut", "", SURVIVED)]
+    path = tmp_path / "faults.json"
+    path.write_text(json.dumps(campaign(cases, {}, 0, "abc")))
+    (table,) = faults(path)
+    assert [list(row) for row in table.data.itertuples(index=False)] == [
+        ["kill", 2, 1, 0, 1, 0],
+        ["cut", 1, 1, 0, 0, 0],
+    ]
+    assert list(table.shown.iloc[-1]) == ["all", "3", "2", "0", "1", "0"]
+    assert "2 of 3" in table.caption
+    assert "abc" in table.to_markdown()
+
+
+def test_every_run_is_in_the_plots_of_all_runs(tmp_path: Path) -> None:
+    files = ResultFiles(tmp_path / "results", tmp_path / "arrays")
+
+    def write(stage: str, run: str, numbers: dict[str, Any], table: str) -> None:
+        settings = {"runs": {run: {"variant": run.partition("-")[2]}}}
+        files.numbers(stage, run, numbers, settings=settings).with_suffix(".csv").write_text(table)
+
+    loss = {"validation": {"loss": one(1.0)}}
+    both = {"validation": {"loss": one(1.0), "accuracy": one(0.5)}}
+    curves = "replica,epoch,validation_loss\n0,1,4\n0,2,2\n1,1,6\n"  # the second seed stopped after an epoch
+    write("train", "a-vae", loss, curves)
+    write("train", "b-cnn", both, "replica,epoch,validation_loss,validation_accuracy\n0,1,3,0.5\n")
+    probes = "features,protocol,test,accuracy\n"
+    for seed in (0.2, 0.4):
+        probes += f"mu,refit,rotated_45,{seed}\nmu,fixed,rotated_45,0\nmu,refit,affine,0\nz,refit,rotated_0,{seed}\n"
+    write("evaluate", "a-vae", {"probe": {"mu": {}}}, probes)
+    write("evaluate", "b-cnn", {"test": {}}, "replica,test,accuracy\n0,centre,0.5\n")
+    folder = tmp_path / "plots"
+    write_plots(folder, files.results)
+
+    def read(name: str) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in pd.read_csv(folder / f"{name}.csv").itertuples(index=False)]
+
+    assert read("learning") == [("vae", "a-vae", 1, 5), ("vae", "a-vae", 2, 2), ("cnn", "b-cnn", 1, 3)]
+    assert read("accuracy") == [("cnn", "b-cnn", 1, 0.5)]
+    assert read("rotation") == [("vae", "a-vae mu", 45, 0.3), ("vae", "a-vae z", 0, 0.3)]

@@ -1,12 +1,14 @@
-"""The list of claims: complete, and refused by name where it is malformed."""
+"""The list of claims is complete, and a malformed claim is refused; so is what others published, with its source."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from pipeline.results.claims import DOCUMENTS, ClaimsError, load_claims
+from pipeline.results.claims import DOCUMENTS, Claim, load_claims
+from pipeline.results.public_curves import OFF_A_PLOT, load_public_curves
 
 
 def test_every_document_has_claims_each_of_them_once() -> None:
@@ -16,17 +18,27 @@ def test_every_document_has_claims_each_of_them_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("changes", "message"),
     [
-        ("- {id: 000.a, where: w, claim: c}", "either a value or holds_when"),
-        ("- {id: 000.a, where: w, claim: c, value: 1}", "a claim with a value must have better"),
-        ("- {id: 000.a, where: w, claim: c, holds_when: h, wehre: w}", "wehre"),
-        ("- {id: 000.a, where: w, claim: c, holds_when: h, unit: u}\n" * 2, "000.a"),
-        ("- [", "claims"),
+        ({}, "either a value or holds_when"),
+        ({"value": 1}, "a claim with a value must have better"),
+        ({"holds_when": "h"}, "needs the unit"),
+        ({"holds_when": "h", "unit": "u", "wehre": "w"}, "wehre"),
     ],
 )
-def test_a_malformed_list_of_claims_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "claims.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ClaimsError, match=message):
-        load_claims(path)
+def test_a_malformed_claim_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Claim.model_validate({"id": "000.a", "where": "w", "claim": "c", **changes})
+
+
+def test_every_public_curve_has_a_source_and_values_that_can_be() -> None:
+    curves = load_public_curves()
+    assert len({curve.name for curve in curves}) == len(curves) >= 10
+    for curve in curves:
+        assert any(word in curve.source for word in ("github.com/", "arXiv:")), curve.name
+        images, errors = zip(*curve.points, strict=True)
+        assert list(images) == sorted(images)
+        assert 0.1 <= images[0] <= images[-1] <= 200
+        assert list(errors) == sorted(errors, reverse=True), "the last is the lowest"
+        assert 0.5 < errors[-1] <= errors[0] < 80, "five classes: a guess is wrong in 80 %"
+        assert curve.read in ("printed", "log") or (curve.read == OFF_A_PLOT and curve.note)

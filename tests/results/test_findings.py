@@ -1,4 +1,4 @@
-"""How far a training came: errors at its end from made-up histories."""
+"""How far a training came, and whether it still learns, from made-up histories."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from records import ResultFiles
 
-from pipeline.results.findings import Learned, learned
+from pipeline.results.findings import Learned, learned, stalled
+from pipeline.results.reading import Recorded
 
 EPOCHS = 16
 
@@ -28,15 +29,14 @@ def history(train: float = 0.9, last: float = 0.8, epochs: int = EPOCHS, **more:
     return pd.concat(of_seeds)
 
 
-def write(files: ResultFiles, table: pd.DataFrame | None, mixup: float = 0.0, **run: Any) -> Learned | None:
+def write(files: ResultFiles, table: pd.DataFrame, mixup: float = 0.0, **run: Any) -> Learned | None:
     """What is learned of a run with this history; `run` are settings of it."""
     training = {"epochs": EPOCHS, "patience": EPOCHS}
     runs = {"net": {"dataset": "norb", "training": training, "model": {"mixup": mixup}, **run}}
     settings = {"runs": runs, "datasets": {"norb": {"train": 1000, "validation": 300, "test": 400}}}
     for stage in ("train", "evaluate"):
         files.numbers(stage, "net", {}, settings=settings)
-    if table is not None:
-        files.table("train", "net", table)
+    files.table("train", "net", table)
     numbers = files.results.numbers("evaluate", "net")
     assert numbers is not None
     return learned(files.results, numbers, "net")
@@ -74,5 +74,45 @@ def test_what_is_not_known_is_left_out(files: ResultFiles, run: dict[str, Any]) 
 def test_an_error_on_mixed_images_is_none_on_training_images(files: ResultFiles) -> None:
     found = write(files, history(), mixup=0.2)
     assert found is not None
-    assert found.training_error is None
-    assert found.images == 300
+    assert (found.training_error, found.images) == (None, 300)
+
+
+# ---- a training that no longer learns
+
+RUN = Recorded({"training": {"gradient_clip": 5.0}, "model": {"classes": 5}})
+GUESSES, NO_GRADIENT, CLIPPED = "no better than guessing", "gradient is 0", "above training.gradient_clip, 5,"
+
+
+def gradients(norms: list[float], accuracies: list[float] | None, replica: int = 0) -> pd.DataFrame:
+    columns = {"replica": replica, "epoch": range(1, len(norms) + 1), "train_gradient_norm": norms}
+    return pd.DataFrame(columns | ({} if accuracies is None else {"validation_accuracy": accuracies}))
+
+
+@pytest.mark.parametrize(
+    ("norms", "accuracies", "told"),
+    [
+        ([9.0, 3.0], [0.2, 0.9], []),
+        ([9.0, 3.0], None, []),
+        ([3.0], [0.2], []),
+        ([3.0, 3.0], [0.7, 0.215], [GUESSES]),
+        ([3.0, 3.0], [0.7, 0.25], []),
+        ([3.0, 3.0], [0.1, 0.05], [GUESSES]),
+        ([0.0, 3.0], None, []),
+        ([3.0, 0.0], None, [NO_GRADIENT]),
+        ([9.0, 5.1], [0.8, 0.9], [CLIPPED]),
+        ([3.0, 0.0], [0.2, 0.2], [GUESSES, NO_GRADIENT]),
+    ],
+)
+def test_a_training_that_no_longer_learns_is_told_by_its_epochs(
+    norms: list[float], accuracies: list[float] | None, told: list[str]
+) -> None:
+    found = stalled(gradients(norms, accuracies), RUN)
+    assert [words for words in (GUESSES, NO_GRADIENT, CLIPPED) if words in found] == told
+
+
+def test_seeds_that_learn_are_counted() -> None:
+    table = pd.concat([gradients([3.0, 3.0], [0.2, 0.9]), gradients([9.0, 9.0], [0.2, 0.2], replica=1)])
+    found = stalled(table, RUN)
+    assert found.count("1 of 2 seeds") == 2
+    assert GUESSES in found
+    assert CLIPPED in found

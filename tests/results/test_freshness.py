@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from pipeline.results.freshness import (
     CHANGED,
     DRAFT,
     GONE,
+    MISSING,
     ItemStatus,
+    by_reason,
     compare,
     current_settings,
     statuses,
-    summary,
     table,
 )
 
@@ -32,28 +34,25 @@ STAGES: dict[str, Any] = {
     for stage in ("train", "evaluate")
 }
 STAGES["tables"] = {"cmd": "tables", "deps": ["reports/${profile}/results"], "outs": ["reports/scorecard.json"]}
-RUNS = {"a": {"epochs": 10}, "b": {"epochs": 20}, "c": {"epochs": 5}}
+VALUES = {"profile": "quick", "runs": {"a": {"epochs": 10}, "b": {"epochs": 20}, "c": {"epochs": 5}}}
 
-
-def expected(device: str = "cpu") -> dict[str, dict[str, Any]]:
-    values = {"profile": "quick", "device": device, "runs": RUNS}
-    return current_settings(Graph(STAGES, values), values)
+GRAPH = Graph(STAGES, VALUES)
+EXPECTED = current_settings(GRAPH, VALUES | {"device": "cpu"})
 
 
 @pytest.fixture
 def files(files: ResultFiles) -> ResultFiles:
     """A is recorded, but its evaluation a draft, c is stale, and there is a result that is not in the profile."""
-    made = expected()
     stale = {"runs": {"c": {"epochs": 7}}}
-    files.numbers("train", "a", {}, settings=made["train/a"], seconds=3600.0, commit="0123456789")
+    files.numbers("train", "a", {}, settings=EXPECTED["train/a"], seconds=3600.0, commit="0123456789")
     files.numbers("train", "c", {}, settings=stale, seconds=7 * 360.0, commit="fedcba9876", dirty=True)
-    files.numbers("evaluate", "a", {}, settings=made["evaluate/a"], seconds=1800.0, dirty=True)
+    files.numbers("evaluate", "a", {}, settings=EXPECTED["evaluate/a"], seconds=1800.0, dirty=True)
     files.numbers("train", "old", {"seconds": 900.0}, settings={"runs": {"old": {}}}, seconds=300.0)
     return files
 
 
 def found(files: ResultFiles, **options: Any) -> dict[str, ItemStatus]:
-    return {each.label: each for each in statuses(files.results, expected(), **options)}
+    return {each.label: each for each in statuses(files.results, EXPECTED, **options)}
 
 
 def test_each_item_has_its_state(files: ResultFiles) -> None:
@@ -75,19 +74,16 @@ def test_each_item_has_its_state(files: ResultFiles) -> None:
     assert [label for label, each in running.items() if each.state == "running"] == ["train/a", "train/b"]
 
 
-def test_what_is_missing_and_what_is_of_other_settings_is_summed_up(files: ResultFiles) -> None:
-    missing, others = compare(files.results, expected(), publish=True)
-    assert missing == ["train/b", "evaluate/b", "evaluate/c"]
-    assert list(others.items()) == [("train/c", CHANGED), ("evaluate/a", DRAFT), ("train/old", GONE)]
-    assert summary(missing, others) == [
-        "not executed: train/b, evaluate/b, evaluate/c",
-        f"{CHANGED}: train/c",
-        f"{DRAFT}: evaluate/a",
-        f"{GONE}: train/old",
-    ]
-    assert summary([], {}) == []
-    # Where a result was computed is no setting of it.
-    assert compare(files.results, expected(device="cuda"), publish=True) == (missing, others)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_what_differs_from_the_profile_has_a_reason_and_the_device_is_none(files: ResultFiles, device: str) -> None:
+    params: Any = SimpleNamespace(publish=True, model_dump=lambda mode: VALUES | {"device": device})
+    differing = compare(files.results, GRAPH, params)
+    assert by_reason(differing, differing) == {
+        MISSING: ["train/b", "evaluate/b", "evaluate/c"],
+        CHANGED: ["train/c"],
+        DRAFT: ["evaluate/a"],
+        GONE: ["train/old"],
+    }
 
 
 def test_hours_are_recorded_or_the_median_of_the_stage(files: ResultFiles) -> None:

@@ -44,13 +44,10 @@ def test_items_that_were_executed_come_in_natural_order(files: ResultFiles) -> N
     for item in ("capsules-180", "capsules-45", "capsules-0", "capsules-7.5", "b"):
         files.numbers("sweep", item, {"of": item})
     files.table("sweep", "table-alone", pd.DataFrame({"a": [1]}))
-    files.numbers("train", "capsules", {})
+    executed = [(item, numbers.at("of")) for item, numbers in files.results.executed("sweep")]
     items = ["b", "capsules-0", "capsules-7.5", "capsules-45", "capsules-180"]
-    assert files.results.items("sweep") == items
-    executed = list(files.results.executed("sweep"))
-    assert [item for item, _ in executed] == items
-    assert [numbers.at("of") for _, numbers in executed] == items
-    assert files.results.items("attack") == list(files.results.executed("attack")) == []
+    assert executed == list(zip(items, items, strict=True))
+    assert list(files.results.executed("attack")) == []
 
 
 def test_settings_are_those_of_the_stages_own_record(files: ResultFiles) -> None:
@@ -62,24 +59,10 @@ def test_settings_are_those_of_the_stages_own_record(files: ResultFiles) -> None
     assert numbers is not None
     assert numbers.settings == SETTINGS
     assert numbers.settings.evaluate.angles == [0, 45]
-    assert numbers.settings.runs["capsules"].training.epochs == 25
     assert numbers.run("capsules").training.epochs == 25
     assert numbers.dataset_of("capsules").canvas == 28
-
-
-def test_a_setting_that_was_not_recorded_is_named(files: ResultFiles) -> None:
-    path = files.numbers("evaluate", "capsules", {}, settings=SETTINGS)
-    numbers = files.results.numbers("evaluate", "capsules")
-    assert numbers is not None
-    with pytest.raises(ResultError, match=r"runs\.vae") as error:
+    with pytest.raises(ResultError, match=rf"{path} .*runs\.vae"):
         numbers.run("vae")
-    assert str(path) in str(error.value)
-    other = files.numbers("evaluate", "other", {}, settings=SETTINGS | {"datasets": {}})
-    numbers = files.results.numbers("evaluate", "other")
-    assert numbers is not None
-    with pytest.raises(ResultError, match=r"datasets\.digits") as error:
-        numbers.dataset_of("capsules")
-    assert str(other) in str(error.value)
 
 
 def test_provenance_of_several_items_is_merged() -> None:
@@ -107,18 +90,17 @@ def test_corrupt_and_incomplete_examples_are_refused(files: ResultFiles, damaged
         files.results.examples("evaluate", "a", ["images", "templates"])
 
 
-@pytest.mark.parametrize("content", [b"{", b"[1]", b'{"bound": NaN}'])
-def test_corrupt_numbers_are_refused(files: ResultFiles, content: bytes) -> None:
+@pytest.mark.parametrize("content", ["{", "[1]", '{"bound": NaN}'])
+def test_corrupt_numbers_are_refused(files: ResultFiles, content: str) -> None:
     path = files.numbers("train", "a", {})
-    path.write_bytes(content)
-    with pytest.raises(ResultError, match="corrupt") as error:
+    path.write_text(content)
+    with pytest.raises(ResultError, match=rf"{path} is corrupt"):
         list(files.results.executed("train"))
-    assert str(path) in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b'a,b\n"1,2\n', b"a\n1\n", b"a,b\n"])
-def test_a_table_that_is_corrupt_or_lacks_a_column_or_rows_is_refused(files: ResultFiles, content: bytes) -> None:
+@pytest.mark.parametrize("content", ['a,b\n"1,2\n', "a\n1\n", "a,b\n"])
+def test_a_table_that_is_corrupt_or_lacks_a_column_or_rows_is_refused(files: ResultFiles, content: str) -> None:
     path = files.table("train", "a", pd.DataFrame({"a": [1]}))
-    path.write_bytes(content)
+    path.write_text(content)
     with pytest.raises(ResultError, match=str(path)):
         files.results.table("train", "a", ["a", "b"])

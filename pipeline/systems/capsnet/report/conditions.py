@@ -17,11 +17,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, ORANGE, SKY, VERMILLION, in_house_style, panels
 from pipeline.drawing.table import Row, Table, tables_of
-from pipeline.results.findings import Finding, Measure, Remark
+from pipeline.results.findings import Finding, Measure, Remark, stalled
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import unique
 from pipeline.results.reading import NotMeasuredError, Results
-from pipeline.results.stalled import stalled
 from pipeline.systems.capsnet.report.runs import CONDITIONS, Network, network, networks, records_of
 
 FIRST_EPOCHS, SLOWER = 3, 1.05

@@ -1,0 +1,69 @@
+"""The scripts: the short reproduction, the lock, and the tables of the READMEs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from dvc.repo import Repo
+
+from pipeline.params import parse_params
+from pipeline.profiles import Profiles
+from scripts import prune_lock, readme_tables, shorten
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_shortened_parameters_are_valid_and_have_a_run_of_every_system() -> None:
+    params = yaml.safe_load(Profiles(ROOT).params_path("quick").read_text(encoding="utf-8"))
+    before = parse_params(params)
+    shorten.leave_out_similar_runs(params)
+    after = parse_params(shorten.shorten(params))
+    variants = [run.variant for run in after.runs.values()]
+    assert len(set(variants)) == len(variants)
+    assert set(variants) == {run.variant for run in before.runs.values()}
+    assert all(run.training.epochs <= 2 for run in after.runs.values())
+    assert all(getattr(after, stage) for stage in ("optimise", "posterior", "infer", "routing", "ablation", "attack"))
+
+
+def test_items_that_are_gone_leave_the_lock_and_the_others_stay(tmp_path: Path) -> None:
+    Repo.init(str(tmp_path), no_scm=True).close()
+    stage = {"foreach": "${runs}", "do": {"cmd": "true ${key}"}}
+    (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"stages": {"train": stage}}))
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump({"runs": {"a": {}, "b": {}}}))
+    kept = {"schema": "2.0", "stages": {"train@a": {"cmd": "true a"}}}
+    lock = {**kept, "stages": {**kept["stages"], "train@c": {"cmd": "true c"}, "sweep@a-45": {"cmd": "true"}}}
+    (tmp_path / "dvc.lock").write_text(yaml.safe_dump(lock))
+    assert prune_lock.prune(tmp_path) == ["sweep@a-45", "train@c"]
+    content = (tmp_path / "dvc.lock").read_text()
+    assert yaml.safe_load(content) == kept
+    assert prune_lock.prune(tmp_path) == []
+    assert (tmp_path / "dvc.lock").read_text() == content
+
+
+def test_the_tables_in_the_repository_are_those_of_its_results() -> None:
+    made = readme_tables.tables(ROOT)
+    for path in readme_tables.FILES:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert readme_tables.updated(text, made) == text, f"{path}: python scripts/readme_tables.py"
+        assert text.count("<!-- made by scripts/readme_tables.py: ") == text.count("<!-- end -->") == 1
+
+
+def test_claims_are_counted_by_document_and_outcome() -> None:
+    rows = [
+        ("000", "within", "MNIST; 1 seed (paper: 5)"),
+        ("000", "holds", "MNIST"),
+        ("000", "better", "MNIST, Fashion-MNIST"),
+        ("000", "not run", None),
+        ("004", "holds", "toys; not the paper's data (smallNORB)"),
+        *(("004", verdict, "toys") for verdict in ("worse", "fails", "not tested", "undecided")),
+    ]
+    scorecard = [dict(zip(("document", "verdict", "dataset"), row, strict=True)) for row in rows]
+    lines = readme_tables.claims(scorecard)
+    assert lines[0] == (
+        "| document | claims run | agree | of these at the document's setting | better | do not agree "
+        "| not tested or undecided | data |"
+    )
+    assert lines[2].endswith("(`000`) | 3 of 4 | 2 | 1 | 1 | 0 | 0 | MNIST, Fashion-MNIST |")
+    assert lines[6].endswith("(`004`) | 5 of 5 | 1 | 0 | 0 | 2 | 2 | toys |")
+    assert lines[7] == "| all | 8 of 9 | 3 | 1 | 1 | 2 | 2 |  |"
