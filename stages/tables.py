@@ -11,6 +11,8 @@ from stages.workspace import stage
 def main() -> None:
     """Write the results of the executed stages of the current profile, next to the papers' numbers."""
     with stage("tables") as workspace:
+        import yaml
+
         from pipeline import report
         from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
@@ -32,7 +34,9 @@ def main() -> None:
         rows = build_scorecard(claims, results, profile=profile, others=differing, drafts=not workspace.params.publish)
         figures = [load_figure(folder, each) for each in on_disk(folder, results)]
         others = other_scorecards(workspace.root, profile)
-        page = build_page(rows, claims, profile, figures, tables, differing, incomplete(folder), others)
+        citation = yaml.safe_load((workspace.root / "CITATION.cff").read_text(encoding="utf-8"))
+        repository = citation.get("repository-code", "")
+        page = build_page(rows, claims, profile, figures, tables, differing, incomplete(folder), others, repository)
 
         write_tables(workspace.tables_folder, tables, written)
         index = workspace.reports_folder / "index.html"

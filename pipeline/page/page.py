@@ -43,6 +43,7 @@ def build_page(
     differing: Mapping[str, str],
     incomplete: Sequence[str] = (),
     scorecards: Mapping[str, Sequence[Row]] | None = None,
+    repository: str = "",
 ) -> str:
     """The page as HTML; the same arguments give the same page.
 
@@ -52,6 +53,7 @@ def build_page(
             the reason in words (`freshness.compare`). Figures, tables and claims that use one are marked.
         incomplete: executed items whose arrays or tables were missing when the figures were drawn.
         scorecards: of other profiles, to be shown beside this one's.
+        repository: its address, for links to commits and code; without one, code is linked by its file.
     """
     records = [record for table in tables for record in table.records]
     all_cards = cards(rows, claims, profile, differing, scorecards or {})
@@ -72,6 +74,7 @@ def build_page(
     environment.filters |= filters
     return environment.get_template("page.html.j2").render(
         profile=profile,
+        repository=repository,
         profiles=list(scorecards or {}),
         style=style,
         scripts=scripts,

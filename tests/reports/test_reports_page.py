@@ -106,6 +106,14 @@ def test_figures_and_tables_name_their_runs_and_link_to_their_code(content: str)
         assert (ROOT / file).read_text(encoding="utf-8").splitlines()[int(line) - 1].startswith(("def ", "@"))
 
 
+def test_code_and_commits_are_linked_in_the_repository_that_has_an_address(report: Report) -> None:
+    results = recorded(report.writer.results, report.params)
+    content = page_of(results, report.params, repository="https://example.org/capsules")
+    assert re.search(r'href="https://example.org/capsules/blob/HEAD/pipeline/[^"]*\.py#L\d+"', content)
+    assert 'href="https://example.org/capsules/commit/' in content
+    assert "../../pipeline" not in content
+
+
 def test_a_claim_says_how_to_measure_it_again_why_it_differs_and_what_other_profiles_found(
     full: Writer, params: Params, content: str
 ) -> None:
