@@ -127,7 +127,11 @@ def _load(word: str, tree: Tree, profile: str) -> Side:
     if (text := tree.read(path)) is None:
         advice = "run `make repro`" if tree.commit is None else "compare with a commit that has one"
         raise ComparisonError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
-    return Side(word, profile, params, {row["id"]: _answer(row) for row in json.loads(text)}, tree)
+    try:
+        rows = json.loads(text)
+    except ValueError as error:  # such as a merge's conflicts
+        raise ComparisonError(f"{path} of {tree.name} is not JSON: {error}") from None
+    return Side(word, profile, params, {row["id"]: _answer(row) for row in rows}, tree)
 
 
 def _answer(row: Mapping[str, Any]) -> Answer:

@@ -293,3 +293,6 @@ def test_a_side_is_a_revision_a_profile_or_the_working_tree(repository: Reposito
     for word, message in (("nobody", "neither a Git revision nor a profile"), ("quick", "both a profile and a Git")):
         with pytest.raises(ComparisonError, match=message):
             load_sides(repository.root, [word])
+    (repository.root / "reports/quick/scorecard.json").write_text("<<<<<<< HEAD")
+    with pytest.raises(ComparisonError, match=r"scorecard\.json of the working tree is not JSON"):
+        load_sides(repository.root, ["."])
