@@ -298,6 +298,12 @@ def test_what_is_no_image_in_a_class_folder_is_named(
     assert told in refusal(params(), pets)
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop root")
+def test_a_folder_that_cannot_be_read_is_named(pets: Path) -> None:
+    (pets / "pets" / "cat").chmod(0)
+    assert refusal(params(), pets) == f"{pets}/pets/cat cannot be read: Permission denied"
+
+
 def test_accents_written_in_two_ways_are_one_name(tmp_path: Path) -> None:
     put(tmp_path / "pets/cafe\u0301/0.png", picture())
     put(tmp_path / "pets/dog/0.png", picture())
