@@ -5,18 +5,16 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
 from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
 from pipeline.data.holdout import hold_out
-from pipeline.files import json_sha256, write_json
+from pipeline.files import write_json
 from pipeline.learning.checkpoints import (
     Checkpoint,
     CheckpointError,
@@ -163,14 +161,8 @@ def _models(skeleton: Model, parameters: Sequence[Parameters]) -> list[Model]:
 
 
 def _identity(name: str, run: RunSettings, image_size: int) -> dict[str, Any]:
-    """The header values that identify a run's weights."""
-    return {
-        "run": name,
-        "variant": run.variant,
-        "image_size": image_size,
-        "seeds": run.seeds,
-        "model": json_sha256(run.model.model_dump(mode="json"))[:16],
-    }
+    """What `model.json` says of whose weights they are, beside the model's settings."""
+    return {"run": name, "variant": run.variant, "image_size": image_size, "seeds": run.seeds}
 
 
 def weights_file(seed: int) -> str:
@@ -186,19 +178,13 @@ def save_run(
     It has the settings and the hashes of data set and code. So a stage that depends on the folder depends on all three,
     even if other code gives the same weights.
     """
-    identity = _identity(name, run, image_size)
-    written = {}
-    for index, seed in enumerate(run.seeds):
-        weights = trained.parameters[index]
-        save_tensors(folder / weights_file(seed), weights, {**identity, "seed": seed})
-        written[weights_file(seed)] = tensors_sha256(weights)
+    files = {weights_file(seed): weights for seed, weights in zip(run.seeds, trained.parameters, strict=True)}
+    for file, weights in files.items():
+        save_tensors(folder / file, weights, {})
     made_by = {"settings": run.model_dump(mode="json"), "data_sha256": data_sha256, "code": code}
-    shapes = {key: list(value.shape) for key, value in trained.parameters[0].items()}
-    made_of = {"best_epoch": trained.best_epoch, "shapes": shapes, "weights": written}
-    write_json(folder / SUMMARY, {**identity, **made_by, **made_of})
-    for other in folder.glob("*.safetensors"):
-        if other.name not in written:
-            other.unlink()
+    hashes = {file: tensors_sha256(weights) for file, weights in files.items()}
+    found = {"best_epoch": trained.best_epoch, "weights": hashes}
+    write_json(folder / SUMMARY, {**_identity(name, run, image_size), **made_by, **found})
 
 
 def load_run(
@@ -210,24 +196,24 @@ def load_run(
         CheckpointError: weights are missing, damaged, or belong to another run, model or training.
     """
     prepare(device)
-    summary: Any = {}
-    identity = _identity(name, run, image_size)
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        # Weights that are older than a setting have the hash of the settings that there were.
-        if type(run).model_validate(summary["settings"]).model == run.model:
-            identity["model"] = summary["model"]
-    skeleton = build(run, image_size).to(device)
-    expected = {key: value.shape for key, value in skeleton.named_parameters()}
-    loaded: list[dict[str, Tensor]] = []
+    summary, asked = folder / SUMMARY, _identity(name, run, image_size)
+    try:
+        content = json.loads(summary.read_text(encoding="utf-8"))
+        found, hashes = {key: content[key] for key in asked}, dict(content["weights"])
+        # Weights may be older than a setting, which then has the value that they were trained with.
+        model = type(run).model_validate(content["settings"]).model if found == asked else None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise CheckpointError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None
+    if model != run.model:
+        raise CheckpointError(f"{summary} is of another model, or {found} instead of {asked}: train the run again.")
+    loaded = []
     for seed in run.seeds:
         path = folder / weights_file(seed)
-        parameters, header = load_tensors(path, {**identity, "seed": seed}, device)
-        if not isinstance(summary.get("weights"), dict):
-            raise CheckpointError(f"{folder / SUMMARY} is missing or damaged: train the run again.")
-        if header["sha256"] != summary["weights"].get(path.name):
-            raise CheckpointError(f"{path} belongs to another training than {folder / SUMMARY}: train the run again.")
-        if expected != {key: value.shape for key, value in parameters.items()}:
-            raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")
+        parameters, header = load_tensors(path, device)
+        if header["sha256"] != hashes.get(path.name):
+            raise CheckpointError(f"{path} belongs to another training than {summary}: train the run again.")
         loaded.append(parameters)
-    return _models(skeleton, loaded)
+    try:
+        return _models(build(run, image_size).to(device), loaded)
+    except RuntimeError as error:  # of parameters that the model does not have
+        raise CheckpointError(f"{folder} does not fit the model of run '{name}', train it again: {error}") from None
