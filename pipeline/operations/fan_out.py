@@ -58,13 +58,8 @@ def fan_out(
 ) -> int:
     """Run the items behind the targets that are out of date, and record them. The exit code: 1 if one failed, else 0.
 
-    Args:
-        targets: names of stages or items, as for `dvc repro`; by default all.
-        workers: number of processes on this machine; by default one for each core.
-        scheduler: address of a running Dask scheduler, instead.
-        remote: a DVC remote for data, weights and arrays; by default workers use the head's cache under its own path.
-        repository: address from which workers clone; by default `root`.
-        gpu_items: a pattern such as `train@*`: these items get workers with the Dask resource `GPU`.
+    The arguments are those of the command, which describes them. Without a remote, workers use the head's cache under
+    its own path.
 
     Raises:
         UserError: there are uncommitted changes, workers cannot be reached, or DVC cannot read the repository.

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Never
@@ -26,13 +26,8 @@ Group = frozenset[str]
 
 
 def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) -> int:
-    """Bring the targets up to date with `jobs` groups at once. The exit code: 0, or 1 if an item failed.
-
-    Args:
-        targets: names of stages or items, as for `dvc repro`; by default all.
-        jobs: by default one for each core that this process may use.
-
-    Raises as `read_plan`.
+    """Bring the targets up to date with `jobs` groups at once, by default one for each core that this process may use.
+    The exit code: 0, or 1 if an item failed. Raises as `read_plan`.
     """
     plan = read_plan(root, targets)
     data = [name for name, item in plan.items() if item.stale and name.partition("@")[0] in PREPARING]
@@ -68,27 +63,26 @@ def grouped(plan: Mapping[str, PlannedItem]) -> tuple[dict[Group, list[str]], di
 def _run(
     root: Path, groups: Mapping[Group, Sequence[str]], needs: Mapping[Group, Collection[Group]], jobs: int
 ) -> list[str]:
-    """Run all groups, those with most items first; what does not need a failed one goes on. The failed ones' items."""
-    order = TopologicalSorter(needs)
-    order.prepare()
-    ready, running, failed = list[Group](), dict[Future[int], Group](), set[Group]()
-    items = sum(len(names) for names in groups.values())
-    with ThreadPoolExecutor(jobs) as pool, tqdm(total=items, unit="item", disable=None) as bar:
-        while order.is_active():
-            ready = sorted([*ready, *order.get_ready()], key=lambda group: len(groups[group]))
-            while ready and len(running) < jobs:
-                group = ready.pop()
-                if failed.isdisjoint(needs[group]):
-                    running[pool.submit(_run_group, root, groups[group], jobs, bar)] = group
-                else:
-                    failed.add(group)
-                    order.done(group)
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                group = running.pop(future)
-                if future.result():
-                    failed.add(group)
-                order.done(group)
-    return [name for group in failed for name in groups[group]]
+    """Run all groups; what does not need a failed one goes on. The items of those that failed, or could not run.
+
+    Those that wait for none begin first, the ones with most items before the others.
+    """
+    order = sorted(
+        TopologicalSorter(needs).static_order(), key=lambda group: 0 if needs[group] else -len(groups[group])
+    )
+    done: dict[Group, Future[bool]] = {}
+
+    def succeeds(group: Group) -> bool:
+        return all(done[need].result() for need in needs[group]) and not _run_group(root, groups[group], jobs, bar)
+
+    pool, items = ThreadPoolExecutor(jobs), sum(map(len, groups.values()))
+    with tqdm(total=items, unit="item", disable=None) as bar:
+        try:
+            for group in order:
+                done[group] = pool.submit(succeeds, group)
+            return [name for group, future in done.items() if not future.result() for name in groups[group]]
+        finally:  # after Ctrl-C, too
+            pool.shutdown(cancel_futures=True)
 
 
 def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) -> int:

@@ -16,12 +16,8 @@ from pipeline.operations.publish import REMOTE
 
 
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
-    """Push the run cache of the repository in `root`, and the outputs of its records; returns how many records there
-    are, and how many files were pushed now.
-
-    Args:
-        remote: name of a DVC remote; None: the default one.
-        without: folders or files, relative to `root`. The outputs of a stage that makes one of them are not pushed.
+    """Push the run cache of the repository in `root`, and the outputs of its records, but for those of stages that make
+    one of the folders or files `without`; returns how many records there are, and how many files were pushed now.
 
     Raises:
         UserError: nothing is at a place in `without`; there is no such remote, it does not take all files, cannot have
