@@ -55,10 +55,6 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
     Links are refused, because DVC does not see what changes behind them; so are pipes and devices, at which it waits
     for ever, and names that it cannot write down.
 
-    Args:
-        where: the entry's place in params.yaml, for messages.
-        root: what a relative path is relative to.
-
     Raises:
         UserError: there is nothing at the path, or a file where a folder is asked for, or the reverse; a folder
             has other classes than named, a class has no image, or something is no image.
@@ -77,12 +73,8 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
-    """Check, before DVC looks at them, that own images can be found and lie apart from what stages write.
-
-    Args:
-        outs: paths that stages write, relative to `root`.
-
-    Raises as `find`, and for a folder that stages write to.
+    """Check, before DVC looks at them, that own images can be found and lie apart from the paths `outs` that stages
+    write. Raises as `find`, and for a folder that stages write to.
     """
     for name, params in own_images.items():
         place = (root / params.path).resolve()
@@ -93,10 +85,10 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 
 
 def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], object]) -> Dataset:
-    """All images, resized, in the order of classes and names; the split has test images only where these are apart.
+    """All images of an entry of `own_images` in params.yaml, resized, in the order of classes and names; the split has
+    test images only where these are apart.
 
     Args:
-        name: key of `own_images` in params.yaml.
         root: what a relative path is relative to.
         tell: is given how many images there are before they are decoded, and then what was done to them.
 
@@ -168,9 +160,9 @@ def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
     return [there[name] for name in wanted]
 
 
-def _shown(names: Sequence[str], most: int = 5) -> str:
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + rest
+def _shown(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(repr, names[:5])) + rest
 
 
 def _image_files(folder: Path) -> list[Path]:

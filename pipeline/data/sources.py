@@ -119,8 +119,6 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
     """Download every file of a source to `folder`, and return the paths. Files with the right hash are kept.
 
     Args:
-        name: a key of `SOURCES`.
-        folder: where files appear once their hashes are checked.
         mirror: a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
 
     Raises:

@@ -25,9 +25,8 @@ AFFNIST_SCALE = (0.8, 1.2)
 """affNIST's scales are uniform in this range, drawn for each axis."""
 
 
-def rotations(angles: Tensor) -> Tensor:
-    """Matrices `[B, 2, 3]` that turn the content by `angles [B]`, in degrees, counter-clockwise as seen."""
-    return rotation(angles)
+rotations = rotation
+"""Matrices `[B, 2, 3]` that turn the content by angles `[B]`, in degrees, counter-clockwise as seen."""
 
 
 def shifts(pixels: Tensor, size: int) -> Tensor:
@@ -75,7 +74,6 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
     the canvas where all ink stays inside. A digit too large for the canvas is put in the middle.
 
     Args:
-        count: number of images, `B`.
         canvas: pixels a side of the canvas given to `warp`; affNIST has 40.
         images: `[B, C, H, H]`; what is not exactly black is ink.
 

@@ -22,7 +22,7 @@ from pipeline.data.own_images import check_places, find
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams, OwnImagesParams
 from pipeline.errors import UserError
-from pipeline.memory import OutOfMemoryError, available_bytes, readable
+from pipeline.memory import OutOfMemoryError, available_bytes
 
 RANDOM = np.random.default_rng(0)
 SIDE = 16
@@ -153,7 +153,7 @@ def test_a_test_part_of_its_own_stays_apart(tmp_path: Path) -> None:
                 put(tmp_path / "pets" / part / name / f"{number}.png", picture())
     told: list[str] = []
     data = own_images.read("pets", params(test_part=True), tmp_path, told.append)
-    assert told[0].startswith("pets: 12 images of 2 classes (8 in train, 4 in test). As 3x16x16 they take 9.2 kB, ")
+    assert told[0].startswith("pets: 12 images of 2 classes (8 in train, 4 in test). As 3x16x16 they take 9.22kB, ")
     assert data.labels.tolist() == [0] * 4 + [1] * 4 + [0, 0, 1, 1]
     assert data.split["test"].tolist() == [8, 9, 10, 11]
     save_dataset(tmp_path / "raw" / OWN_IMAGES, data)
@@ -351,11 +351,11 @@ def test_an_image_that_cannot_be_used_is_named(pets: Path, make: Callable[[Path]
 def test_what_does_not_fit_into_memory_is_refused_before_decoding(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (pets / "pets/cat/0.png").write_text("not looked at")
     monkeypatch.setattr(memory, "available_bytes", lambda: 5000)
-    with pytest.raises(OutOfMemoryError, match=r"own_images\.pets: 5 images: about 7\.7 kB of memory needed, 5\.0 kB"):
+    with pytest.raises(OutOfMemoryError, match=r"own_images\.pets: 5 images: about 7\.68kB of memory needed, 5\.00kB"):
         read(params(), pets)
     put(pets / "pets/cat/0.png", picture(100, 100))
     monkeypatch.setattr(memory, "available_bytes", lambda: 20_000)
-    with pytest.raises(OutOfMemoryError, match=r"cat/0\.png: about 120 kB of memory needed.* Make it smaller"):
+    with pytest.raises(OutOfMemoryError, match=r"cat/0\.png: about 120kB of memory needed.* Make it smaller"):
         read(params(), pets)
 
 
@@ -366,7 +366,3 @@ def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mon
     for content, expected in (("1000000\n", 1_000_000), ("max\n", free), (str(10**18), free)):
         limit.write_text(content)
         assert available_bytes() == pytest.approx(expected, rel=0.2)
-
-
-def test_sizes_in_words() -> None:
-    assert [readable(count) for count in (7, 1234, 56_700_000, 4e15)] == ["7 bytes", "1.2 kB", "56.7 MB", "4,000.0 TB"]
