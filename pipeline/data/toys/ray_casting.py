@@ -16,7 +16,7 @@ Shapes: `V` images, `P` pieces of a solid; world axes are x forward, y left, z u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -136,7 +136,8 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
             seen = np.flatnonzero(distance < nearest[pixels])  # pixels are unique: an image has one n-th piece
             pixels, view = pixels[seen], views[job[ray[seen]]]
             nearest[pixels] = distance[seen]
-            bright[pixels] = greys[view] * _lit(normals(seen), view, lights)
+            x, y, z = normals
+            bright[pixels] = greys[view] * _lit((x[seen], y[seen], z[seen]), view, lights)
     fine = bright.reshape(-1, size, RAYS, size, RAYS)
     total = np.zeros((len(solids), size, size))
     for row in range(RAYS):  # the same order of summation on every machine
@@ -209,8 +210,8 @@ def _away_from_zero(values: Floats) -> Floats:
     return np.where(np.abs(values) < _TINY, _TINY, values)
 
 
-_Hits = tuple[Ints, Floats, Callable[[Ints], Vectors]]
-"""Rays that hit their piece (indices `[m]`), their `t` `[m]`, and a function: the unit normals in the world at some."""
+_Hits = tuple[Ints, Floats, Vectors]
+"""Rays that hit their piece (indices `[m]`), their `t` `[m]`, and the unit normals in the world there."""
 
 
 def _meet_rounds(profiles: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
@@ -238,14 +239,9 @@ def _meet_rounds(profiles: Floats, inverse: Floats, eye: Floats, job: Ints, dire
     met = np.flatnonzero(by_end | ((falls > enter) & (falls < leave)))
     ray, job, by_end, facing = ray[met], job[met], by_end[met], facing[met]
     distance = np.where(by_end, enter[met], falls[met])
-
-    def normals(subset: Ints) -> Vectors:
-        of, t, end = job[subset], distance[subset], by_end[subset]
-        x, y, z = (eye[of, axis] + t * direction[axis][ray[subset]] for axis in range(3))
-        up = np.where(end, facing[subset], -(q / 2)[of] - w[of] * z)
-        return _unit(inverse[of], (np.where(end, 0.0, x), np.where(end, 0.0, y), up))
-
-    return ray, distance, normals
+    x, y, z = (eye[job, axis] + distance * direction[axis][ray] for axis in range(3))
+    up = np.where(by_end, facing, -(q / 2)[job] - w[job] * z)
+    return ray, distance, _unit(inverse[job], (np.where(by_end, 0.0, x), np.where(by_end, 0.0, y), up))
 
 
 def _meet_blocks(planes: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
@@ -268,16 +264,11 @@ def _meet_blocks(planes: Floats, inverse: Floats, eye: Floats, job: Ints, direct
         face = np.where(later, plane, face)
         leave = np.where(inwards, leave, np.minimum(leave, t))
     ray = np.flatnonzero(enter < leave)
-    job, face, distance = job[ray], face[ray], enter[ray]
     sides = planes.shape[1]
     nx, ny, nz = planes[..., :3].reshape(-1, 3).T
     x, y, z = _unit(np.repeat(inverse, sides, axis=0), (nx, ny, nz))
-
-    def normals(subset: Ints) -> Vectors:
-        of = job[subset] * sides + face[subset]
-        return x[of], y[of], z[of]
-
-    return ray, distance, normals
+    of = job[ray] * sides + face[ray]
+    return ray, enter[ray], (x[of], y[of], z[of])
 
 
 def _unit(inverse: Floats, gradient: Vectors) -> Vectors:
