@@ -34,10 +34,8 @@ class FileReadError(UserError):
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of `path`; rename it to `path` when the block ends without an error.
-
-    Raises:
-        FileWriteError: with the cause and the path; `path` keeps its earlier content.
+    """Yield a temporary path in the folder of `path`; rename it to `path` when the block ends without an error. Raises
+    `FileWriteError` with the cause and the path, which keeps its earlier content.
     """
     temporary: Path | None = None
     try:

@@ -48,12 +48,8 @@ class CompilerError(UserError):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel.
-
-    Attributes:
-        library: its functions.
-        form: the instruction set it was compiled for.
-        lanes: numbers in a vector.
+    """A compiled kernel: the library with its functions, the instruction set it was compiled for, and the numbers in a
+    vector.
     """
 
     library: ctypes.CDLL
@@ -61,12 +57,8 @@ class Kernel:
     lanes: int
 
     def call(self, function: str, *arguments: ctypes.Structure | Tensor | None) -> None:
-        """Call a function with the addresses of these structs and of tensors' numbers, null for None.
-
-        Addresses do not keep tensors alive.
-
-        Raises:
-            MemoryError: there was not enough memory.
+        """Call a function with the addresses of these structs and of tensors' numbers, null for None. Addresses do not
+        keep tensors alive. Raises `MemoryError` if there was not enough memory.
         """
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
@@ -106,13 +98,8 @@ def folder() -> Path:
 
 
 def build() -> list[Path]:
-    """Compile every kernel that is not yet compiled.
-
-    Returns:
-        The libraries, new or not.
-
-    Raises:
-        CompilerError: there is no compiler, or it fails; the message has its last words.
+    """Compile every kernel that is not yet compiled; all libraries, new or not. Raises `CompilerError` if there is no
+    compiler, or it fails; the message has its last words.
     """
     program = compiler()
     if program is None:

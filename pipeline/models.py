@@ -82,10 +82,8 @@ class TrainedRun:
 
 def load_trained(folder: Path) -> TrainedRun:
     """Load the models in `models/<run>`, with the settings that they were trained with, whatever the current profile.
-
-    Raises:
-        LoadingError: there is no trained run in `folder`, or this version of the code does not know its settings.
-        CheckpointError: weights are missing or damaged.
+    Raises `LoadingError` if there is no trained run in `folder` or this version of the code does not know its settings,
+    and `CheckpointError` if weights are missing or damaged.
     """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
@@ -105,16 +103,12 @@ def load_trained(folder: Path) -> TrainedRun:
 
 
 def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
-    """Images `[N, channels, size, size]` in [0, 1].
+    """Images `[N, channels, size, size]` in [0, 1] of one channel (grey), two (pairs of stereo images) or three
+    (colours).
 
-    Args:
-        channels: one for grey images, two for pairs of stereo images, three for colours.
-        paths: one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: for
-            three channels one in colour for each image, else `channels` grey ones, in order. They must be square and
-            framed like the images that the network was trained on.
-
-    Raises:
-        LoadingError: a file cannot be read, or does not fit.
+    `paths` is one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: for
+    three channels one in colour for each image, else `channels` grey ones, in order. They must be square and framed
+    like the images that the network was trained on. Raises `LoadingError` if a file cannot be read, or does not fit.
     """
     if [path.suffix for path in paths] == [".npy"]:
         return _array(paths[0], (channels, size, size))

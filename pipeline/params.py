@@ -268,10 +268,8 @@ def _message(error: Any) -> str:
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """Check the content of a params file and return it typed.
-
-    Raises:
-        ParamsError: naming every field that is unknown, missing or out of range, and what it allows.
+    """Check the content of a params file and return it typed. Raises `ParamsError`, which names every field that is
+    unknown, missing or out of range, and what it allows.
     """
     try:
         return Params.model_validate(values)

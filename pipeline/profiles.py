@@ -68,10 +68,8 @@ class Profiles:
         """Make `name` the current profile; returns False if it already is.
 
         The current files are stored first, and then replaced by the others in one step each: none is ever incomplete.
-
-        Raises:
-            ProfileError: there is no such profile, or the current one has a stored copy that differs.
-            FileWriteError: the current files cannot be stored; they are as before.
+        Raises `ProfileError` if there is no such profile or the current one has a stored copy that differs, and
+        `FileWriteError` if the current files cannot be stored; they are as before.
         """
         source, current = self.params_path(name).parent, self.current
         if name == current:

@@ -143,9 +143,8 @@ class Workspace(Layout):
 def stage(name: str, item: str | None = None, root: Path | None = None) -> Iterator[Workspace]:
     """Enter a stage: check parameters and item, then lock, track and watch the starting process until the block ends.
 
-    Raises:
-        SystemExit: with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
-            143 if terminated; the message is on stderr.
+    Raises `SystemExit` with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
+    143 if terminated; the message is on stderr.
     """
     logger = logging.getLogger("pipeline")
     logger.setLevel(logging.INFO)

@@ -40,8 +40,7 @@ def hold_out(
         the data set, its validation images those of the factor's value, its training images the others; and images and
         classes taken out of these, under the name `KNOWN`, where `known_share` is not 0.
 
-    Raises:
-        UserError: the factor is not known of these images, none has this value, or none is left to train on.
+    Raises `UserError` if the factor is not known of these images, none has this value, or none is left to train on.
     """
     pool, factor = np.concatenate([dataset.split["train"], dataset.split["validation"]]), holdout.factor
     if factor not in dataset.factors:

@@ -53,11 +53,8 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
     """The path of own images, and the files of each part (none for an npz), from names and kinds alone.
 
     Links are refused, because DVC does not see what changes behind them; so are pipes and devices, at which it waits
-    for ever, and names that it cannot write down.
-
-    Raises:
-        UserError: there is nothing at the path, or a file where a folder is asked for, or the reverse; a folder
-            has other classes than named, a class has no image, or something is no image.
+    for ever, and names that it cannot write down. Raises `UserError` for these, if the path is not what the format
+    needs, a folder has other classes than named, a class has no image, or something is no image.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
@@ -86,14 +83,11 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 
 def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], object]) -> Dataset:
     """All images of an entry of `own_images` in params.yaml, resized, in the order of classes and names; the split has
-    test images only where these are apart.
+    test images only where these are apart. A relative path is relative to `root`. `tell` is given how many images there
+    are before they are decoded, and then what was done to them.
 
-    Args:
-        root: what a relative path is relative to.
-        tell: is given how many images there are before they are decoded, and then what was done to them.
-
-    Raises:
-        UserError: as `find`; a file is damaged, no image, too large or of a kind that is not read; too little memory.
+    Raises `UserError` as `find`, and if a file is damaged, no image, too large or of a kind that is not read, or memory
+    too little.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     place, parts = find(params, where, root)

@@ -118,12 +118,9 @@ SOURCES = {
 def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
     """Download every file of a source to `folder`, and return the paths. Files with the right hash are kept.
 
-    Args:
-        mirror: a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
-
-    Raises:
-        UserError: no mirror has a file with the right content, or `mirror` is a URL of an unknown kind.
-        FileWriteError: a file could not be written, for example because the disk is full.
+    `mirror` is a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
+    Raises `UserError` if no mirror has a file with the right content or `mirror` is a URL of an unknown kind, and
+    `FileWriteError`, for example because the disk is full.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
         raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
@@ -163,11 +160,8 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
 
 
 def _download(url: str, output: str, _: object) -> None:
-    """A downloader for pooch: copy a local file, or download a file, again if the connection breaks.
-
-    Raises:
-        UserError: a local file cannot be opened; the server cannot be reached, refuses, or always breaks off.
-        OSError: the disk is full, for example.
+    """A downloader for pooch: copy a local file, or download a file, again if the connection breaks. Raises `UserError`
+    if a local file cannot be opened, or the server cannot be reached, refuses, or always breaks off.
     """
     parsed = urlparse(url)
     if parsed.scheme not in ("http", "https"):

@@ -58,10 +58,8 @@ def tensors_sha256(tensors: dict[str, Tensor]) -> str:
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote: the tensors by name, and the header with their `sha256`.
-
-    Raises:
-        CheckpointError: the file is missing or damaged. The message names it.
+    """What `save_tensors` wrote: the tensors by name, and the header with their `sha256`. Raises `CheckpointError`,
+    which names the file, if it is missing or damaged.
     """
     if not path.exists():
         raise CheckpointError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
@@ -84,11 +82,7 @@ def fingerprint(**dependencies: Any) -> str:
 
 
 def code_fingerprint(root: Path, places: Iterable[str]) -> str:
-    """A hash of source files: Python and C++.
-
-    Args:
-        places: files, and folders whose Python and C++ files are all included; relative to `root`.
-    """
+    """A hash of source files, Python and C++: of `places`, relative to `root`, and of all in those that are folders."""
     files: set[Path] = set()
     for place in places:
         path = root / place
@@ -100,8 +94,7 @@ class Checkpoint:
     """The latest state of one training, in one file replaced atomically.
 
     Args:
-        folder: folder of all checkpoints.
-        key: the training's fingerprint.
+        key: the training's fingerprint, which names its folder.
         interval: minimum seconds between two saves that are not forced, so that checkpoints cost little time.
 
     Attributes:

@@ -17,14 +17,8 @@ from pipeline.learning.settings import TrainingParams
 
 
 class Optimiser:
-    """What a training needs of an optimiser.
-
-    Args:
-        parameters: tensors, whose `grad` is set before each step.
-        lr: the step size, which may be changed between steps.
-
-    Attributes:
-        state: tensors by name, for each parameter that was moved.
+    """What a training needs of an optimiser of `parameters`, whose `grad` is set before each step; the step size `lr`
+    may be changed between steps. `state` has tensors by name, for each parameter that was moved.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:

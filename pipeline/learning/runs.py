@@ -39,11 +39,8 @@ _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
 
 @dataclass(frozen=True)
 class Setup:
-    """Settings shared by the trainings of one stage.
-
-    Attributes:
-        checkpoints: folder of the checkpoints of unfinished trainings.
-        code: returns a hash of the code that trains a variant; a checkpoint of other code is not continued.
+    """Settings shared by the trainings of one stage: `code` returns a hash of the code that trains a variant; a
+    checkpoint of other code is not continued.
     """
 
     build: BuildModel
@@ -71,8 +68,7 @@ def train_run(
         data_sha256: hash of the data set's file; the checkpoint depends on it.
         tracked: records the data set and every epoch. It continues the tracked run that wrote the checkpoint, unless
             something was logged already.
-        start: initial values of some of the parameters, for each replica, instead of a new model's.
-        frozen: names of parameters that are not trained.
+        title, start, frozen: as for `train`.
         watched: images and classes of the data set, by name, on which the model is measured after every epoch.
 
     Raises:
@@ -190,10 +186,8 @@ def save_run(
 def load_run(
     build: BuildModel, folder: Path, name: str, run: RunSettings, image_size: int, device: torch.device
 ) -> list[Model]:
-    """The trained models of a run, one per replica, ready for evaluation.
-
-    Raises:
-        CheckpointError: weights are missing, damaged, or belong to another run, model or training.
+    """The trained models of a run, one per replica, ready for evaluation. Raises `CheckpointError` if weights are
+    missing, damaged, or belong to another run, model or training.
     """
     prepare(device)
     summary, asked = folder / SUMMARY, _identity(name, run, image_size)

@@ -14,11 +14,8 @@ from pipeline.results.spread import spread
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """Metrics of validation, and of known images where others validate, at each replica's best epoch; speed and sizes.
-    The table has every epoch of every replica, without its speed, which no two runs share.
-
-    Args:
-        model: an untrained model, to count its parameters.
+    """Metrics of validation, and of known images where others validate, at each replica's best epoch; speed and sizes,
+    by an untrained model. The table has every epoch of every replica, without its speed, which no two runs share.
     """
     history, best = trained.history, best_rows(trained)
     parts = {part: [name for name in history.columns if name.startswith(f"{part}_")] for part in ("validation", KNOWN)}

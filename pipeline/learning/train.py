@@ -339,16 +339,11 @@ class Average:
         average_t = (1 - c_t) average_(t-1) + c_t w_t,    c_t = (p + 1) / (t + p),    p = 1 / window - 2
 
     weights step s about as s^p: an exponential moving average whose horizon grows with training, so that the averaged
-    weights are always `window * t` steps old on average. Studies that shorten a training keep its meaning, and c_1 = 1
-    forgets the initial weights; an exponential average of a fixed decay does neither.
+    weights are always `window * t` steps old on average, for a window above 0 and up to 1/2 (a plain mean of all
+    steps). Studies that shorten a training keep its meaning, and c_1 = 1 forgets the initial weights; an exponential
+    average of a fixed decay does neither.
 
-    Args:
-        parameters: by name; they are changed in place by the optimiser.
-        window: mean age of the averaged weights, as a share of all steps so far, above 0 and up to 1/2 (a plain mean of
-            all steps).
-
-    Attributes:
-        averaged: the average by name.
+    The optimiser changes the parameters in place; `averaged` has the average by name.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], window: float) -> None:

@@ -59,10 +59,8 @@ def fan_out(
     """Run the items behind the targets that are out of date, and record them. The exit code: 1 if one failed, else 0.
 
     The arguments are those of the command, which describes them. Without a remote, workers use the head's cache under
-    its own path.
-
-    Raises:
-        UserError: there are uncommitted changes, workers cannot be reached, or DVC cannot read the repository.
+    its own path. Raises `UserError` if there are uncommitted changes, workers cannot be reached, or DVC cannot read the
+    repository.
     """
     commit, dirty = git_state(root)
     if dirty:

@@ -47,8 +47,8 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     """Copy what is recorded of the current profile to the remote, and write a card for each trained run, and the list.
     The bytes of each published output, and why others are not published.
 
-    Raises:
-        UserError: there are uncommitted changes; the profile is not for publication or too large; DVC cannot copy it.
+    Raises `UserError` if there are uncommitted changes, the profile is not for publication or too large, or DVC cannot
+    copy it.
     """
     params = load_params(root / PARAMS)
     if not params.publish:
@@ -81,10 +81,8 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
     """Push the outputs `wanted` to the remote; remove from it each file that belongs to no complete output of `locked`.
-    Why outputs are not on the remote: those of `wanted`, and others of which it had a part.
-
-    Raises:
-        UserError: the remote has become too large, or DVC reports an error.
+    Why outputs are not on the remote: those of `wanted`, and others of which it had a part. Raises `UserError` if the
+    remote has become too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]

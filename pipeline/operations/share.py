@@ -19,9 +19,8 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
     """Push the run cache of the repository in `root`, and the outputs of its records, but for those of stages that make
     one of the folders or files `without`; returns how many records there are, and how many files were pushed now.
 
-    Raises:
-        UserError: nothing is at a place in `without`; there is no such remote, it does not take all files, cannot have
-            a run cache (one over HTTP), or is the folder of published results, which is in Git.
+    Raises `UserError` if nothing is at a place in `without`, or if there is no such remote, it does not take all files,
+    cannot have a run cache (one over HTTP), or is the folder of published results, which is in Git.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo

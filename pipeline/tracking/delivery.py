@@ -74,10 +74,8 @@ def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SE
 
 
 class Delivery:
-    """Delivers the journals under `folder` to `store`, one process at a time.
-
-    Args:
-        measure: whether MLflow measures this machine while runs are written on it.
+    """Delivers the journals under `folder` to `store`, one process at a time; with `measure`, MLflow measures this
+    machine while runs are written on it.
     """
 
     def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
@@ -90,10 +88,8 @@ class Delivery:
         """Deliver all new events, oldest run first; yield the ids of runs that had any.
 
         A run whose process is gone without an end event is marked as killed. A run that fails does not stop the others.
-
-        Raises:
-            UserError: the store does not answer or rejected a run.
-            TimeoutError: another process has been delivering for a minute, and still does.
+        Raises `UserError` if the store does not answer or rejected a run, and `TimeoutError` if another process
+        delivers for over a minute.
         """
         failures = []
         with FileLock(self.folder / "delivery.lock", timeout=LOCK_SECONDS, thread_local=False):

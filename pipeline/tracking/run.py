@@ -35,11 +35,8 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Store:
-    """Where MLflow keeps its runs.
-
-    Args:
-        uri: as in `MLFLOW_TRACKING_URI`.
-        artifacts: folder of new experiments' artifacts; None: the server's default.
+    """Where MLflow keeps its runs, as in `MLFLOW_TRACKING_URI`, and artifacts of new experiments; None: the server's
+    default.
     """
 
     uri: str
@@ -197,9 +194,8 @@ class TrackedRun:
     def resume(self, run_id: str) -> bool:
         """Continue the earlier run `run_id` in place of this one, without logging a metric's step twice.
 
-        Returns:
-            False if there is nothing to continue: this run has begun, that run is finished, has another name or other
-            parameters, its journal is gone, or another process still writes it.
+        False if there is nothing to continue: this run has begun, that run is finished, has another name or other
+        parameters, its journal is gone, or another process still writes it.
         """
         journal = Journal(self.folder / run_id)
         if self._started or not run_id or Path(run_id).name != run_id or not journal.path.exists():
@@ -260,9 +256,8 @@ class TrackedRun:
     def log_artifact(self, path: Path, folder: str = "", **target: Any) -> None:
         """Log a finished file, as it is now: a copy is kept with the journal. `folder` is that in MLflow.
 
-        Args:
-            target: `of_group=True` to log it with the group in place of this run, or `of_run`, the id of an earlier run
-                of the same experiment; nothing happens if MLflow does not have it.
+        `target` is `of_group=True` to log it with the group in place of this run, or `of_run`, the id of an earlier run
+        of the same experiment; nothing happens if MLflow does not have it.
         """
         try:
             place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name

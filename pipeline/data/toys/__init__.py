@@ -54,13 +54,11 @@ def turntable(azimuth: Floats) -> Floats:
 
 
 def stereo_cameras(elevation: Floats) -> Cameras:
-    """`[2 N]` cameras, left and right alternating, that look at the world's origin from the front (x).
+    """`[2 N]` cameras, left and right alternating, that look at the world's origin from the front (x), `elevation`
+    `[N]` degrees above the horizon.
 
     Both share one image plane, through the origin and perpendicular to the line of sight: a point on it has the same
     position in both images; a nearer point is further to the right in the left one.
-
-    Args:
-        elevation: `[N]` degrees above the horizon.
     """
     s, c = sine_cosine(elevation)
     zero, one = np.zeros_like(s), np.ones_like(s)
@@ -81,11 +79,8 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
     """Stereo pairs `[N, 2, 48, 48]`, left before right.
 
     Args:
-        category: `[N]` 0 to 4, in smallNORB's order.
-        instance: `[N]` 0 to 9.
-        azimuth: `[N]` 0 to 17, an index into `AZIMUTHS`.
-        elevation: `[N]` 0 to 8, an index into `ELEVATIONS`.
-        lighting: `[N]` 0 to 5.
+        category, instance, lighting: `[N]` 0 to 4, in smallNORB's order, 0 to 9, and 0 to 5.
+        azimuth, elevation: `[N]` indices into `AZIMUTHS` and `ELEVATIONS`.
     """
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)
     for start in range(0, len(category), _BATCH):

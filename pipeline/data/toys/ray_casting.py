@@ -157,10 +157,8 @@ def _lit(normals: Vectors, view: Ints, lights: Lights) -> Floats:
 def _place(
     pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cameras: Cameras
 ) -> tuple[Floats, Floats, Floats]:
-    """`J` pieces in their images: the camera in each piece's local coordinates.
-
-    Returns:
-        the map `[J, 3, 3]` from the world to the piece; the eye `[J, 3]`; the camera's frame `[J, 3, 3]`.
+    """`J` pieces in their images: the map `[J, 3, 3]` from the world to each piece's local coordinates, and in these
+    the eye `[J, 3]` and the camera's frame `[J, 3, 3]`.
     """
     axes = np.stack([piece.axes for piece in pieces])
     centres = np.stack([piece.centre for piece in pieces])
@@ -172,10 +170,8 @@ def _place(
 
 
 def _rays(eye: Floats, frame: Floats, positions: Floats) -> tuple[Ints, Ints, Vectors]:
-    """All rays through the rectangle around the cube of each piece, in one list of `n`.
-
-    Returns:
-        the piece `[n]`; the pixel's index `[n]` in its image, row by row; and the direction in the piece's coordinates.
+    """All rays through the rectangle around the cube of each piece, in one list of `n`: the piece `[n]`; the pixel's
+    index `[n]` in its image, row by row; and the direction in the piece's coordinates.
     """
     side = len(positions)
     # (u, v, 1) times `t`, for each corner of the cube

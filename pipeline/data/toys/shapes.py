@@ -97,11 +97,8 @@ _ANIMALS = (
 
 
 def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float) -> tuple[list[Piece], Point]:
-    """An arm or a leg of two parts of equal length, and its end point.
-
-    Args:
-        swings: angles of the parts, degrees forward; 0 hangs down.
-        aside: how far each part leans to the left, as a multiple of its length before leaning.
+    """An arm or a leg of two parts of equal length, and its end point. `swings` are the angles of the parts, degrees
+    forward (0 hangs down); each leans to the left by `aside` times its length before leaning.
     """
     pieces: list[Piece] = []
     here = start
@@ -350,11 +347,8 @@ _KINDS: tuple[tuple[Callable[..., list[Piece]], Sequence[tuple[Any, ...]]], ...]
 
 @cache
 def toy(category: int, instance: int) -> tuple[Solid, float]:
-    """One instance, 0 to 9, of a category, 0 to 4 in smallNORB's order.
-
-    Returns:
-        the solid, centred on the origin, with a bounding sphere whose radius is about 1; the share of the light that it
-        reflects.
+    """One instance, 0 to 9, of a category, 0 to 4 in smallNORB's order: the solid, centred on the origin, with a
+    bounding sphere whose radius is about 1, and the share of the light that it reflects.
     """
     make, forms = _KINDS[category]
     solid = tuple(make(*forms[instance]))
