@@ -9,15 +9,13 @@ import textwrap
 from collections.abc import Iterable
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pipeline.errors import ParamsError, UserError, show_error
 from pipeline.layout import find_root
-
-if TYPE_CHECKING:
-    from pipeline.profiles import Profiles
+from pipeline.profiles import Profiles, merges_written_out
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,7 +38,7 @@ def profile_list(context: typer.Context) -> None:
     """List the profiles and mark the current one."""
     if context.invoked_subcommand is not None:
         return
-    profiles = _profiles()
+    profiles = Profiles(find_root())
     width = max(len(profile.name) for profile in profiles.all())
     for profile in profiles.all():
         mark = "*" if profile.name == profiles.current else " "
@@ -50,13 +48,13 @@ def profile_list(context: typer.Context) -> None:
 @profile_app.command("current")
 def profile_current() -> None:
     """Print the current profile's name."""
-    print(_profiles().current)
+    print(Profiles(find_root()).current)
 
 
 @profile_app.command("diff")
 def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compare with")]) -> None:
     """Show the parameters that differ between another profile and the current one."""
-    differences = _profiles().differences(name)
+    differences = Profiles(find_root()).differences(name)
     width = max((len(key) for key, _, _ in differences), default=0)
     _print_folded(
         f"{key:<{width}}  {'-' if here is None else here} -> {'-' if there is None else there}"
@@ -69,7 +67,7 @@ def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compar
 @profile_app.command("switch")
 def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make current")]) -> None:
     """Make another profile current; the current params.yaml and dvc.lock, edits included, move to profiles/."""
-    switched = _profiles().switch(name)
+    switched = Profiles(find_root()).switch(name)
     print(f"switched to profile {name}; run it with `make repro`" if switched else f"{name} is the current profile")
 
 
@@ -98,7 +96,7 @@ def status(
     from pipeline.results.freshness import table
     from pipeline.state import profile_items
 
-    root, profiles = find_root(), _profiles()
+    profiles = Profiles(root := find_root())
     path = profiles.params_path(profile) if profile else root / "params.yaml"
     here = profile in (None, profiles.current)
     found = profile_items(root, path, lambda label: here and is_running(root, *label.split("/")))
@@ -149,7 +147,7 @@ def compare(
     units = {claim.id: claim.unit for claim in load_claims()}
     _print_folded(describe(before, after, changes(before, after, spreads), units))
     for side in loaded:
-        items = [] if side.tree.commit else profile_items(root, _profiles().params_path(side.profile))
+        items = [] if side.tree.commit else profile_items(root, Profiles(root).params_path(side.profile))
         if stale := sum(item.state == "stale" for item in items):
             print(f"\nnote: {stale} results of {side.tree.name} were made with other parameters than profile")
             print(f"{side.profile} has now: `make repro` in this profile makes them anew")
@@ -225,7 +223,7 @@ def _check_run(name: str) -> None:
     """Raise an error that names the runs there are, or the profile to switch to, if the current one has no such run."""
     from pipeline.params import read_params
 
-    profiles = _profiles()
+    profiles = Profiles(find_root())
     runs = {each.name: list(read_params(profiles.params_path(each.name))["runs"]) for each in profiles.all()}
     if name in (known := runs[profiles.current]):
         return
@@ -242,7 +240,6 @@ def check() -> None:
     """
     from pipeline.memory import WEIGHT_COPIES, available_bytes, readable
     from pipeline.params import load_params
-    from pipeline.profiles import merges_written_out
     from pipeline.state import outputs
     from pipeline.systems import count_parameters
 
@@ -357,11 +354,9 @@ def kernels() -> None:
 def doctor() -> None:
     """Check this machine: one line per check, with advice if something is wrong."""
     from pipeline.doctor import examine
-    from pipeline.layout import tracking_store
 
-    root = find_root()
     fine = True
-    for what, ok, found, advice in examine(root, tracking_store(root)):
+    for what, ok, found, advice in examine(find_root()):
         fine = fine and ok
         advised = f"\n{'':20}{advice}" if advice else ""
         print(f"{'ok' if ok else 'problem':<8}{what:<12}{found}{advised}", flush=True)
@@ -375,12 +370,6 @@ def _print_folded(lines: Iterable[str]) -> None:
             columns = shutil.get_terminal_size().columns
             line = textwrap.fill(line, columns, subsequent_indent=" " * 8, break_on_hyphens=False)
         print(line)
-
-
-def _profiles() -> Profiles:
-    from pipeline.profiles import Profiles
-
-    return Profiles(find_root())
 
 
 def main() -> None:

@@ -6,14 +6,14 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 from pipeline.commits import git_state
 from pipeline.errors import ParamsError, UserError
-from pipeline.tracking import Store
+from pipeline.layout import raw_folder, tracking_store
 
 NEEDED_GIB = 5.0
 NETWORK_SECONDS = 5.0
@@ -31,32 +31,25 @@ class CheckError(Exception):
     """What a check found wrong, and what to do about it."""
 
 
-def examine(root: Path, store: Store | None) -> Iterator[tuple[str, bool, str, str]]:
+def examine(root: Path) -> Iterator[tuple[str, bool, str, str]]:
     """Run all checks, one after another: what is checked, whether all is well, what was found, and what to do if it is
     not. Each has its own time limit, and none raises an error.
     """
-    checks: dict[str, Callable[[], str]] = {
-        "python": platform.python_version,
-        "torch": lambda: _torch(root),
-        "kernels": _kernels,
-        "parameters": lambda: _parameters(root),
-        "lock": lambda: _lock(root),
-        "disk": lambda: _disk(root),
-        "downloads": lambda: _downloads(root),
-        "mlflow": lambda: _mlflow(store),
-        "dvc": lambda: _dvc(root),
-        "run-cache": lambda: _run_cache(root),
-        "git": lambda: _git(root),
-    }
-    for what, check in checks.items():
+    checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _run_cache, _git)
+    for check in checks:
+        what = check.__name__.strip("_").replace("_", "-")
         try:
-            yield what, True, check(), ""
+            yield what, True, check(root), ""
         except CheckError as problem:
             found, advice = problem.args
             yield what, False, found, advice
         except Exception as error:  # a check that raises is reported as a problem
             named = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
             yield what, False, named + " ".join(str(error).split()), ADVICE.get(what, "")
+
+
+def _python(_: Path) -> str:
+    return platform.python_version()
 
 
 def _torch(root: Path) -> str:
@@ -73,7 +66,7 @@ def _torch(root: Path) -> str:
     return f"{torch.__version__} on {torch.cuda.get_device_name()}, {free:.0f} of {total:.0f} GiB free"
 
 
-def _kernels() -> str:
+def _kernels(_: Path) -> str:
     from pipeline import kernels
 
     names = ", ".join(source.stem for source in kernels.sources())
@@ -112,23 +105,21 @@ def _disk(root: Path) -> str:
 def _downloads(root: Path) -> str:
     """Whether the first server answers that has files of the current profile which are not here yet."""
     from pipeline.data.sources import SOURCES
-    from pipeline.layout import raw_folder
     from pipeline.params import load_params
 
-    address = os.environ.get("CAPSULES_MIRROR")
+    address = os.environ.get("CAPSULES_MIRROR", "")
     if address and "://" not in address:
         if not Path(address).is_dir():
             raise CheckError(f"mirror {address}", "CAPSULES_MIRROR names a folder that does not exist")
         return f"mirror {address}"
-    if not address:
-        names = {dataset.source for dataset in load_params(root / "params.yaml").datasets.values()}
-        for name in sorted(names & SOURCES.keys()):  # others are own images
-            if all((raw_folder(root, name) / file).exists() for file in SOURCES[name].files):
-                continue
-            if not SOURCES[name].mirrors:
-                advice = "set CAPSULES_MIRROR to where it is, or use another: docs/data.md"
-                raise CheckError(f"{name}: not on any public server", advice)
-            address = address or next((each for each in SOURCES[name].mirrors if each.startswith("http")), None)
+    names = {dataset.source for dataset in load_params(root / "params.yaml").datasets.values()}
+    for name in () if address else sorted(names & SOURCES.keys()):  # others are own images
+        if all((raw_folder(root, name) / file).exists() for file in SOURCES[name].files):
+            continue
+        if not SOURCES[name].mirrors:
+            advice = "set CAPSULES_MIRROR to where it is, or use another: docs/data.md"
+            raise CheckError(f"{name}: not on any public server", advice)
+        address = address or next((each for each in SOURCES[name].mirrors if each.startswith("http")), "")
     if not address:
         return "nothing to download"
     import requests
@@ -141,7 +132,8 @@ def _downloads(root: Path) -> str:
     return f"{address} answers"
 
 
-def _mlflow(store: Store | None) -> str:
+def _mlflow(root: Path) -> str:
+    store = tracking_store(root)
     if store is None:
         return "switched off by CAPSULES_MLFLOW; runs are recorded under .tracking only"
     store.probe()
