@@ -16,7 +16,7 @@ import yaml
 
 from pipeline.errors import UserError
 from pipeline.files import read_yaml, write_bytes
-from pipeline.settings import differences
+from pipeline.settings import differences, flatten
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 FILES = (LOCK, PARAMS)
@@ -121,12 +121,6 @@ def merges_written_out(path: Path) -> bool:
 
     `dvc exp run -S` writes it so. An edit of the section that is merged then changes no other.
     """
-    text = path.read_text(encoding="utf-8")
-    return "<<:" in text and _own(yaml.safe_load(text.replace("<<:", "<<not merged:"))) == yaml.safe_load(text)
-
-
-def _own(values: Any) -> Any:
-    """Sections without what they would merge."""
-    if not isinstance(values, dict):
-        return values
-    return {key: _own(value) for key, value in values.items() if key != "<<not merged"}
+    text, mark = path.read_text(encoding="utf-8"), "<<not merged"
+    whole, apart = (flatten(yaml.safe_load(each)) for each in (text, text.replace("<<:", f"{mark}:")))
+    return "<<:" in text and whole == {key: value for key, value in apart.items() if mark not in key}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import unicodedata
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -28,18 +27,8 @@ LARGEST = 50_000_000
 """Most pixels of one image. A file of kilobytes can hold billions."""
 SMALLEST = 4
 """Least pixels a side of an image in an array; so its axes cannot be mistaken for channels."""
-HAS_COLOURS = {
-    **dict.fromkeys(("1", "L", "LA", "I;16", "I;16B"), False),
-    **dict.fromkeys(("P", "PA", "RGB", "RGBA"), True),
-}
+MODES = ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA")
 """The kinds of pixels that are read, as Pillow calls them."""
-DONE = {
-    "resized": "images of other sizes are resized to {side}x{side} (fit: {fit})",
-    "grey": "images in colour become grey (channels: 1)",
-    "coloured": "grey images get three equal channels (channels: 3)",
-    "blackened": "images are transparent in places: these become black",
-}
-"""What may be done to images, in words."""
 
 _NOT_IMAGES = ("thumbs.db", "desktop.ini")
 """Files that file managers leave behind, as they do hidden ones."""
@@ -84,7 +73,7 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], object]) -> Dataset:
     """All images of an entry of `own_images` in params.yaml, resized, in the order of classes and names; the split has
     test images only where these are apart. A relative path is relative to `root`. `tell` is given how many images there
-    are before they are decoded, and then what was done to them.
+    are before they are decoded, and then how many are equal.
 
     Raises `UserError` as `find`, and if a file is damaged, no image, too large or of a kind that is not read, or memory
     too little.
@@ -104,12 +93,8 @@ def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], o
         "memory are free."
     )
     images = np.empty((count, params.channels, side, side), np.uint8)
-    done: Counter[str] = Counter()
     for index, (_, image) in enumerate(tqdm(labelled, desc=name, unit="images", disable=None)):
-        images[index], what = _resized(image, params)
-        done.update(what)
-    for key, times in done.items():
-        tell(f"  {times:,} {DONE[key].format(side=side, fit=params.fit)}")
+        images[index] = _resized(image, params)
     if again := count - len({hash(image.tobytes()) for image in images}):
         tell(f"  {again:,} images are equal to another one: there may be equal ones in training and in test")
     labels = np.array([label for label, _ in labelled], np.int64)
@@ -171,8 +156,8 @@ def _image_files(folder: Path) -> list[Path]:
 # ---- pixels
 
 
-def _decoded(file: Path, channels: int) -> tuple[Image.Image, bool, bool]:
-    """An image, as `upright_on_black`, whether it had colours, and whether it was transparent in places."""
+def _decoded(file: Path, channels: int) -> Image.Image:
+    """An image, as `upright_on_black`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
@@ -182,11 +167,11 @@ def _decoded(file: Path, channels: int) -> tuple[Image.Image, bool, bool]:
                 # An animation would be read as its first image. JPEG files of phones hold a preview, too.
                 if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
                     raise UserError(f"{file} is animated: save it as one image")
-                if image.mode not in HAS_COLOURS:
+                if image.mode not in MODES:
                     raise UserError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
                 # The image itself, turned, and as RGBA.
                 check_fits(12 * image.width * image.height, str(file), "Make it smaller.")
-                return upright_on_black(image, channels), HAS_COLOURS[image.mode], _is_transparent(image)
+                return upright_on_black(image, channels)
     except UserError:
         raise
     # All exceptions: decoders raise many kinds on damaged files.
@@ -194,40 +179,27 @@ def _decoded(file: Path, channels: int) -> tuple[Image.Image, bool, bool]:
         raise UserError(f"{file} is damaged, or no PNG or JPEG image: {error or type(error).__name__}") from None
 
 
-def _is_transparent(image: Image.Image) -> bool:
-    return image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
-
-
 def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
     """An image as its EXIF data turns it, over black where it is transparent, in grey (1 channel) or colour (3)."""
     upright = ImageOps.exif_transpose(image)
     if upright.mode.startswith("I;16"):  # Pillow would cut values off
         upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
-    if _is_transparent(upright):
+    if upright.mode in ("LA", "PA", "RGBA") or "transparency" in upright.info:
         coloured = upright.convert("RGBA")
         upright = Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured)
     return upright.convert("L" if channels == 1 else "RGB")
 
 
-def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> tuple[NDArray[np.uint8], list[str]]:
-    """An image as `[channels, side, side]`, and what was done to it, of `DONE`."""
+def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArray[np.uint8]:
+    """An image as `[channels, side, side]`."""
     if isinstance(image, Path):
-        picture, coloured, transparent = _decoded(image, params.channels)
-        pictures = [picture]
+        pictures = [_decoded(image, params.channels)]
     else:
-        coloured, transparent = len(image) > 1, False
         bands = [image.transpose(1, 2, 0)] if len(image) == 3 else image
         mode = "RGB" if params.channels == 3 else "L"
         pictures = [Image.fromarray(np.ascontiguousarray(band)).convert(mode) for band in bands]
-    done = {
-        "resized": pictures[0].size != (params.side, params.side),
-        "grey": coloured and params.channels == 1,
-        "coloured": not coloured and params.channels == 3,
-        "blackened": transparent,
-    }
     squares = [np.asarray(_fitted(each, params)) for each in pictures]
-    pixels = squares[0].transpose(2, 0, 1) if params.channels == 3 else np.stack(squares)
-    return pixels, [what for what, is_done in done.items() if is_done]
+    return squares[0].transpose(2, 0, 1) if params.channels == 3 else np.stack(squares)
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
