@@ -21,13 +21,13 @@ CHECKPOINTS = ".cache/resume"
 """The folder of checkpoints of unfinished trainings, one folder per fingerprint; DVC does not delete it."""
 
 
-def find_root(start: Path | None = None) -> Path:
-    """The repository: the nearest folder with a `params.yaml` from `start` (the working folder) upward, else DVC's.
+def find_root() -> Path:
+    """The repository: the nearest folder with a `params.yaml` from the working folder upward, else DVC's.
 
     `DVC_ROOT` comes second because it is the original repository even if DVC runs an experiment in a copy of it. Raises
     `ParamsError` if there is no such folder.
     """
-    begin = (start or Path.cwd()).resolve()
+    begin = Path.cwd()
     for folder in (begin, *begin.parents):
         if (folder / "params.yaml").exists():
             return folder
@@ -95,7 +95,3 @@ class Layout:
         self.tables_folder = self.reports_folder / "tables"
         self.scorecard_path = self.reports_folder / "scorecard.json"
         self.noise_path = self.reports_folder / "noise.json"
-
-    def preview_path(self, dataset: str) -> Path:
-        """The preview image of a data set."""
-        return self.reports_folder / "previews" / f"{dataset}.png"

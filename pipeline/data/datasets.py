@@ -24,6 +24,9 @@ PARTS = ("train", "validation", "test")
 OWN_IMAGES = "images.npz"
 """The file of the user's own images among the raw data: a data set without validation images, not yet split."""
 
+Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
+"""Images `[N, C, S, S]` and their classes `[N]`."""
+
 _FORMAT, _FACTORS = "capsules data set 1", "factors/"
 
 
@@ -49,7 +52,7 @@ class Dataset:
     split: dict[str, NDArray[np.int64]]
     classes: tuple[str, ...] = ()
 
-    def part(self, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    def part(self, name: str) -> Labelled:
         """Images and labels of one of `PARTS`, in the order of the split."""
         chosen = self.split[name]
         return self.images[chosen], self.labels[chosen]

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pipeline.data.datasets import Dataset
+from pipeline.data.datasets import Dataset, Labelled
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
@@ -22,7 +21,7 @@ _SEED = 0
 """Draws the known and the watched images, which are thus the same for all runs with equal settings."""
 
 
-def watch_tests(dataset: Dataset, count: int) -> dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
     """`count` test images and their classes, drawn at random, or all if there are fewer, under the name `test`; nothing
     if `count` is 0.
     """
@@ -31,9 +30,7 @@ def watch_tests(dataset: Dataset, count: int) -> dict[str, tuple[NDArray[np.uint
     return {"test": (images[chosen], labels[chosen])} if count else {}
 
 
-def hold_out(
-    dataset: Dataset, holdout: HoldoutParams
-) -> tuple[Dataset, dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]]]:
+def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[str, Labelled]]:
     """Split a data set's images for training and validation anew, by a factor.
 
     Returns:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
+from pipeline.data.datasets import Labelled
 from pipeline.errors import UserError
 from pipeline.learning.augmentation import Augmentation, augment
 from pipeline.learning.checkpoints import Checkpoint
@@ -63,9 +64,6 @@ class Trained:
         """Epochs trained, the mean over replicas."""
         return float(self.history.groupby("replica")["epoch"].max().mean())
 
-
-Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
-"""Images `[N, C, S, S]` and their classes `[N]`."""
 
 Row = dict[str, float]
 """One epoch of one seed, by the names of the history's columns."""

@@ -35,7 +35,7 @@ from pipeline.errors import UserError
 from pipeline.files import atomic_path, read_yaml
 from pipeline.layout import CHECKPOINTS, JOURNALS, tracking_store
 from pipeline.locks import lock_path, single_instance
-from pipeline.operations.plan import DRAWING, PlannedItem, read_plan
+from pipeline.operations.reproduce import DRAWING, PlannedItem, read_plan
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -19,7 +19,7 @@ from short_stages import Short, make
 
 from pipeline.errors import UserError
 from pipeline.operations.fan_out import HERE
-from pipeline.operations.plan import PlannedItem, read_plan
+from pipeline.operations.reproduce import PlannedItem, read_plan
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install .[cluster]")
 

@@ -9,8 +9,7 @@ import yaml
 from clones import executed, restored
 from short_stages import ROOT, make
 
-from pipeline.operations.plan import PlannedItem
-from pipeline.operations.reproduce import grouped
+from pipeline.operations.reproduce import PlannedItem, grouped
 
 PATH = {"PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
 
