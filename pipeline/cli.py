@@ -170,7 +170,7 @@ def share(
     without: Annotated[list[str] | None, typer.Option(help="outputs not to push: a folder, such as data")] = None,
 ) -> None:
     """Push all that DVC's run cache remembers to a DVC remote: another clone can then restore every stage."""
-    from pipeline.operations.share import share as share_runs
+    from pipeline.operations.publish import share as share_runs
 
     runs, files = share_runs(find_root(), remote, without or ())
     print(f"{runs} runs of stages, {files} files pushed")

@@ -30,9 +30,6 @@ SMALLEST = 4
 MODES = ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA")
 """The kinds of pixels that are read, as Pillow calls them."""
 
-_NOT_IMAGES = ("thumbs.db", "desktop.ini")
-"""Files that file managers leave behind, as they do hidden ones."""
-
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
 """Images with their labels, in the order of classes and names: files, or arrays `[C, H, W]`."""
@@ -119,7 +116,8 @@ def _entries(folder: Path) -> list[Path]:
             raise UserError(f"{shown!r} is a link, behind which DVC would not see changes: copy the file instead")
         if not (path.is_file() or path.is_dir()):
             raise UserError(f"{shown!r} is neither a file nor a folder (a pipe, a socket or a device): remove it")
-    return [path for path in paths if not path.name.startswith(".") and path.name.lower() not in _NOT_IMAGES]
+    left_behind = ("thumbs.db", "desktop.ini")  # by file managers, as hidden ones are
+    return [path for path in paths if not path.name.startswith(".") and path.name.lower() not in left_behind]
 
 
 def _folders(folder: Path, names: list[str], field: str) -> list[Path]:

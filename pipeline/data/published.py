@@ -38,8 +38,6 @@ TEST_INSTANCES = (0, 1, 2, 3, 5)
 
 UNKNOWN = -1
 """A factor that is not known of an image."""
-POSED_TEST_INSTANCES = (3, 5)
-"""Test instances when smallNORB's test part is the whole data set; its instances 0, 1 and 2 are for training."""
 
 _ELEMENTS = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
 """Kinds of elements of the binary matrix format, by magic number."""
@@ -203,9 +201,11 @@ def _smallnorb48(raw: Path) -> Content:
 
 
 def _smallnorb48_posed(raw: Path) -> Content:
-    """The official test part alone, for studies of viewpoints: the training part's viewpoints are unknown."""
+    """The official test part alone, for studies of viewpoints, as the training part's are unknown: its instances 0, 1
+    and 2 are for training, 3 and 5 for the test.
+    """
     arrays = dict(np.load(raw / "test.npz"))
-    is_test = np.isin(arrays["instance"], POSED_TEST_INSTANCES)
+    is_test = np.isin(arrays["instance"], (3, 5))
     train, test = ({name: values[mask] for name, values in arrays.items()} for mask in (~is_test, is_test))
     return _norb("smallNORB test part by instance (JPEG-derived)", train, test)
 
@@ -213,7 +213,7 @@ def _smallnorb48_posed(raw: Path) -> Content:
 def _toys(_: Path) -> Content:
     """All combinations of instance, category, elevation, azimuth and lighting, smallNORB's training instances first."""
     instances = TRAIN_INSTANCES + TEST_INSTANCES
-    counts = (len(CATEGORIES), len(toys.ELEVATIONS), len(toys.AZIMUTHS), toys.LIGHTINGS)
+    counts = (len(CATEGORIES), len(toys.ELEVATIONS), len(toys.AZIMUTHS), len(toys.LIGHTINGS))
     grid = np.indices((len(instances), *counts)).reshape(1 + len(counts), -1)
     instance = np.array(instances)[grid[0]]
     category, elevation, azimuth, lighting = grid[1:]

@@ -1,4 +1,4 @@
-"""Training of a run from its settings, and loading of models from trained weights."""
+"""Training of a run from its settings, its summary numbers, and loading of models from trained weights."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
 import torch
 
 from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
-from pipeline.data.holdout import hold_out
+from pipeline.data.holdout import KNOWN, hold_out
 from pipeline.files import write_json
 from pipeline.learning.checkpoints import (
     Checkpoint,
@@ -23,9 +24,11 @@ from pipeline.learning.checkpoints import (
     save_tensors,
     tensors_sha256,
 )
-from pipeline.learning.model import Model
+from pipeline.learning.model import Model, count_parameters
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.train import Labelled, Parameters, Row, Task, Trained, train
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
+from pipeline.results.spread import spread
 from pipeline.tracking import Part, TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
@@ -139,6 +142,46 @@ def train_run(
 def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Trained) -> list[Model]:
     """The models of a training that just ended, one per replica, ready for evaluation."""
     return _models(setup.build(run, image_size).to(setup.device), trained.parameters)
+
+
+def outcome(trained: Trained, model: Model) -> Outcome:
+    """Metrics of validation, and of known images where others validate, at each replica's best epoch; speed and sizes,
+    by an untrained model. The table has every epoch of every replica, without its speed, which no two runs share.
+    """
+    history, best = trained.history, best_rows(trained)
+    parts = {part: [name for name in history.columns if name.startswith(f"{part}_")] for part in ("validation", KNOWN)}
+    numbers: dict[str, Any] = {
+        **{
+            part: {name.removeprefix(f"{part}_"): spread(row[name] for row in best) for name in names}
+            for part, names in parts.items()
+            if names
+        },
+        "best_epoch": spread(trained.best_epoch),
+        "epochs": spread(history.groupby("replica")["epoch"].max()),
+        "images_per_second": spread(history.groupby("replica")[_SPEED].median()),
+        "seconds": round(trained.seconds, 2),
+        "parameters": {"generative": model.generative_parameters(), "total": count_parameters(model)},
+    }
+    headline = [f"{part}.{name}" for part in ("validation", KNOWN) for name in numbers.get(part, {})][:MOST_HEADLINES]
+    table = history[[*_PLACE, *history.columns.difference([*_PLACE, _SPEED], sort=False)]]
+    return Outcome("training", table.astype({"replica": int, "epoch": int}), numbers, tuple(headline))
+
+
+def best_rows(trained: Trained) -> list[pd.Series[float]]:
+    """The history's row of each replica's best epoch."""
+    history = trained.history
+    return [
+        history[(history.replica == replica) & (history.epoch == epoch)].iloc[0]
+        for replica, epoch in enumerate(trained.best_epoch)
+    ]
+
+
+def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """The spread over replicas of the highest validation bound, or of the lowest loss where a model has no bound."""
+    replicas = history.groupby("replica")
+    if "validation_bound" in history:
+        return {"bound": spread(replicas["validation_bound"].max())}
+    return {"loss": spread(replicas["validation_loss"].min())}
 
 
 def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:

@@ -19,8 +19,7 @@ from records import load_record
 from small import SIZE, small_params, small_run, squares, training, write_root
 
 from pipeline.learning.checkpoints import CheckpointError, load_tensors, save_tensors
-from pipeline.learning.runs import Setup, load_run, save_run, train_run, trained_models, weights_file
-from pipeline.learning.summary import outcome
+from pipeline.learning.runs import Setup, load_run, outcome, save_run, train_run, trained_models, weights_file
 from pipeline.learning.train import Trained
 from pipeline.systems import Run, build_model
 from pipeline.tracking import TrackedRun

@@ -47,7 +47,7 @@ STAGES = {
 SEED_0 = "files/md5/ca/be45dcc9ae5b66ba86600cca6b8ba8"
 """Where DVC keeps the content of `weights/seed-0`."""
 
-SHARE = "from pathlib import Path; from pipeline.operations.share import share; print(share(Path()))"
+SHARE = "from pathlib import Path; from pipeline.operations.publish import share; print(share(Path()))"
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_a_clean_clone_that_pulls_what_is_shared_runs_nothing_and_has_the_page(
 @pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")
 def test_sharing_leaves_out_what_it_is_told_and_says_what_is_wrong(first: Clone, tmp_path: Path) -> None:
     from pipeline.errors import UserError
-    from pipeline.operations.share import share
+    from pipeline.operations.publish import share
 
     connect(first, url=str(tmp_path / "remote"))
     with pytest.raises(UserError, match="there is no wieghts"):

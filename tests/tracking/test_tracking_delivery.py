@@ -116,7 +116,7 @@ def test_everything_arrives_once_whatever_fails_and_however_often_it_is_delivere
     run, drawn = make_all(tmp_path)
     for n in range(2, 40, 4):
         delivery = Delivery(tmp_path / "runs", store)
-        delivery._client = Unreliable(delivery.client, n)
+        delivery.client = Unreliable(delivery.client, n)
         with suppress(UserError):
             list(delivery.run())
         if n % 12 == 2:
@@ -203,7 +203,7 @@ def test_a_dead_server_is_told_at_once_and_no_message_has_a_password(tmp_path: P
             raise RuntimeError(f"API request to {dead.uri}/api and to https://a:secret@b/ failed: a@b")
 
     delivery = Delivery(tmp_path / "runs", Store("sqlite:///none"))
-    delivery._client = Client()
+    delivery.client = Client()
     with pytest.raises(UserError, match="API request to http://127") as raised:
         list(delivery.run())
     assert "secret" not in str(raised.value)

@@ -22,8 +22,6 @@ AZIMUTHS = tuple(range(0, 360, 20))
 ELEVATIONS = tuple(range(30, 75, 5))
 """Height of the cameras above the horizon in degrees."""
 
-LIGHTINGS = 6
-
 DISTANCE = 6.5
 """From a toy's centre to the midpoint between the cameras; a toy's radius is about 1."""
 BASELINE = 1.0
@@ -36,7 +34,7 @@ _BATCH = 64
 
 # Direction of the lamp (degrees to the right of the cameras, degrees up) and the brightness of lamp, sky, ambient light
 # and background.
-_LIGHTINGS = (
+LIGHTINGS = (
     (-50, 40, 0.95, 0.22, 0.16, 0.88),
     (50, 40, 0.95, 0.22, 0.16, 0.84),
     (0, 65, 0.85, 0.2, 0.22, 0.92),
@@ -70,7 +68,7 @@ def stereo_cameras(elevation: Floats) -> Cameras:
 
 def lights(lighting: Ints) -> Lights:
     """The light of each lighting `[N]`, 0 to 5."""
-    around, up, lamp, sky, ambient, background = np.array(_LIGHTINGS, dtype=np.float64)[lighting].T
+    around, up, lamp, sky, ambient, background = np.array(LIGHTINGS, dtype=np.float64)[lighting].T
     (sa, ca), (su, cu) = sine_cosine(around), sine_cosine(up)
     return Lights(np.stack([ca * cu, sa * cu, su], axis=-1), lamp, sky, ambient, background)
 
