@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from records import load_record
+from records import load_record, tracked_events
 from small import ATTENTION, REGRESSION, SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.files import sha256
@@ -125,9 +125,7 @@ def test_a_training_that_no_longer_learns_warns_and_is_tagged(
     trainings = [f"unchanged-{value}" for value in values["recipe"]["matrix-squares"]["held_out"]]
     assert len(caplog.messages) == len(["train@cnn", *trainings])
     assert all("gradient_clip, 1e-09" in message for message in caplog.messages)
-    journals = [path.read_text() for path in root.glob(".tracking/*/events.jsonl")]
-    logged = [json.loads(line) for journal in journals for line in journal.splitlines()]
-    tags = {tag for event in logged for tag in event.get("tags", {}) if "warning" in tag}
+    tags = {tag for event in tracked_events(root / ".tracking") for tag in event.get("tags", {}) if "warning" in tag}
     assert tags == {"warning", *(f"{name}/warning" for name in trainings)}
 
 
