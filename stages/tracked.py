@@ -131,9 +131,6 @@ def log_scorecard(workspace: Workspace, rows: Sequence[Row], files: Sequence[Pat
         run.log_artifact(path, of_group=True)
 
 
-# ---- descriptions in Markdown, and the metrics of a reproduction
-
-
 def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[str, float]) -> str:
     """The description of a run of a stage on an item, called `label`: its first headline numbers, none while it goes
     on, what it does, and how to repeat it.

@@ -226,9 +226,6 @@ def _exit(message: str, code: int) -> NoReturn:
     raise SystemExit(code) from None
 
 
-# ---- a stage does not outlive the reproduction that started it
-
-
 def starters() -> tuple[list[Process], Process | None]:
     """The processes that started this stage, nearest first, and the one of them that stands for the reproduction.
 

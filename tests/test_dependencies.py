@@ -52,9 +52,6 @@ def graph_of(profile: str) -> tuple[Graph, dict[str, Any]]:
     return Graph(STAGES, values), parse_params(values).model_dump(mode="json")
 
 
-# ---- the list and DVC
-
-
 @pytest.mark.parametrize("profile", PROFILES)
 def test_items_are_expanded_as_dvc_expands_them(profile: str, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(PROFILES[profile], encoding="utf-8")
@@ -98,9 +95,6 @@ def test_an_unknown_item_or_parameter_is_named() -> None:
         _ = Graph({"train": STAGES["train"]}, {"profile": "p"}).items
 
 
-# ---- what a file imports, at the top or inside a function; the C++ file that it names, and the headers of that
-
-
 def source_of(module: str) -> str | None:
     """The file of a module, relative to the repository; None where there is none."""
     for name in (f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py"):
@@ -138,7 +132,7 @@ class _Imports(ast.NodeVisitor):
 
 @cache
 def imports(file: str) -> frozenset[str]:
-    """Files of this repository that a file imports."""
+    """Files of this repository that a file imports, the C++ file that it names, and the headers of that."""
     source = (ROOT / file).read_text(encoding="utf-8")
     if not file.endswith(".py"):
         return frozenset(f"pipeline/{name}" for name in re.findall(r'^#include "(.+)"', source, re.MULTILINE))
@@ -162,8 +156,6 @@ def closure(files: Collection[str], not_through: Collection[str] = ()) -> set[st
             waiting += [] if file in not_through else imports(file)
     return found
 
-
-# ---- the list and the code
 
 NOT_FOLLOWED = {
     "stages/workspace.py": "checks, tracks and writes",
@@ -280,9 +272,6 @@ def test_no_stage_depends_on_code_it_does_not_run() -> None:
                         hit = any(covered(file, [place]) for file in files)
                         used[item.stage, place] = used.get((item.stage, place), False) or hit
     assert [each for each, hit in used.items() if not hit] == []
-
-
-# ---- the house
 
 
 def test_no_system_imports_another_shared_rooms_import_no_system_and_the_library_no_stage() -> None:

@@ -189,8 +189,6 @@ def test_a_merged_section_may_set_again_what_it_merges() -> None:
     assert parse_yaml(text, "params.yaml") == {"a": {"seed": 0, "model": {"code": 3}}, "b": merged}
 
 
-# ---- own images
-
 OWN: dict[str, Any] = {
     "path": "data/own/pets", "format": "folder", "test_part": False, "classes": ["cat", "dog"], "channels": 1,
     "side": 28, "fit": "crop",
@@ -234,9 +232,6 @@ def test_own_images_must_fit_what_uses_them(values: dict[str, Any]) -> None:
     ):
         (line,) = refused(bad)
         assert line.startswith(f"{named}: ")
-
-
-# ---- what is in the repository
 
 
 @pytest.mark.parametrize("name", PROFILES)

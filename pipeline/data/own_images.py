@@ -99,9 +99,6 @@ def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], o
     return Dataset(name, f"{name} (own images)", images, labels, {}, split, tuple(params.classes))
 
 
-# ---- files in folders
-
-
 def _entries(folder: Path) -> list[Path]:
     """Files and folders by name, hidden ones left out. UserError for links, other kinds, and unreadable ones."""
     try:
@@ -149,9 +146,6 @@ def _image_files(folder: Path) -> list[Path]:
     if not paths:
         raise UserError(f"{folder} holds no images: fill it, or remove it and its entry in `classes`")
     return paths
-
-
-# ---- pixels
 
 
 def _decoded(file: Path, channels: int) -> Image.Image:
@@ -214,9 +208,6 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
     square = Image.new(image.mode, (side, side))
     square.paste(image.resize((width, height), bicubic), ((side - width) // 2, (side - height) // 2))
     return square
-
-
-# ---- arrays
 
 
 def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> list[Part]:

@@ -113,19 +113,10 @@ def train(
         DivergedError: a loss or gradient stopped being finite; the last good checkpoint, if there is one, is kept.
         KeyError: the model has no parameter that `start` or `frozen` names.
     """
+    each_of = zip(seeds, start or [{}] * len(seeds), checkpoints or [None] * len(seeds), strict=False)
     loops = [
-        _Loop(
-            task,
-            replica,
-            seed,
-            device,
-            start[replica] if start else {},
-            frozen,
-            checkpoints[replica] if checkpoints else None,
-            on_epoch,
-            f"{title}, seed {seed}",
-        ).run()
-        for replica, seed in enumerate(seeds)
+        _Loop(task, replica, seed, device, values, frozen, checkpoint, on_epoch, f"{title}, seed {seed}").run()
+        for replica, (seed, values, checkpoint) in enumerate(each_of)
     ]
     best, histories, best_epochs, seconds = zip(*loops, strict=True)
     history = pd.DataFrame([row for rows in histories for row in rows])
@@ -157,9 +148,8 @@ class _Loop:
         self.parameters: Parameters = dict(self.model.named_parameters())
         _copy(self.start, self.parameters)
         # What has no gradient, the model measures itself after each epoch.
-        self.statistics = [
-            name for name, value in self.parameters.items() if not (value.requires_grad or name in frozen)
-        ]
+        measured_by_model = {name for name, value in self.parameters.items() if not value.requires_grad}
+        self.statistics = measured_by_model.difference(frozen)
         self.kept = {name: self.parameters[name].detach().clone() for name in frozen}
         for name in frozen:
             self.parameters[name].requires_grad_(False)
@@ -201,8 +191,6 @@ class _Loop:
                 told = {name: f"{row[name]:.4g}" for name in row if name.endswith(("validation_loss", "accuracy"))}
                 bar.set_postfix(told, refresh=False)
         return self.best, self.history, self.best_epoch, self.seconds
-
-    # ---- one epoch
 
     def _one_epoch(self) -> Row:
         begun = time.monotonic()
@@ -292,8 +280,6 @@ class _Loop:
             for name, value in {"loss": loss, **metrics}.items():
                 sums[name] = sums.get(name, 0) + value * len(images[part])
         return {name: (value / len(images)).double().cpu().numpy() for name, value in sums.items()}
-
-    # ---- between epochs
 
     def _weights(self) -> dict[str, Tensor]:
         """Weights by the names that a checkpoint has them by."""

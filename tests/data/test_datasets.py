@@ -37,9 +37,6 @@ def written(folder: Path, test: int) -> tuple[Path, Dataset]:
     return folder, own
 
 
-# ---- the split
-
-
 @pytest.mark.parametrize("test", [TEST, 0])
 @pytest.mark.parametrize("seed", [0, None])
 def test_parts_share_no_image_and_smaller_ones_are_the_beginnings_of_larger_ones(
@@ -95,9 +92,6 @@ def test_a_class_without_training_images_is_named(tmp_path: Path) -> None:
         build_dataset("mine", params(), raw)
 
 
-# ---- toys
-
-
 def test_toys_of_the_test_part_are_others_than_those_of_training(tmp_path: Path) -> None:
     """The published split: instances 4, 6, 7, 8, 9 train, 0, 1, 2, 3, 5 test; drawn evenly from all there is."""
     sizes = {"canvas": 48, "train": 60, "validation": 20, "test": 40}
@@ -112,9 +106,6 @@ def test_toys_of_the_test_part_are_others_than_those_of_training(tmp_path: Path)
     angles = built.factors["azimuth"] // 20, built.factors["elevation"] // 5 - 6
     again = toys.render(built.labels, built.factors["instance"], *angles, built.factors["lighting"])
     np.testing.assert_array_equal(built.images, again)
-
-
-# ---- the file
 
 
 def example(**changes: Any) -> Dataset:

@@ -80,9 +80,6 @@ def refusal(settings: OwnImagesParams, root: Path) -> str:
     return str(caught.value)
 
 
-# ---- what comes out
-
-
 def test_images_of_the_right_size_keep_their_pixels_in_the_order_of_classes_and_names(pets: Path) -> None:
     put(pets / "pets/dog/2.png", np.asarray(Image.open(pets / "pets/cat/0.png")))
     data, told = read(params(classes=["dog", "cat"]), pets)
@@ -157,9 +154,6 @@ def test_a_test_part_of_its_own_stays_apart(tmp_path: Path) -> None:
     np.testing.assert_array_equal(built.images[:, :, 6:22, 6:22], data.images)
 
 
-# ---- arrays
-
-
 @pytest.mark.parametrize("layout", ["NHW", "NHWC", "NCHW"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_arrays_give_the_same_in_each_layout(tmp_path: Path, layout: str, channels: int) -> None:
@@ -229,9 +223,6 @@ def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
             for name in ("images.npy", "labels.npy"):
                 archive.writestr(name, header.getvalue())
     assert refusal(of_arrays(), tmp_path).startswith(f"{path} is damaged")
-
-
-# ---- refusals
 
 
 def test_a_place_without_images_is_named(tmp_path: Path) -> None:
@@ -336,9 +327,6 @@ def test_an_image_that_cannot_be_used_is_named(pets: Path, make: Callable[[Path]
     message = refusal(params(), pets)
     assert message.startswith(f"{path} ")
     assert told in message
-
-
-# ---- memory
 
 
 def test_what_does_not_fit_into_memory_is_refused_before_decoding(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,9 +39,6 @@ def write_gz(path: Path, content: bytes) -> Path:
     return path
 
 
-# ---- what is known before
-
-
 @pytest.mark.parametrize("source", ["digits", "toys"])
 def test_what_is_known_is_so(source: str, tmp_path: Path) -> None:
     """All images, and not one more; few are rendered."""
@@ -55,9 +52,6 @@ def test_what_is_known_is_so(source: str, tmp_path: Path) -> None:
     assert built(source, tmp_path / "raw", canvas=known.side).images.shape[1:] == (known.channels, *2 * [known.side])
 
 
-# ---- files that are missing or damaged
-
-
 @pytest.mark.parametrize("source", ["mnist", "smallnorb48"])
 def test_a_missing_or_damaged_file_says_what_to_run(tmp_path: Path, source: str) -> None:
     with pytest.raises(UserError, match="is missing: run the download stage first"):
@@ -66,9 +60,6 @@ def test_a_missing_or_damaged_file_says_what_to_run(tmp_path: Path, source: str)
         (tmp_path / file).write_bytes(b"hello")
     with pytest.raises(UserError, match=f"{tmp_path} cannot be read .*run the download stage again"):
         built(source, tmp_path)
-
-
-# ---- digits
 
 
 def test_digits_are_smooth_enlargements_in_the_middle_of_28_pixels(tmp_path: Path) -> None:
@@ -92,9 +83,6 @@ def test_digits_are_smooth_enlargements_in_the_middle_of_28_pixels(tmp_path: Pat
     assert abs(middle.mean() / original.mean() - 1) < 0.1
 
 
-# ---- MNIST and Fashion-MNIST
-
-
 @pytest.mark.parametrize(("source", "label"), [("mnist", "MNIST"), ("fashion-mnist", "Fashion-MNIST")])
 def test_idx_data_sets_keep_the_official_bytes_and_order(tmp_path: Path, source: str, label: str) -> None:
     arrays = {}
@@ -112,9 +100,6 @@ def test_idx_data_sets_keep_the_official_bytes_and_order(tmp_path: Path, source:
     np.testing.assert_array_equal(found.labels, labels)
     assert (found.images.dtype, found.labels.dtype) == (np.uint8, np.int64)
     assert set(found.split["test"]) <= set(range(TRAIN, TRAIN + TEST))
-
-
-# ---- affNIST
 
 
 def affnist_archive(path: Path, batches: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
@@ -147,8 +132,6 @@ def test_affnist_is_all_test_images_in_the_order_of_their_files_numbers(tmp_path
     np.testing.assert_array_equal(load_dataset(tmp_path / "affnist.npz").images, found.images)
 
 
-# ---- CIFAR-10
-
 CIFAR10_FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
 
 
@@ -175,9 +158,6 @@ def test_cifar10_is_read_to_the_byte_the_test_batch_last(tmp_path: Path) -> None
     assert found.images[5, 1, 2, 3] == pixels[5, 1024 + 2 * 32 + 3]
     assert set(found.split["test"]) == set(range(25, 30))
     assert (found.label, found.classes[9], found.factors) == ("CIFAR-10", "truck", {})
-
-
-# ---- smallNORB
 
 
 def whole(number: int) -> bytes:

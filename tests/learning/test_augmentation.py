@@ -63,9 +63,6 @@ def test_crops_are_at_all_places_alike_in_training_and_at_the_middle_in_validati
     torch.testing.assert_close(middle, images[:2, :, 1:14, 1:14].float() / 255)
 
 
-# ---- light
-
-
 def grey(level: int, count: int = 4000) -> Tensor:
     """Pairs `[count, 2, 16, 16]` of one level of grey."""
     return torch.full((count, 2, 16, 16), level, dtype=torch.uint8)
@@ -84,9 +81,6 @@ def test_light_is_drawn_evenly_within_its_bounds_gamma_for_images_the_rest_for_c
     assert uniform(draws[:, 1], 0.3)
     correlation = np.corrcoef(draws.T)[0, 1]
     assert correlation > 0.999 if name == "gamma" else abs(correlation) < 0.1
-
-
-# ---- warps of crops
 
 
 def test_where_warps_are_off_nothing_is_drawn_for_them_and_crops_are_cut_as_ever() -> None:

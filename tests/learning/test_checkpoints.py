@@ -75,9 +75,6 @@ def test_the_hash_of_tensors_tells_names_types_shapes_and_values_apart() -> None
     assert len({tensors_sha256(each) for each in (first, *others)}) == 6
 
 
-# ---- checkpoints
-
-
 def test_code_is_part_of_it_file_by_file(tmp_path: Path) -> None:
     (tmp_path / "models" / "inner").mkdir(parents=True)
     (tmp_path / "reports").mkdir()

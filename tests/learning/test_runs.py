@@ -197,8 +197,6 @@ def test_the_summary_takes_each_replicas_best_epoch() -> None:
     assert table.to_csv(index=False).splitlines()[1] == "0,1,-4.0,4.0,5.0", "whole replicas and epochs"
 
 
-# ---- kill -9
-
 KILLED = """
 import os, signal
 from pipeline.learning import train as learning
@@ -272,9 +270,6 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
     logged = [(key, event["step"]) for event in events if event["event"] == "metrics" for key in event["values"]]
     assert len(logged) == len(set(logged)), "no epoch is logged twice"
     assert {step for key, step in logged if key == "validation_loss/1"} == {1, 2, 3, 4}
-
-
-# ---- validation by what images show
 
 
 def test_both_errors_stand_in_the_history_and_in_the_numbers(tmp_path: Path) -> None:

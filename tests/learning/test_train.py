@@ -74,9 +74,6 @@ def test_a_seed_learns_the_same_whatever_else_is_trained(variant: str) -> None:
     assert any((among[0][name] - values).abs().max() > 1e-3 for name, values in alone[0].items()), "the seeds differ"
 
 
-# ---- gradients
-
-
 def test_gradients_are_shortened_and_not_turned() -> None:
     gradients = [torch.tensor([3.0, 0.0]), torch.tensor([[4.0]])]
     assert clip(gradients, 1.0).item() == pytest.approx(5.0), "the norm before"
@@ -97,8 +94,6 @@ def test_training_clips_before_it_steps() -> None:
     assert clipped.parameters[0]["w"].item() == pytest.approx(-0.06, abs=1e-4)
     assert clipped.history["train_gradient_norm"].item() == pytest.approx(1), "what is recorded is the norm before"
 
-
-# ---- a start given, and parameters kept
 
 FROZEN = ["M", "gamma", "template_weights"]
 
@@ -144,9 +139,6 @@ def test_a_model_is_given_training_images_before_an_epoch() -> None:
     assert found.history["train_w"].tolist() == pytest.approx([-0.06, 0.25, 0.35, -0.16, 0.25, 0.35])
 
 
-# ---- numbers that are none
-
-
 def test_a_term_that_is_not_finite_stops_training_by_name_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path, "abc", interval=0)
     with pytest.raises(DivergedError) as caught:
@@ -170,9 +162,6 @@ def test_a_validation_that_is_not_finite_stops_training_too(tmp_path: Path) -> N
         train_line([0], epochs=5, checkpoints=[checkpoint], model=lambda: Line(bad_from=1.0, bad_for=1))
     assert list(tmp_path.iterdir()) == []
     assert str(tmp_path) not in str(caught.value), "no checkpoint is there to be named"
-
-
-# ---- resuming
 
 
 BATCH_NORM = {"activation": "bayes", "batch_norm": True, "saving": None}
@@ -223,9 +212,6 @@ def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
     measured = [column for column in whole.history.columns if column != "images_per_second"]
     assert resumed.history[measured].equals(whole.history[measured])
     assert resumed.best_epoch == whole.best_epoch
-
-
-# ---- images
 
 
 def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:

@@ -52,9 +52,6 @@ def test_preprocess_without_its_source_says_what_to_run(walked: Path, capsys: py
     assert not (walked / "data/processed").exists()
 
 
-# ---- own images
-
-
 EXAMPLE = (ROOT / "docs" / "own-images.md").read_text(encoding="utf-8")
 
 

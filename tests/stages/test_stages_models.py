@@ -67,9 +67,6 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# ---- what is written
-
-
 def test_training_leaves_weights_numbers_and_a_table(done: Path) -> None:
     numbers = result(done, "train/capsules")
     assert numbers["validation"].keys() >= {"bound", "pixel_error", "loss"}
