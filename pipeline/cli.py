@@ -238,7 +238,7 @@ def check() -> None:
 
     Exit code 2 if a value in params.yaml is not allowed here.
     """
-    from pipeline.memory import WEIGHT_COPIES, available_bytes, readable
+    from pipeline.memory import WEIGHT_COPIES, check_fits
     from pipeline.params import load_params
     from pipeline.state import outputs
     from pipeline.systems import count_parameters
@@ -268,21 +268,16 @@ def check() -> None:
 
             outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
             check_places(params.own_images, root, outs)
+        for name, run in params.runs.items():  # its model can be built for its images
+            size = params.datasets[run.dataset].canvas
+            try:
+                count = count_parameters(run, size) or 0
+            except (UserError, ValueError, RuntimeError) as error:
+                raise UserError(f"runs.{name}: no such model for images of {size}x{size} pixels: {error}") from None
+            what = f"runs.{name}: the model has {count:,} weights"
+            check_fits(4 * WEIGHT_COPIES * count, what, "Make its layers smaller.")
     except UserError as error:
         raise ParamsError(str(error)) from None
-    # The model of every run can be built for its images, and its weights fit into memory.
-    for name, run in params.runs.items():
-        size = params.datasets[run.dataset].canvas
-        try:
-            count = count_parameters(run, size)
-        except (UserError, ValueError, RuntimeError) as error:
-            raise ParamsError(f"runs.{name}: no such model for images of {size}x{size} pixels: {error}") from None
-        needed, available = 4 * WEIGHT_COPIES * (count or 0), available_bytes()
-        if needed > available:
-            raise ParamsError(
-                f"runs.{name}: the model has {count:,} weights. Training it takes {readable(needed)} of memory at "
-                f"least, {readable(available)} are free: make its layers smaller"
-            )
 
 
 @app.command()

@@ -50,12 +50,10 @@ def is_running(root: Path, stage: str, item: str) -> bool:
     path = lock_path(root, f"{stage}@{item}")
     if not path.exists():
         return False
-    lock = FileLock(path)
     try:
-        lock.acquire(blocking=False)
+        with FileLock(path).acquire(blocking=False):
+            return False
     except TimeoutError:
         return True
     except OSError:  # of another user, or on a disk that is read-only: `status` says the rest
         return False
-    lock.release()
-    return False

@@ -166,12 +166,9 @@ def _download(url: str, output: str, _: object) -> None:
     parsed = urlparse(url)
     if parsed.scheme not in ("http", "https"):
         path = Path(unquote(parsed.path)) if parsed.scheme == "file" else Path(url).expanduser()
-        try:
-            content = path.open("rb")
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}") from None
-        with content, Path(output).open("wb") as file:
-            shutil.copyfileobj(content, file)
+        if not path.is_file():
+            raise UserError(f"{path}: there is no such file")
+        shutil.copyfile(path, output)
         return
     # Nothing is decoded: some servers label .gz files as compressed for the transfer, and decoded they would have
     # another hash.
