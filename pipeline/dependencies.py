@@ -61,9 +61,7 @@ class Graph:
 
     @classmethod
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Graph:
-        """The graph of a repository; `values` is the content of its `params.yaml`, where it was read already. Raises
-        `FileReadError` as `read_yaml`.
-        """
+        """The graph of a repository; `values` is the content of its `params.yaml`, if known. Raises as `read_yaml`."""
         values = read_yaml(root / "params.yaml") if values is None else values
         return cls(read_yaml(root / "dvc.yaml")["stages"], values)
 

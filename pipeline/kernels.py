@@ -48,18 +48,14 @@ class CompilerError(UserError):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel: the library with its functions, the instruction set it was compiled for, and the numbers in a
-    vector.
-    """
+    """A compiled kernel: the library, the instruction set it was compiled for, and the numbers in a vector."""
 
     library: ctypes.CDLL
     form: str
     lanes: int
 
     def call(self, function: str, *arguments: ctypes.Structure | Tensor | None) -> None:
-        """Call a function with the addresses of these structs and of tensors' numbers, null for None. Addresses do not
-        keep tensors alive. Raises `MemoryError` if there was not enough memory.
-        """
+        """Call a function with addresses, which keep no tensor alive. Raises `MemoryError` if there is too little."""
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 
@@ -98,9 +94,7 @@ def folder() -> Path:
 
 
 def build() -> list[Path]:
-    """Compile every kernel that is not yet compiled; all libraries, new or not. Raises `CompilerError` if there is no
-    compiler, or it fails; the message has its last words.
-    """
+    """Compile every kernel that is not yet compiled; all libraries. Raises `CompilerError`, also without a compiler."""
     program = compiler()
     if program is None:
         raise CompilerError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")

@@ -51,9 +51,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Scores of the classes of images `[N, C, S, S]` in [0, 1], the mean over seeds, `[N, classes]`; `LoadingError`
-        if the models do not classify.
-        """
+        """Scores `[N, classes]` of images `[N, C, S, S]` in [0, 1], the mean over seeds. Raises `LoadingError`."""
         parts = [torch.stack([self._scores(model, part) for model in self.models]) for part in self._parts(images)]
         return torch.cat([part.mean(0) for part in parts])
 

@@ -66,9 +66,7 @@ class Shared(Section):
         return getattr(self, kind)
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Every study of a kind with its place in `params.yaml`, those in sets, too. ValueError if two have the same
-        name, by which their figures are named.
-        """
+        """Every study of a kind with its place in `params.yaml`, also in sets. ValueError if two have the same name."""
         section = self.studies(kind)
         if isinstance(section, Section):
             yield kind, section
@@ -268,9 +266,7 @@ def _message(error: Any) -> str:
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """Check the content of a params file and return it typed. Raises `ParamsError`, which names every field that is
-    unknown, missing or out of range, and what it allows.
-    """
+    """Check the content of a params file and return it typed. Raises `ParamsError`, which names every wrong field."""
     try:
         return Params.model_validate(values)
     except ValidationError as error:

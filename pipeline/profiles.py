@@ -96,9 +96,7 @@ class Profiles:
         return True
 
     def differences(self, name: str) -> list[tuple[str, Any, Any]]:
-        """Parameters that differ between `params.yaml` and profile `name`: (dotted name, here, there); None if missing.
-        Raises `ProfileError` if there is no such profile.
-        """
+        """Parameters that differ in profile `name`: (dotted name, here, there). Raises `ProfileError`."""
         return differences(_load(self.root / PARAMS), _load(self.params_path(name)))
 
     def _folders(self) -> dict[str, Path]:

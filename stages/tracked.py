@@ -132,9 +132,7 @@ def log_scorecard(workspace: Workspace, rows: Sequence[Row], files: Sequence[Pat
 
 
 def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[str, float]) -> str:
-    """The description of a run of a stage on an item, called `label`: its first headline numbers, none while it goes
-    on, what it does, and how to repeat it.
-    """
+    """The description of a run on an item `label`: its headline numbers, what it does, and how to repeat it."""
     first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:5])
     source = (file_of(name) or Path(__file__).with_name(f"{name}.py")).read_text(encoding="utf-8")
     what = (ast.get_docstring(ast.parse(source)) or name).partition("\n")[0]
@@ -144,9 +142,7 @@ def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[s
 
 
 def reproduction_metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """A reproduction's metrics, from the rows of the scorecard: how many claims were run and have each verdict, and our
-    numbers.
-    """
+    """A reproduction's metrics, from the scorecard: how many claims were run and have each verdict; our numbers."""
     from pipeline.page.scorecard import VERDICTS
 
     verdicts = Counter(row["verdict"] for row in rows)

@@ -59,9 +59,7 @@ class Dataset:
 
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
-    """Write a data set as one compressed npz without pickles, atomically; equal data sets give equal bytes. Raises
-    `FileWriteError`.
-    """
+    """Write a data set as one compressed npz, atomically; equal ones give equal bytes. Raises `FileWriteError`."""
     arrays: dict[str, NDArray[Any]] = {
         "format": np.array(_FORMAT),
         "name": np.array(dataset.name),
@@ -103,9 +101,7 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str) -> Iterator[None]:
-    """Turn any error in the block into a `UserError` that names the file, or the folder of the files, that cannot be
-    read, and the stage that makes it anew.
-    """
+    """Turn any error in the block into a `UserError` that names what cannot be read and the stage that makes it."""
     try:
         yield
     except UserError:

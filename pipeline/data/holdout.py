@@ -22,9 +22,7 @@ _SEED = 0
 
 
 def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
-    """`count` test images and their classes, drawn at random, or all if there are fewer, under the name `test`; nothing
-    if `count` is 0.
-    """
+    """`count` test images and their classes, or all if there are fewer, drawn at random, under the name `test`."""
     images, labels = dataset.part("test")
     chosen = np.random.default_rng(_SEED).permutation(len(labels))[:count]
     return {"test": (images[chosen], labels[chosen])} if count else {}

@@ -118,9 +118,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
-    """The folders of these names, which a field asks for, in a folder that must hold no others. Files that are no
-    images are left alone.
-    """
+    """The folders of these names, which a field asks for, in a folder without others; other files are left alone."""
     entries = _entries(folder)
     if loose := [path.name for path in entries if path.is_file() and path.suffix.lower() in SUFFIXES]:
         raise UserError(f"{folder} holds {loose[0]!r}: an image must be in the folder of its class")

@@ -193,17 +193,13 @@ def _smallnorb(raw: Path) -> Content:
 
 
 def _smallnorb48(raw: Path) -> Content:
-    """The smaller copy: decoded from JPEG copies of the official images in their order, and halved. The training part
-    lacks the viewpoint and the lighting.
-    """
+    """The smaller copy: JPEG copies in the official order, decoded and halved; viewpoints of training are unknown."""
     train, test = (dict(np.load(raw / f"{part}.npz")) for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
 
 def _smallnorb48_posed(raw: Path) -> Content:
-    """The official test part alone, for studies of viewpoints, as the training part's are unknown: its instances 0, 1
-    and 2 are for training, 3 and 5 for the test.
-    """
+    """The official test part, whose viewpoints are known: instances 0, 1, 2 for training, 3 and 5 for the test."""
     arrays = dict(np.load(raw / "test.npz"))
     is_test = np.isin(arrays["instance"], (3, 5))
     train, test = ({name: values[mask] for name, values in arrays.items()} for mask in (~is_test, is_test))

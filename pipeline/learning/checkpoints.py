@@ -58,9 +58,7 @@ def tensors_sha256(tensors: dict[str, Tensor]) -> str:
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote: the tensors by name, and the header with their `sha256`. Raises `CheckpointError`,
-    which names the file, if it is missing or damaged.
-    """
+    """What `save_tensors` wrote, and its header with the `sha256`. Raises `CheckpointError`, which names the file."""
     if not path.exists():
         raise CheckpointError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
     try:

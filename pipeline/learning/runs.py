@@ -42,9 +42,7 @@ _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
 
 @dataclass(frozen=True)
 class Setup:
-    """Settings shared by the trainings of one stage: `code` returns a hash of the code that trains a variant; a
-    checkpoint of other code is not continued.
-    """
+    """What a stage's trainings share; `code` hashes the code of a variant: no checkpoint of other code is continued."""
 
     build: BuildModel
     device: torch.device
@@ -106,9 +104,7 @@ def train_run(
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
 
     def on_epoch(row: Row) -> None:
-        """Track a seed's metrics: by plain names where it is the only one, but for the speed, which the stage logs by
-        its name at the end, for the whole training.
-        """
+        """Track a seed's metrics, by plain names where it is the only one, without the speed, which comes last."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{name}{ending}": value for name, value in row.items() if name not in left_out}
@@ -229,9 +225,7 @@ def save_run(
 def load_run(
     build: BuildModel, folder: Path, name: str, run: RunSettings, image_size: int, device: torch.device
 ) -> list[Model]:
-    """The trained models of a run, one per replica, ready for evaluation. Raises `CheckpointError` if weights are
-    missing, damaged, or belong to another run, model or training.
-    """
+    """The trained models of a run, one per replica, for evaluation. Raises `CheckpointError` if they do not fit."""
     prepare(device)
     summary, asked = folder / SUMMARY, _identity(name, run, image_size)
     try:

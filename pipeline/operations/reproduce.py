@@ -73,9 +73,7 @@ def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, PlannedItem]
 
 
 def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) -> int:
-    """Bring the targets up to date with `jobs` groups at once, by default one for each core that this process may use.
-    The exit code: 0, or 1 if an item failed. Raises as `read_plan`.
-    """
+    """Bring the targets up to date, `jobs` groups at once (default: one a core). The exit code."""
     plan = read_plan(root, targets)
     data = [name for name, item in plan.items() if item.stale and name.partition("@")[0] in PREPARING]
     if data and _dvc(root, "--single-item", *data).wait():
@@ -92,9 +90,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
 
 
 def grouped(plan: Mapping[str, PlannedItem]) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
-    """The stale items between data sets and figures by group, each item after those that it needs; and for each group
-    the others that it waits for.
-    """
+    """The stale items between data sets and figures by group, in order, and for each group those that it waits for."""
     groups: dict[Group, list[str]] = {}
     for name, item in plan.items():
         if item.stale and name.partition("@")[0] not in PREPARING | DRAWING:

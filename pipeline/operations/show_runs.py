@@ -35,9 +35,7 @@ def send(delivery: Delivery) -> None:
 
 
 def show(root: Path, port: int) -> NoReturn:
-    """Send the runs to the repository's own file, print links to the views, and become MLflow's server. UserError if
-    the port cannot be used, or MLflow is switched off.
-    """
+    """Send the runs, print links to the views, and become MLflow's server. UserError if the port cannot be used."""
     try:
         socket.create_server((HOST, port)).close()
     except OSError as error:

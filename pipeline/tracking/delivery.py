@@ -75,9 +75,7 @@ def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SE
 
 
 class Delivery:
-    """Delivers the journals under `folder` to `store`, one process at a time; with `measure`, MLflow measures this
-    machine while runs are written on it.
-    """
+    """Delivers journals to a store, one process at a time; with `measure`, MLflow measures this machine meanwhile."""
 
     def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
         self.folder, self.store, self._measure = folder, store, measure

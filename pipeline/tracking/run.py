@@ -35,9 +35,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Store:
-    """Where MLflow keeps its runs, as in `MLFLOW_TRACKING_URI`, and artifacts of new experiments; None: the server's
-    default.
-    """
+    """Where MLflow keeps its runs, as in `MLFLOW_TRACKING_URI`, and artifacts (None: the server's default)."""
 
     uri: str
     artifacts: Path | None = None
@@ -284,9 +282,7 @@ class TrackedRun:
 
 @dataclass(frozen=True)
 class Part:
-    """One of several trainings in a tracked run: its metrics and tags have its name, such as "pixel_sd=0.1", before
-    theirs. All else is the run's.
-    """
+    """One of several trainings in a tracked run: its name, such as "pixel_sd=0.1", precedes its metrics and tags."""
 
     run: TrackedRun
     name: str

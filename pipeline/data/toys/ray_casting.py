@@ -241,10 +241,7 @@ def _meet_rounds(profiles: Floats, inverse: Floats, eye: Floats, job: Ints, dire
 
 
 def _meet_blocks(planes: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
-    """Where rays hit pieces between the planes `[J, 6, 4]`.
-
-    A ray enters at the last plane that it crosses inwards, unless it crosses another one outwards before.
-    """
+    """Where rays enter between planes `[J, 6, 4]`: at the last crossed inwards, if none was outwards before."""
     room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], eye)
     dx, dy, dz = direction
     enter = np.full(len(job), -np.inf)
