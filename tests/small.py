@@ -94,7 +94,7 @@ def training(**changes: Any) -> TrainingParams:
 
 
 def small_run(variant: str = "generative", **changes: Any) -> Run:
-    """A run on the small data set; `changes` replace its entries."""
+    """A run on the small data set; `changes` replace its entries, and settings of the model."""
     models = {
         "generative": SMALL,
         "vae": SMALL_VAE,
@@ -112,9 +112,9 @@ def small_run(variant: str = "generative", **changes: Any) -> Run:
         "augmentation": (CROPPED if classifies_crops else STILL).model_dump(),
         **({"holdout": None, "watched": 0} if classifies_crops else {}),
         "training": training().model_dump(),
-        "model": models[variant],
     }
-    return MODELS[variant].model_validate({**values, **changes})
+    model = {**models[variant], **changes.pop("model", {})}
+    return MODELS[variant].model_validate({**values, **changes, "model": model})
 
 
 def run_on(variant: str, dataset: str, source: str = "digits") -> dict[str, Any]:

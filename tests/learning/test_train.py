@@ -183,8 +183,7 @@ def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
 ) -> None:
     """Cut by an exception in the callback of epoch 2; what a kill leaves in mid-epoch is tested with real kills."""
     size = SCAE_SIZE if variant == "scae" else SIZE
-    run, data = small_run(variant), squares(size=size)
-    run = run.model_copy(update={"model": run.model.model_copy(update=model)})
+    run, data = small_run(variant, model=model), squares(size=size)
     images, validation = data.part("train"), data.part("validation")
     turned = AugmentationParams(rotation=30.0, shift=1.0, whole_pixels=False)
     augmentation = run.augmentation if isinstance(run.augmentation, CropParams) else turned
