@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from pipeline.classification.classifier import Classifier
+from pipeline.data.datasets import reading
 from pipeline.errors import UserError
 from pipeline.layers.images import centre_crop
 from pipeline.learning.model import Model
@@ -106,7 +107,7 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
 
     `paths` is one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: for
     three channels one in colour for each image, else `channels` grey ones, in order. They must be square and framed
-    like the images that the network was trained on. Raises `LoadingError` if a file cannot be read, or does not fit.
+    like the images that the network was trained on. Raises `UserError` if a file cannot be read or does not fit.
     """
     if [path.suffix for path in paths] == [".npy"]:
         return _array(paths[0], (channels, size, size))
@@ -122,11 +123,8 @@ def pictures_of_an_image(channels: int) -> int:
 
 
 def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
-    try:
-        with path.open("rb") as file:
-            images = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError) as error:
-        raise LoadingError(f"cannot read {path}: {error}") from None
+    with reading(path), path.open("rb") as file:
+        images = np.load(file, allow_pickle=False)
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != shape or not len(images):
         needed = f"uint8 [N, {', '.join(map(str, shape))}]"
         raise LoadingError(f"{path} does not have images as this network needs them: give {needed}")
@@ -139,17 +137,13 @@ def _picture(path: Path, size: int, channels: int) -> Tensor:
 
     from pipeline.data.own_images import upright_on_black
 
-    try:
-        with Image.open(path) as picture:
-            plain = upright_on_black(picture, channels)
-            if plain.width != plain.height:
-                raise LoadingError(
-                    f"{path} has {plain.width}x{plain.height} pixels: cut a square out of it, framed like the images "
-                    "that the network was trained on"
-                )
-            resized = plain.resize((size, size), Image.Resampling.BILINEAR)
-    # Pillow raises ValueError and SyntaxError, too, on damaged pictures.
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise LoadingError(f"cannot read {path}: {error}") from None
+    with reading(path), Image.open(path) as picture:
+        plain = upright_on_black(picture, channels)
+        if plain.width != plain.height:
+            raise LoadingError(
+                f"{path} has {plain.width}x{plain.height} pixels: cut a square out of it, framed like the images that "
+                "the network was trained on"
+            )
+        resized = plain.resize((size, size), Image.Resampling.BILINEAR)
     pixels = np.asarray(resized, dtype=np.float32).reshape(size, size, channels)
     return torch.from_numpy(pixels.transpose(2, 0, 1) / 255)

@@ -100,15 +100,15 @@ def pixel_bytes(path: Path) -> int:
 
 
 @contextmanager
-def reading(path: Path, stage: str) -> Iterator[None]:
+def reading(path: Path, stage: str | None = None) -> Iterator[None]:
     """Turn any error in the block into a `UserError` that names what cannot be read and the stage that makes it."""
     try:
         yield
     except UserError:
         raise
     except FileNotFoundError as error:
-        raise UserError(f"{error.filename} is missing: run the {stage} stage first") from None
+        raise UserError(f"{error.filename} is missing{f': run the {stage} stage first' if stage else ''}") from None
     # All exceptions: the libraries raise many kinds on damaged files.
     except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise UserError(f"{path} cannot be read ({reason}): delete it and run the {stage} stage again") from error
+        advice = f"delete it and run the {stage} stage again" if stage else "it is damaged, or of another kind"
+        raise UserError(f"{path} cannot be read ({str(error) or type(error).__name__}): {advice}") from error

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from tqdm import tqdm
 
-from pipeline.data.datasets import Dataset
+from pipeline.data.datasets import Dataset, reading
 from pipeline.data.settings import OwnImagesParams
 from pipeline.errors import UserError
 from pipeline.memory import COPIES, available_bytes, check_fits, readable
@@ -148,25 +148,19 @@ def _image_files(folder: Path) -> list[Path]:
 
 def _decoded(file: Path, channels: int) -> Image.Image:
     """An image, as `upright_on_black`."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
-            with Image.open(file, formats=("PNG", "JPEG")) as image:
-                if image.width * image.height > LARGEST:
-                    raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
-                # An animation would be read as its first image. JPEG files of phones hold a preview, too.
-                if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
-                    raise UserError(f"{file} is animated: save it as one image")
-                if image.mode not in MODES:
-                    raise UserError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
-                # The image itself, turned, and as RGBA.
-                check_fits(12 * image.width * image.height, str(file), "Make it smaller.")
-                return upright_on_black(image, channels)
-    except UserError:
-        raise
-    # All exceptions: decoders raise many kinds on damaged files.
-    except Exception as error:
-        raise UserError(f"{file} is damaged, or no PNG or JPEG image: {error or type(error).__name__}") from None
+    with reading(file), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
+        with Image.open(file, formats=("PNG", "JPEG")) as image:
+            if image.width * image.height > LARGEST:
+                raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
+            # An animation would be read as its first image. JPEG files of phones hold a preview, too.
+            if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
+                raise UserError(f"{file} is animated: save it as one image")
+            if image.mode not in MODES:
+                raise UserError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
+            # The image itself, turned, and as RGBA.
+            check_fits(12 * image.width * image.height, str(file), "Make it smaller.")
+            return upright_on_black(image, channels)
 
 
 def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
@@ -212,18 +206,12 @@ def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> li
     """The images and labels of an npz file; `where` and `advice` are for a message that they do not fit into memory."""
     names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
-    try:
-        with place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            if sorted(stored.files) != sorted(wanted):
-                there = ", ".join(sorted(stored.files)) or "none"
-                raise UserError(f"{place} must hold the arrays {', '.join(wanted)}, and no others (found: {there})")
-            check_fits(sum(info.file_size for info in stored.zip.infolist()), where, advice)
-            arrays = {name: np.asarray(stored[name]) for name in wanted}
-    except UserError:
-        raise
-    # All exceptions: numpy raises many kinds on damaged files.
-    except Exception as error:
-        raise UserError(f"{place} is damaged, or no npz file: {error}") from None
+    with reading(place), place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        if sorted(stored.files) != sorted(wanted):
+            there = ", ".join(sorted(stored.files)) or "none"
+            raise UserError(f"{place} must hold the arrays {', '.join(wanted)}, and no others (found: {there})")
+        check_fits(sum(info.file_size for info in stored.zip.infolist()), where, advice)
+        arrays = {name: np.asarray(stored[name]) for name in wanted}
     parts: list[Part] = []
     for pixels, numbers in names:
         images, labels = _channels_first(f"{place}: {pixels}", arrays[pixels]), arrays[numbers]
@@ -254,12 +242,9 @@ def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
             pass
         case shape:
             raise UserError(
-                f"{where} has the shape {shape}, expected [N, H, W], [N, H, W, C] or [N, C, H, W] with C from 1 to 3"
+                f"{where} has the shape {shape}, expected [N, H, W], or with 1 to 3 channels before or after"
             )
     count, _, height, width = images.shape
-    if count == 0 or min(height, width) < SMALLEST or height * width > LARGEST:
-        raise UserError(
-            f"{where} has {count:,} images of {width}x{height} pixels, expected one or more, each side at least "
-            f"{SMALLEST}, {LARGEST:,} pixels at most"
-        )
+    if count == 0 or min(height, width) < SMALLEST:
+        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels, each side must have {SMALLEST}")
     return images

@@ -153,23 +153,14 @@ def _submit(
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-
-    def task(name: str, uncached: tuple[str, ...], *packets: Packet) -> Packet:  # a local function is sent by value
-        return run_item(job, name, uncached, packets)
-
     entries = _lock_entries(root)
     futures: dict[str, Future] = {}
     for name in sent:
         known = [each for each in (name, *plan[name].needs) if each not in futures]
-        futures[name] = client.submit(
-            task,
-            name,
-            plan[name].uncached,
-            *(_packet(root, each, entries.get(each), plan[each].uncached) for each in known),
-            *(futures[need] for need in plan[name].needs if need in futures),
-            key=f"{name}-{uuid.uuid4().hex[:8]}",
-            resources={"GPU": 1} if gpu and fnmatch.fnmatch(name, gpu) else None,
-        )
+        packets: list[Any] = [_packet(root, each, entries.get(each), plan[each].uncached) for each in known]
+        packets += [futures[need] for need in plan[name].needs if need in futures]
+        key, resources = f"{name}-{uuid.uuid4().hex[:8]}", {"GPU": 1} if gpu and fnmatch.fnmatch(name, gpu) else None
+        futures[name] = client.submit(run_item, job, name, plan[name].uncached, packets, key=key, resources=resources)
     return futures
 
 

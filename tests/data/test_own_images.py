@@ -194,7 +194,7 @@ def test_arrays_are_resized_and_may_have_a_test_part_and_two_channels(tmp_path: 
         ({"labels": np.zeros(6)}, {}, "labels is float64 (6,), expected 6 whole numbers"),
         ({"labels": np.arange(6)}, {}, "labels go from 0 to 5, but `classes` names 0 to 1"),
         ({"labels": np.ones(6, int)}, {}, "labels: no image is of the class 'cat'"),
-        ({"labels": np.array([object()] * 6)}, {}, "is damaged, or no npz file: "),
+        ({"labels": np.array([object()] * 6)}, {}, "it is damaged, or of another kind"),
     ],
 )
 def test_arrays_of_another_form_are_refused(
@@ -219,7 +219,7 @@ def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
         with zipfile.ZipFile(path, "w") as archive:
             for name in ("images.npy", "labels.npy"):
                 archive.writestr(name, header.getvalue())
-    assert refusal(of_arrays(), tmp_path).startswith(f"{path} is damaged")
+    assert refusal(of_arrays(), tmp_path).startswith(f"{path} cannot be read (")
 
 
 def test_a_place_without_images_is_named(tmp_path: Path) -> None:
@@ -309,8 +309,8 @@ def as_animation(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:200]), "is damaged"),
-        (lambda path: Image.fromarray(picture()).save(path, format="GIF"), "no PNG or JPEG image"),
+        (lambda path: path.write_bytes(path.read_bytes()[:200]), "it is damaged"),
+        (lambda path: Image.fromarray(picture()).save(path, format="GIF"), "of another kind"),
         (lambda path: Image.new("CMYK", (SIDE, SIDE)).save(path, format="JPEG"), "has colours of the kind CMYK"),
         (as_animation, "is animated: save it as one image"),
         (lambda path: path.write_bytes(bomb(10_000, 5_001)), "has more than 50,000,000 pixels: make it smaller"),

@@ -118,7 +118,7 @@ def test_a_damaged_image_ends_the_stage_and_a_changed_folder_gives_other_data(
     with pytest.raises(SystemExit) as caught:
         own_images.main("photos")
     assert caught.value.code == 1
-    assert f"{changed} is damaged" in capsys.readouterr().err
+    assert f"{changed} cannot be read (" in capsys.readouterr().err
     assert made() == before
     changed.unlink()
     own_images.main("photos")
