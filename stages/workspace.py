@@ -47,15 +47,14 @@ TERMINATED = 128 + signal.SIGTERM
 _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Workspace(Layout):
     """One stage running on one item.
 
     Args:
         entry: the item in `dvc.yaml`.
         settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
-        commit: Git's commit, or "unknown".
-        dirty: whether there are uncommitted changes, except in files that stages write.
+        commit, dirty: as `git_state` has them.
         context: what a study or a training is given.
     """
 
@@ -180,15 +179,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 graph=graph,
                 code=entry.code,
             )
-            workspace = Workspace(
-                root=root,
-                profile=params.profile,
-                entry=entry,
-                settings=settings,
-                commit=commit,
-                dirty=dirty,
-                context=context,
-            )
+            workspace = Workspace(root, params.profile, entry, settings, commit, dirty, context)
             try:
                 yield workspace
             except BaseException as error:

@@ -110,28 +110,15 @@ def train_run(
         metrics = {f"{name}{ending}": value for name, value in row.items() if name not in left_out}
         tracked.log_metrics(metrics, step=int(row["epoch"]))
 
+    parts = dataset.part("train"), dataset.part("validation")
+    task = Task(lambda: setup.build(run, image_size), run.training, run.augmentation, *parts, watched)
     trained = train(
-        Task(
-            lambda: setup.build(run, image_size),
-            run.training,
-            run.augmentation,
-            dataset.part("train"),
-            dataset.part("validation"),
-            watched,
-        ),
-        seeds,
-        setup.device,
-        checkpoints=checkpoints,
-        on_epoch=on_epoch,
-        title=title,
-        start=start,
-        frozen=frozen,
+        task, seeds, setup.device, checkpoints=checkpoints, on_epoch=on_epoch, title=title, start=start, frozen=frozen
     )
-    if len(seeds) > 1:  # means of each metric, for the epochs that all seeds have
-        for _, rows in trained.history.groupby("epoch"):
-            if len(rows) == len(seeds):
-                means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean())
-                tracked.log_metrics(means, step=int(rows["epoch"].iloc[0]))
+    for _, rows in trained.history.groupby("epoch"):
+        if len(rows) == len(seeds) > 1:  # means of each metric, for the epochs that all seeds have
+            means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean())
+            tracked.log_metrics(means, step=int(rows["epoch"].iloc[0]))
     return trained
 
 
@@ -145,20 +132,19 @@ def outcome(trained: Trained, model: Model) -> Outcome:
     by an untrained model. The table has every epoch of every replica, without its speed, which no two runs share.
     """
     history, best = trained.history, best_rows(trained)
-    parts = {part: [name for name in history.columns if name.startswith(f"{part}_")] for part in ("validation", KNOWN)}
+    measured = {
+        part: {name.removeprefix(part): spread(row[name] for row in best) for name in history if name.startswith(part)}
+        for part in ("validation_", f"{KNOWN}_")
+    }
     numbers: dict[str, Any] = {
-        **{
-            part: {name.removeprefix(f"{part}_"): spread(row[name] for row in best) for name in names}
-            for part, names in parts.items()
-            if names
-        },
+        **{part[:-1]: found for part, found in measured.items() if found},
         "best_epoch": spread(trained.best_epoch),
         "epochs": spread(history.groupby("replica")["epoch"].max()),
         "images_per_second": spread(history.groupby("replica")[_SPEED].median()),
         "seconds": round(trained.seconds, 2),
         "parameters": {"generative": model.generative_parameters(), "total": count_parameters(model)},
     }
-    headline = [f"{part}.{name}" for part in ("validation", KNOWN) for name in numbers.get(part, {})][:MOST_HEADLINES]
+    headline = [f"{part[:-1]}.{name}" for part, found in measured.items() for name in found][:MOST_HEADLINES]
     table = history[[*_PLACE, *history.columns.difference([*_PLACE, _SPEED], sort=False)]]
     return Outcome("training", table.astype({"replica": int, "epoch": int}), numbers, tuple(headline))
 
