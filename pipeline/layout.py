@@ -74,11 +74,9 @@ def faults_path(root: Path) -> Path:
 
 @dataclass
 class Layout:
-    """What a profile's stages write.
+    """What a profile's stages write below a repository's folder.
 
     Attributes:
-        root: the repository's folder, which contains all paths.
-        profile: its name.
         arrays_folder: the arrays, which are in DVC's cache.
         reports_folder: all that is in Git. Below it are the records, which are the stages' results with their settings
             (`<stage>/<item>.json` and `.csv`), and the noise of the scorecard's numbers between machines.

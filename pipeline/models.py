@@ -31,13 +31,8 @@ class LoadingError(UserError):
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """The models of a trained run.
-
-    Attributes:
-        name: of the run.
-        settings: those that it was trained with.
-        image_size: pixels a side of its images, before any crop.
-        models: one per seed, ready for evaluation, on the CPU.
+    """The models of a trained run, one per seed, ready for evaluation on the CPU, with the settings that they were
+    trained with. `image_size` is pixels a side of their images, before any crop.
     """
 
     name: str
@@ -140,10 +135,7 @@ def _picture(path: Path, size: int, channels: int) -> Tensor:
     with reading(path), Image.open(path) as picture:
         plain = upright_on_black(picture, channels)
         if plain.width != plain.height:
-            raise LoadingError(
-                f"{path} has {plain.width}x{plain.height} pixels: cut a square out of it, framed like the images that "
-                "the network was trained on"
-            )
+            raise LoadingError(f"{path} is not square: cut a square out of it, framed like the images trained on")
         resized = plain.resize((size, size), Image.Resampling.BILINEAR)
     pixels = np.asarray(resized, dtype=np.float32).reshape(size, size, channels)
     return torch.from_numpy(pixels.transpose(2, 0, 1) / 255)

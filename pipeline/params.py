@@ -152,10 +152,7 @@ class Shared(Section):
         """ValueError if the middle of a run's central crop is not that of the image, about which images are moved."""
         side, augmentation = self.images_of(run.dataset).side, run.augmentation
         if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
-            raise ValueError(
-                f"{where}: images of {side} pixels are moved about their middle, which is not that of a crop of "
-                f"{augmentation.crop}: the difference must be even"
-            )
+            raise ValueError(f"{where}: the difference of the image's {side} and the crop's pixels must be even")
 
     def _check_affnist(self) -> None:
         """ValueError if affNIST's digits are not downloaded, or would test a model of other images."""
@@ -166,10 +163,7 @@ class Shared(Section):
         for name, run in self.runs.items():
             dataset = self.datasets[run.dataset]
             if dataset.source != "mnist" and dataset.canvas == AFFNIST_SIZE:
-                raise ValueError(
-                    f"evaluate.official_affnist: affNIST has digits of MNIST, and runs.{name} images of "
-                    f"{dataset.source} of the same size, {AFFNIST_SIZE} pixels: set it to false, or remove the run"
-                )
+                raise ValueError(f"evaluate.official_affnist: it would test runs.{name}, of {dataset.source}, on MNIST")
 
     def check_factor(self, where: str, factor: str, dataset: str) -> None:
         """ValueError if a factor is not known of the images of a data set."""

@@ -17,11 +17,10 @@ from pipeline.results.reading import Results
 
 
 class Output(NamedTuple):
-    """An output of an executed stage.
+    """An output of an executed stage, with its path relative to the repository.
 
     Attributes:
         label: the stage as results name it: `train/capsules-mnist`.
-        path: relative to the repository.
         md5: as in `dvc.lock`; ends in `.dir` for a folder.
     """
 

@@ -241,9 +241,7 @@ def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
         case (_, 1 | 2 | 3, _, _):
             pass
         case shape:
-            raise UserError(
-                f"{where} has the shape {shape}, expected [N, H, W], or with 1 to 3 channels before or after"
-            )
+            raise UserError(f"{where} has the shape {shape}, expected [N, H, W], or with 1 to 3 channels C")
     count, _, height, width = images.shape
     if count == 0 or min(height, width) < SMALLEST:
         raise UserError(f"{where} has {count:,} images of {width}x{height} pixels, each side must have {SMALLEST}")

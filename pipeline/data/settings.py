@@ -68,7 +68,7 @@ class DatasetParams(Section):
             total = sum(getattr(self, part) for part in wanted)
             if there is not None and total > there:
                 raise ValueError(
-                    f"{where}: {' + '.join(wanted)} must be at most {there}, the images of {source} (found {total})"
+                    f"{where}: {' + '.join(wanted)} must be at most {there}, as {source} has (found {total})"
                 )
 
 

@@ -33,9 +33,9 @@ def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "ele
     neither = np.flatnonzero(~(familiar | np.isin(degrees, NOVEL[by])))
     if len(neither):
         angles = ", ".join(str(value) for value in np.unique(degrees[neither])[:5])
+        some = f"{len(neither)} of {len(degrees)} images"
         raise UserError(
-            f"{len(neither)} of {len(degrees)} images cannot be split by {by}: they have {angles} (-1 is unknown). "
-            "Choose a data set whose viewpoints are known, such as toys, smallnorb or smallnorb48-posed"
+            f"{some} cannot be split by {by}: they have {angles} (-1: unknown; known of toys and smallnorb)"
         )
     return familiar
 

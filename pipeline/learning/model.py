@@ -76,10 +76,8 @@ class EvaluationInputs:
     """The inputs of the evaluation of a trained run.
 
     Attributes:
-        models: one per replica.
         sections: sections of `params.yaml` that the stage depends on, by name; each package uses its own.
         official: reads affNIST's own test images; None unless the parameters request them and the image size matches.
-        title: shown next to progress bars.
     """
 
     models: Sequence[Model]

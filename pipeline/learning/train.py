@@ -74,7 +74,6 @@ class Task:
     """What is to be learned, and from what.
 
     Attributes:
-        build: makes a freshly initialised model.
         train_part, validation_part: images `[N, C, S, S]` and their classes `[N]`.
         watched: further images and classes that the model is measured on after every epoch, by name, like those of
             validation; nothing is chosen by them.
@@ -105,13 +104,11 @@ def train(
         checkpoints: one per seed; None: not resumable.
         on_epoch: called with each epoch's row of the history: after the epoch, and again where a checkpoint brings it
             back.
-        title: shown beside the progress bar.
         start: values to begin at, for each seed, in place of those of a fresh model; of any of the parameters.
         frozen: names of parameters that are not trained.
 
-    Raises:
-        DivergedError: a loss or gradient stopped being finite; the last good checkpoint, if there is one, is kept.
-        KeyError: the model has no parameter that `start` or `frozen` names.
+    Raises `DivergedError` if a loss or gradient stopped being finite; the last good checkpoint, if there is one, is
+    kept.
     """
     each_of = zip(seeds, start or [{}] * len(seeds), checkpoints or [None] * len(seeds), strict=False)
     loops = [

@@ -209,10 +209,7 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
     try:
         with chdir(root), Repo() as repo, repo.lock:  # DVC resolves the paths of a record against the working folder
             if Path(repo.cloud.get_remote(remote).path).resolve() == Path(REMOTE).resolve():
-                raise UserError(
-                    f"{REMOTE}/ is in Git, and the run cache has raw data and own images, too: use `python -m pipeline "
-                    "publish` for it, or share with another remote"
-                )
+                raise UserError(f"{REMOTE}/ is in Git, the run cache has raw data and own images: use another remote")
             records = repo.stage_cache.push(remote)
             chosen = []
             for key, value in records:

@@ -155,13 +155,10 @@ class TrackedRun:
 
     Args:
         folder: parent folder; the run is in `folder/<run id>`.
-        name: display name of the run.
-        params: may be nested.
-        tags: values are converted to text.
+        params, tags: params may be nested; tags are converted to text.
         group: runs that belong together, such as those of one reproduction, which MLflow nests below a run of its own:
             a unique `id`, and `name` and `tags` of this run. Without it, what is logged of the group is dropped.
         context: what the run uses data sets for: "training" or "evaluation".
-        experiment_tags: of MLflow's experiment, such as its description.
         store: None: record locally only.
     """
 

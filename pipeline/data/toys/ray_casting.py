@@ -81,9 +81,8 @@ class Lights:
 
     Attributes:
         direction: `[V, 3]` unit vectors towards the lamp.
-        lamp: `[V]` brightness of a white surface that faces the lamp.
-        sky: `[V]` brightness of a white surface that faces up; half of it if it faces sideways, zero if down.
-        ambient: `[V]` brightness of a white surface in any direction.
+        lamp, sky, ambient: `[V]` brightness of a white surface that faces the lamp; that faces up (half of it if
+            sideways, zero if down); and in any direction.
         background: `[V]` brightness where a ray hits nothing.
     """
 
@@ -109,8 +108,7 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
 
     Args:
         solids: `V` solids. Images of the same solid should share one object, which is then processed only once.
-        greys: `[V]` share of the light that the solid reflects.
-        turns: `[V, 3, 3]` rotations of the solids about the world's origin.
+        greys, turns: `[V]` share of the light that a solid reflects; `[V, 3, 3]` its rotation about the world's origin.
     """
     side = RAYS * size
     positions = ray_positions(size)
