@@ -162,23 +162,13 @@ def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _norb(label: str, train: Arrays, test: Arrays) -> Content:
     """Both parts, with viewpoints in degrees: elevation 0 to 8 is 30 to 70, azimuth 0 to 34 is 0 to 340."""
-
-    def both(name: str, step: int = 1, first: int = 0) -> NDArray[np.int64]:
-        return np.concatenate(
-            [
-                first + step * part[name].astype(np.int64) if name in part else np.full(len(part["category"]), UNKNOWN)
-                for part in (train, test)
-            ]
-        )
-
-    factors = {
-        "instance": both("instance"),
-        "azimuth": both("azimuth", 10),
-        "elevation": both("elevation", 5, first=30),
-        "lighting": both("lighting"),
-    }
-    images = np.concatenate([train["images"], test["images"]])
-    return Content(label, images, both("category"), len(test["category"]), CATEGORIES, factors)
+    factors = {}
+    for name, first, step in (("instance", 0, 1), ("azimuth", 0, 10), ("elevation", 30, 5), ("lighting", 0, 1)):
+        unknown = np.full(len(train["category"]), UNKNOWN)  # of some training parts
+        of_train = first + step * train[name].astype(np.int64) if name in train else unknown
+        factors[name] = np.concatenate([of_train, first + step * test[name].astype(np.int64)])
+    images, labels = (np.concatenate([train[name], test[name]]) for name in ("images", "category"))
+    return Content(label, images, labels.astype(np.int64), len(test["category"]), CATEGORIES, factors)
 
 
 def _smallnorb(raw: Path) -> Content:
