@@ -157,16 +157,12 @@ def _run_cache(root: Path) -> str:
     from pipeline.files import read_yaml
 
     records = sorted((root / ".dvc" / "cache" / "runs").glob("*/*/*"))
-    damaged = []
+    whole = set()
     for path in records:
-        try:
-            whole = {"cmd", "deps", "outs"} <= read_yaml(path).keys()
-        except (UserError, AttributeError):
-            whole = False
-        if not whole:
-            damaged.append(path.relative_to(root).as_posix())
-    found = f"{len(records) - len(damaged)} of {len(records)} records can be read"
-    if damaged:
+        with suppress(UserError, AttributeError):
+            whole |= {path} if {"cmd", "deps", "outs"} <= read_yaml(path).keys() else set()
+    found = f"{len(whole)} of {len(records)} records can be read"
+    if damaged := [path.relative_to(root).as_posix() for path in records if path not in whole]:
         raise CheckError(found, f"delete {', '.join(damaged)}")
     return found
 

@@ -109,7 +109,9 @@ class Shared(Section):
         return {name: runs[study.run] if hasattr(study, "run") else "" for name, study in items.items()}
 
     def _check_sources(self) -> None:
-        """Check that data sets name sources that are there, and take no more of them than there is."""
+        """Check that data sets name sources that are there, fit their images onto the canvas, and take enough of each
+        part for probes but no more than there is.
+        """
         for name in self.own_images:
             if name in get_args(SourceName):
                 raise ValueError(f"own_images.{name}: this is the name of a published source: choose another")
@@ -117,7 +119,15 @@ class Shared(Section):
             source, own = dataset.source, sorted(self.own_images)
             if source not in own and (source not in self.sources or source not in PUBLISHED):
                 raise ValueError(f"datasets.{name}.source: '{source}' is not one of {[*self.sources, *own]}")
-            self._check_amounts(name, dataset)
+            known = self._known(source)
+            for field, least, what in (
+                ("canvas", known.side, f"side of the images of {source}"),
+                ("train", known.classes, "number of classes"),
+                ("test", known.classes, "number of classes"),
+            ):
+                if (found := getattr(dataset, field)) < least:
+                    raise ValueError(f"datasets.{name}.{field}: must be at least {least}, the {what} (found {found})")
+            dataset.check_counts(f"datasets.{name}", source, known.images, known.test)
 
     def images_of(self, dataset: str) -> Published:
         """What is known of the images of a data set: its side is the canvas."""
@@ -127,18 +137,6 @@ class Shared(Section):
     def _known(self, source: str) -> Published:
         """What is known of the images of a source."""
         return self.own_images[source].known if source in self.own_images else PUBLISHED[source]
-
-    def _check_amounts(self, name: str, dataset: DatasetParams) -> None:
-        """Check that images fit onto the canvas, that there are enough of them, and enough of each part for probes."""
-        known = self._known(dataset.source)
-        for field, least, what in (
-            ("canvas", known.side, f"side of the images of {dataset.source}"),
-            ("train", known.classes, "number of classes"),
-            ("test", known.classes, "number of classes"),
-        ):
-            if (found := getattr(dataset, field)) < least:
-                raise ValueError(f"datasets.{name}.{field}: must be at least {least}, the {what} (found {found})")
-        dataset.check_counts(f"datasets.{name}", dataset.source, known.images, known.test)
 
     def check_fits(self, where: str, run: Run, dataset: str) -> None:
         """ValueError if a run's model cannot take the images of a data set."""
