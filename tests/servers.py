@@ -39,11 +39,7 @@ def accepts(port: int) -> bool:
 def serving(
     command: list[str], port: int, log: Path, ready: Callable[[], bool] | None = None, **settings: Any
 ) -> Iterator[None]:
-    """A server's process, which is `ready` when the block begins and is gone, with its own, after it.
-
-    Args:
-        ready: by default that it accepts connections.
-    """
+    """A server's process, `ready` (by default: it accepts connections) when the block begins, and gone after it."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, **settings)
     try:

@@ -142,11 +142,7 @@ def imports(file: str) -> frozenset[str]:
 
 
 def closure(files: Collection[str], not_through: Collection[str] = ()) -> set[str]:
-    """The files and all that they import, directly or not.
-
-    Args:
-        not_through: files whose own imports are left out.
-    """
+    """The files and all that they import, directly or not, but for what files in `not_through` import."""
     found: set[str] = set()
     waiting = list(files)
     while waiting:
@@ -258,9 +254,7 @@ def test_kernels_and_what_they_include_are_imported() -> None:
 
 
 def test_no_stage_depends_on_code_it_does_not_run() -> None:
-    """A file or folder named by a stage is run through by one of its items at least: where a stage cannot choose by
-    system it names the files of all.
-    """
+    """One item at least runs through a file; a stage that cannot choose by system names the files of all."""
     used: dict[tuple[str, str], bool] = {}
     for profile in PROFILES:
         graph, values = graph_of(profile)

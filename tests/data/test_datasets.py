@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from limits import file_size_limit
+from commands import file_size_limit
 
 from pipeline.data import toys
 from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, load_dataset, pixel_bytes, save_dataset
