@@ -234,10 +234,7 @@ def _check_run(name: str) -> None:
 
 @app.command()
 def check() -> None:
-    """Check params.yaml, dvc.lock and the folders of own images before DVC removes outputs of stages.
-
-    Exit code 2 if a value in params.yaml is not allowed here.
-    """
+    """Check params.yaml (exit code 2), dvc.lock and own images, before DVC removes outputs of stages."""
     from pipeline.memory import WEIGHT_COPIES, check_fits
     from pipeline.params import load_params
     from pipeline.state import outputs

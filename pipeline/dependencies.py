@@ -142,12 +142,11 @@ class Graph:
         def paths(*keys: str) -> tuple[str, ...]:
             entries = [entry for key in keys for entry in definition.get(key, [])]
             named = [entry if isinstance(entry, str) else next(iter(entry)) for entry in entries]
-            return tuple(self._fill(each, scope) for each in named)
+            return tuple(
+                re.sub(r"\$\{([^}]+)\}", lambda found: str(self._look_up(found[1], scope)), each) for each in named
+            )
 
         return Item(stage, name, paths("deps"), paths("outs", "metrics", "plots"), paths("params"))
-
-    def _fill(self, template: str, scope: Mapping[str, Any]) -> str:
-        return re.sub(r"\$\{([^}]+)\}", lambda found: str(self._look_up(found[1], scope)), template)
 
     def _value(self, entry: Any) -> Any:
         found = re.fullmatch(r"\$\{([^}]+)\}", entry) if isinstance(entry, str) else None

@@ -1,7 +1,4 @@
-"""Atomic writing of files (to a temporary name in the same folder, flushed, then renamed), and reading of YAML files.
-
-A YAML file that cannot be read gives an error that names it.
-"""
+"""Atomic writing of files (to a temporary name in the same folder, flushed, then renamed), and reading of YAML."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Where files lie in a repository: data, weights, results, reports, and what outlives a stage.
-
-Nothing is created here. The code that writes into a folder creates it.
-"""
+"""Where files lie in a repository: data, weights, results, reports, and what outlives a stage. Nothing is made here."""
 
 from __future__ import annotations
 

@@ -60,14 +60,9 @@ class Dataset:
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
     """Write a data set as one compressed npz, atomically; equal ones give equal bytes. Raises `FileWriteError`."""
-    arrays: dict[str, NDArray[Any]] = {
-        "format": np.array(_FORMAT),
-        "name": np.array(dataset.name),
-        "label": np.array(dataset.label),
-        "classes": np.array(dataset.classes, dtype=str),
-        "images": dataset.images,
-        "labels": dataset.labels,
-    }
+    texts = {"format": _FORMAT, "name": dataset.name, "label": dataset.label, "classes": dataset.classes}
+    arrays: dict[str, NDArray[Any]] = {name: np.array(text, dtype=str) for name, text in texts.items()}
+    arrays |= {"images": dataset.images, "labels": dataset.labels}
     arrays |= {f"split/{part}": dataset.split[part] for part in PARTS}
     arrays |= {f"{_FACTORS}{name}": dataset.factors[name] for name in sorted(dataset.factors)}
     write_arrays(path, arrays)

@@ -35,7 +35,7 @@ from pipeline.errors import UserError
 from pipeline.files import atomic_path, read_yaml
 from pipeline.layout import CHECKPOINTS, JOURNALS, tracking_store
 from pipeline.locks import lock_path, single_instance
-from pipeline.operations.reproduce import DRAWING, PlannedItem, read_plan
+from pipeline.operations.reproduce import DRAWING, Plan, read_plan
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -92,7 +92,7 @@ def fan_out(
     return 1 if failed else 0
 
 
-def split(plan: Mapping[str, PlannedItem]) -> tuple[list[str], list[str], list[str]]:
+def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
     """The stale items: those that run here first, those for workers, and the rest, which run here at the end."""
     stale = [name for name, item in plan.items() if item.stale]
     here = {name for name in stale if name.partition("@")[0] in HERE}
@@ -142,12 +142,7 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Iterator[Client]
 
 
 def _submit(
-    client: Client,
-    root: Path,
-    plan: Mapping[str, PlannedItem],
-    sent: Sequence[str],
-    job: dict[str, Any],
-    gpu: str | None,
+    client: Client, root: Path, plan: Plan, sent: Sequence[str], job: dict[str, Any], gpu: str | None
 ) -> dict[str, Future]:
     """Give Dask the graph: one task an item, which gets the packets of the items that it needs."""
     import cloudpickle
@@ -164,9 +159,7 @@ def _submit(
     return futures
 
 
-def _collect(
-    root: Path, plan: Mapping[str, PlannedItem], futures: Mapping[str, Future], done: list[str], failed: set[str]
-) -> None:
+def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[str], failed: set[str]) -> None:
     """Record every item as soon as it is done, and add it to `done`; add those that fail themselves to `failed`."""
     from distributed import as_completed
 

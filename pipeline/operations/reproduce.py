@@ -48,8 +48,12 @@ class PlannedItem:
     uncached: tuple[str, ...]
 
 
-def read_plan(root: Path, targets: Sequence[str] = ()) -> dict[str, PlannedItem]:
-    """All items behind the targets, by name, each after those that it needs. Raises `UserError` for DVC's errors."""
+Plan = Mapping[str, PlannedItem]
+"""Items by name, each after those that it needs."""
+
+
+def read_plan(root: Path, targets: Sequence[str] = ()) -> Plan:
+    """All items behind the targets. Raises `UserError` for DVC's errors."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
     from networkx import topological_sort
@@ -89,7 +93,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
     return min(_dvc(root, *targets).wait(), 1)
 
 
-def grouped(plan: Mapping[str, PlannedItem]) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
+def grouped(plan: Plan) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
     """The stale items between data sets and figures by group, in order, and for each group those that it waits for."""
     groups: dict[Group, list[str]] = {}
     for name, item in plan.items():

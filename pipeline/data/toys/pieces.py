@@ -1,7 +1,4 @@
-"""The pieces of toys: ellipsoids, rods, boxes, wedges and wings.
-
-x points forward, y left, z up; lengths in any unit.
-"""
+"""The pieces of toys: ellipsoids, rods, boxes, wedges and wings. x points forward, y left, z up, in any unit."""
 
 from __future__ import annotations
 
