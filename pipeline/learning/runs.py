@@ -131,9 +131,9 @@ def outcome(trained: Trained, model: Model) -> Outcome:
     """Metrics of validation, and of known images where others validate, at each replica's best epoch; speed and sizes,
     by an untrained model. The table has every epoch of every replica, without its speed, which no two runs share.
     """
-    history, best = trained.history, best_rows(trained)
+    history, best, names = trained.history, best_rows(trained), list(trained.history.columns)
     measured = {
-        part: {name.removeprefix(part): spread(row[name] for row in best) for name in history if name.startswith(part)}
+        part: {name.removeprefix(part): spread(row[name] for row in best) for name in names if name.startswith(part)}
         for part in ("validation_", f"{KNOWN}_")
     }
     numbers: dict[str, Any] = {

@@ -92,7 +92,7 @@ def train(
     seeds: Sequence[int],
     device: torch.device,
     *,
-    checkpoints: Sequence[Checkpoint] | None = None,
+    checkpoints: Sequence[Checkpoint | None] | None = None,
     on_epoch: Callable[[Row], None] = lambda row: None,
     title: str = "train",
     start: Sequence[Parameters] | None = None,
@@ -110,7 +110,7 @@ def train(
     Raises `DivergedError` if a loss or gradient stopped being finite; the last good checkpoint, if there is one, is
     kept.
     """
-    each_of = zip(seeds, start or [{}] * len(seeds), checkpoints or [None] * len(seeds), strict=False)
+    each_of = zip(seeds, start or [{}] * len(seeds), checkpoints or [None] * len(seeds), strict=True)
     loops = [
         _Loop(task, replica, seed, device, values, frozen, checkpoint, on_epoch, f"{title}, seed {seed}").run()
         for replica, (seed, values, checkpoint) in enumerate(each_of)
