@@ -148,6 +148,10 @@ def _submit(
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+    def task(*of_item: Any) -> Packet:  # a local function is sent by value, others by name
+        return run_item(job, *of_item)
+
     entries = _lock_entries(root)
     futures: dict[str, Future] = {}
     for name in sent:
@@ -155,7 +159,7 @@ def _submit(
         packets: list[Any] = [_packet(root, each, entries.get(each), plan[each].uncached) for each in known]
         packets += [futures[need] for need in plan[name].needs if need in futures]
         key, resources = f"{name}-{uuid.uuid4().hex[:8]}", {"GPU": 1} if gpu and fnmatch.fnmatch(name, gpu) else None
-        futures[name] = client.submit(run_item, job, name, plan[name].uncached, packets, key=key, resources=resources)
+        futures[name] = client.submit(task, name, plan[name].uncached, packets, key=key, resources=resources)
     return futures
 
 
