@@ -32,9 +32,7 @@ class CheckError(Exception):
 
 
 def examine(root: Path) -> Iterator[tuple[str, bool, str, str]]:
-    """Run all checks, one after another: what is checked, whether all is well, what was found, and what to do if it is
-    not. Each has its own time limit, and none raises an error.
-    """
+    """Run all checks: what is checked, whether all is well, what was found, and what to do. None raises an error."""
     checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _run_cache, _git)
     for check in checks:
         what = check.__name__.strip("_").replace("_", "-")

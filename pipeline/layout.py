@@ -34,9 +34,7 @@ def find_root() -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`. Raises
-    `UserError` if that is neither on nor off.
-    """
+    """The MLflow store: `MLFLOW_TRACKING_URI`, else a file in `home`; None if `CAPSULES_MLFLOW` is off."""
     from pipeline.tracking import Store
 
     switch = os.environ.get("CAPSULES_MLFLOW", "on")

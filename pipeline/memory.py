@@ -12,7 +12,6 @@ from pipeline.errors import UserError
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
 """The limit of a container, which the machine's own numbers do not show."""
 
-
 COPIES = 3
 """How often the pixels of a data set are in memory while a model trains: the file's, its parts, and the device's."""
 

@@ -180,9 +180,7 @@ class Shared(Section):
     def check_changes_of_model(
         self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
     ) -> None:
-        """Check the conditions of a study, which change the model of a run: ValueError if there is no such run, if one
-        does not give a valid model, or if a setting changes nothing.
-        """
+        """Check how a study's conditions change a run's model: ValueError if one is invalid or changes nothing."""
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
             place = f"{where}.conditions.{condition}"

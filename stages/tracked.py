@@ -65,9 +65,7 @@ def params_hash(parameters: Any) -> str:
 def open_run(
     profile: str, settings: dict[str, Any], item: Item, home: Path, commit: str, dirty: bool, dvc: Process | None
 ) -> TrackedRun:
-    """The tracked run of a stage on an item. `home` is the repository with the files that outlive a stage, `dvc` the
-    process of the reproduction, whose runs form a group.
-    """
+    """The tracked run of a stage; `home` is the repository with what outlives it, `dvc` the reproduction, a group."""
     tags: dict[str, Any] = {
         "stage": item.stage,
         "item": item.name or "",

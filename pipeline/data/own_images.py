@@ -56,9 +56,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
-    """Check, before DVC looks at them, that own images can be found and lie apart from the paths `outs` that stages
-    write. Raises as `find`, and for a folder that stages write to.
-    """
+    """Check that own images can be found, as `find` does, and lie apart from the paths `outs` that stages write."""
     for name, params in own_images.items():
         place = (root / params.path).resolve()
         for out in ((root / out).resolve() for out in outs):

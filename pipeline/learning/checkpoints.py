@@ -89,14 +89,11 @@ def code_fingerprint(root: Path, places: Iterable[str]) -> str:
 
 
 class Checkpoint:
-    """The latest state of one training, in one file replaced atomically.
+    """The latest state of one training, in one file replaced atomically, in a folder with the name of its fingerprint
+    `key`.
 
-    Args:
-        key: the training's fingerprint, which names its folder.
-        interval: minimum seconds between two saves that are not forced, so that checkpoints cost little time.
-
-    Attributes:
-        tracked_run: id of the tracked run, stored with the state in later saves.
+    Saves that are not forced are at least `interval` seconds apart, so that checkpoints cost little time. The id
+    `tracked_run` of the tracked run is stored with the state in later saves.
     """
 
     def __init__(self, folder: Path, key: str, interval: float = 10.0) -> None:

@@ -37,11 +37,8 @@ class Model(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch, and metrics by name: scalar tensors, means over the batch.
 
-        Random numbers are passed as `noise [B, noise_size]`, so that they depend on the seed and the epoch alone.
-
-        Args:
-            epoch: scalar tensor: passes over the data so far, as a fraction.
-            labels: classes `[B]`, for models that learn from them.
+        Random numbers are passed as `noise [B, noise_size]`, so that they depend on the seed and the epoch alone. The
+        scalar tensor `epoch` is passes over the data so far, as a fraction; models may learn from classes `labels [B]`.
         """
 
     def beginning_images(self, epoch: int) -> int:
@@ -49,7 +46,7 @@ class Model(nn.Module):
         return 0
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """Change the model before an epoch, with `beginning_images` training images `[B, C, S, S]`, if not 0."""
+        """Change the model before an epoch, with `beginning_images` images `[B, C, S, S]`, if these are not 0."""
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
         """Measure what evaluation needs, after an epoch, on training images `[N, C, S, S]` in batches of so many: set

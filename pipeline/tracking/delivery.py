@@ -165,10 +165,8 @@ class Delivery:
 
 
 class _Run:
-    """What MLflow has of one journal: its run and, if it is of a group, the run that represents the group.
-
-    Attributes:
-        id: of the run, which is made if there is none; None if somebody has deleted it in MLflow.
+    """What MLflow has of one journal: its run and, if it is of a group, the run that represents the group. Its `id` is
+    of the run, which is made if there is none; None if somebody has deleted it in MLflow.
     """
 
     def __init__(self, client: Any, experiment: str, start: Mapping[str, Any], folder: Path) -> None:

@@ -100,10 +100,8 @@ def without_passwords(text: str) -> str:
 
 
 class Journal:
-    """The events of one run, in `<folder>/events.jsonl`; the folder's name is the run's id.
-
-    Attributes:
-        writer: lock of the process that writes the run, held while it writes.
+    """The events of one run, in `<folder>/events.jsonl`; the folder's name is the run's id. The process that writes the
+    run holds the lock `writer` while it writes.
     """
 
     def __init__(self, folder: Path) -> None:
