@@ -16,9 +16,6 @@ from pipeline.errors import ParamsError, UserError
 from pipeline.layout import raw_folder, tracking_store
 
 NEEDED_GIB = 5.0
-NETWORK_SECONDS = 5.0
-
-
 ADVICE = {
     "parameters": "correct params.yaml",
     "lock": "resolve the merge conflict, or get it back: git checkout dvc.lock",
@@ -123,7 +120,7 @@ def _downloads(root: Path) -> str:
     import requests
 
     try:
-        requests.head(address, timeout=NETWORK_SECONDS, allow_redirects=True)
+        requests.head(address, timeout=5.0, allow_redirects=True)
     except requests.RequestException:
         advice = "without a network only digits and toys work; set CAPSULES_MIRROR to a local folder or another URL"
         raise CheckError(f"no answer from {address}", advice) from None

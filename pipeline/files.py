@@ -116,9 +116,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The content of the text of a YAML file, which errors call `name`. Raises `FileReadError` if it is not YAML or a
-    section has a key twice (PyYAML would silently take the last one).
-    """
+    """The content of a YAML text, which errors call `name`. Raises `FileReadError`, also for a key given twice."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()

@@ -46,7 +46,7 @@ class Model(nn.Module):
         return 0
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """Change the model before an epoch, with `beginning_images` images `[B, C, S, S]`, if these are not 0."""
+        """Change the model before an epoch, with `beginning_images` training images `[B, C, S, S]`, if any."""
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
         """Measure what evaluation needs, after an epoch, on training images `[N, C, S, S]` in batches of so many: set

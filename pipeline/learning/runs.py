@@ -104,7 +104,7 @@ def train_run(
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
 
     def on_epoch(row: Row) -> None:
-        """Track a seed's metrics, by plain names where it is the only one; the speed comes at the end."""
+        """Track a seed's metrics, by plain names where it is the only one: but the speed, only at the end."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{name}{ending}": value for name, value in row.items() if name not in left_out}

@@ -155,9 +155,7 @@ def _lit(normals: Vectors, view: Ints, lights: Lights) -> Floats:
 def _place(
     pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cameras: Cameras
 ) -> tuple[Floats, Floats, Floats]:
-    """`J` pieces in their images: the map `[J, 3, 3]` from the world to each piece's local coordinates, and in these
-    the eye `[J, 3]` and the camera's frame `[J, 3, 3]`.
-    """
+    """`J` pieces in their images: the map `[J, 3, 3]` from the world to a piece, and there the eye and the frame."""
     axes = np.stack([piece.axes for piece in pieces])
     centres = np.stack([piece.centre for piece in pieces])
     turn = turns[views]
