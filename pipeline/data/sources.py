@@ -22,12 +22,9 @@ from pipeline.files import FileWriteError, write_text
 MIRROR_VARIABLE = "CAPSULES_MIRROR"
 """Environment variable with the user's own mirror, which the stages pass to `fetch`."""
 
-TIMEOUT = (10.0, 30.0)
-"""Seconds to wait for a connection, and for the next bytes."""
-ATTEMPTS = 4
-"""Attempts per file and mirror if the connection breaks in the middle of a file."""
-PAUSE = 1.0
-"""Seconds to wait before the next attempt."""
+TIMEOUT = (10.0, 30.0)  # seconds for a connection, and for the next bytes
+ATTEMPTS = 4  # per file and mirror, if the connection breaks in the middle of a file
+PAUSE = 1.0  # seconds before the next attempt
 
 _log = logging.getLogger(__name__)
 

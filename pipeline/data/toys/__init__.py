@@ -29,8 +29,7 @@ BASELINE = 1.0
 PIXEL = 1 / 18.5
 """Width of a pixel at the toy's centre."""
 
-_BATCH = 64
-"""Pairs rendered at once: few enough for the CPU's cache."""
+_BATCH = 64  # pairs rendered at once: few enough for the CPU's cache
 
 # Direction of the lamp (degrees to the right of the cameras, degrees up) and the brightness of lamp, sky, ambient light
 # and background.
