@@ -51,11 +51,3 @@ def test_images_that_a_run_cannot_learn_from_are_refused(variant: str) -> None:
     for channels, size, classes in refused:
         with pytest.raises(UserError, match="squares"):
             run.check_fits(channels, size, classes)
-
-
-def test_a_model_of_pairs_refuses_single_images() -> None:
-    for variant in ("matrix_capsules", "cnn"):
-        run = small_run(variant, model={"views": 2})
-        run.check_fits(2, 23, 3)
-        with pytest.raises(UserError, match="1 channel, "):
-            run.check_fits(1, 23, 3)
