@@ -144,12 +144,7 @@ def squares(train: int = 36, validation: int = 12, test: int = 12, size: int = S
 
 
 EVALUATE = EvaluateParams(
-    angles=[0.0, 90.0],
-    affine_versions=2,
-    official_affnist=False,
-    probe_images=30,
-    probe_strengths=[0.1, 1.0],
-    seed=0,
+    angles=[0.0, 90.0], affine_versions=2, official_affnist=False, probe_images=30, probe_strengths=[0.1, 1.0], seed=0
 )
 
 FAILURES = FailureParams(turns=[90.0, 180.0], images=10, starts=4, steps=3, threshold=0.9, seed=0)

@@ -194,12 +194,7 @@ def with_pets(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("path", "s3://bucket/pets"),
-        ("side", 7),
-        ("classes", ["cat", "a/b"]),
-        ("classes", ["cat", "cat"]),
-    ],
+    [("path", "s3://bucket/pets"), ("side", 7), ("classes", ["cat", "a/b"]), ("classes", ["cat", "cat"])],
 )
 def test_own_images_are_checked(values: dict[str, Any], name: str, value: Any) -> None:
     (line,) = refused(with_pets(values, **{name: value}))

@@ -57,11 +57,7 @@ def unlabelled(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def train_line(
-    seeds: list[int],
-    checkpoints: list[Checkpoint] | None = None,
-    model: Any = Line,
-    steps: int = 1,
-    **changes: Any,
+    seeds: list[int], checkpoints: list[Checkpoint] | None = None, model: Any = Line, steps: int = 1, **changes: Any
 ) -> Trained:
     """Train lines on white images, `steps` an epoch, and validate on black ones: w rises, and is best at zero."""
     values = {"batch_size": 2, "learning_rate": 0.1, "final_learning_rate": 0.1, **changes}

@@ -20,11 +20,7 @@ ROOT = Path(__file__).parents[2]
 def test_runs_are_sent_and_shown_to_this_machine_only_on_a_port_that_is_free(
     filled_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {
-        "CAPSULES_MLFLOW": "on",
-        "PYTHONPATH": str(ROOT),
-        "MLFLOW_TRACKING_URI": "http://other",
-    }.items():
+    for name, value in (("CAPSULES_MLFLOW", "on"), ("PYTHONPATH", str(ROOT)), ("MLFLOW_TRACKING_URI", "http://other")):
         monkeypatch.setenv(name, value)
     (tmp_path / "params.yaml").touch()
     shutil.copy(filled_database, tmp_path / "mlflow.db")
@@ -33,10 +29,8 @@ def test_runs_are_sent_and_shown_to_this_machine_only_on_a_port_that_is_free(
     port, log = free_port(), tmp_path / "log"
     command = [sys.executable, "-m", "pipeline", "ui", "--port", str(port)]
     with serving(command, port, log, cwd=tmp_path):
-        connections = psutil.net_connections("tcp")
-        assert {each.laddr.ip for each in connections if each.status == "LISTEN" and each.laddr.port == port} == {
-            "127.0.0.1"
-        }
+        listening = [each.laddr for each in psutil.net_connections("tcp") if each.status == "LISTEN"]
+        assert {address.ip for address in listening if address.port == port} == {"127.0.0.1"}
         printed = log.read_text()
         assert "train-x" in printed, "the run was sent"
         assert f"http://127.0.0.1:{port}/#/experiments/1/runs?viewStateShareKey=trainings" in printed

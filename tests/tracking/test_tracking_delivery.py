@@ -33,10 +33,7 @@ def make_all(folder: Path) -> tuple[TrackedRun, TrackedRun]:
     weights.write_bytes(b"weights")
     many = {f"setting-{number}": number for number in range(250)}
     run = make_run(
-        folder,
-        params={"training": {"epochs": 2}, "long": "x" * 9000, **many},
-        tags={"stage": "train"},
-        group=GROUP,
+        folder, params={"training": {"epochs": 2}, "long": "x" * 9000, **many}, tags={"stage": "train"}, group=GROUP
     )
     run.log_dataset("digits", "digits (scikit-learn)", "cd" * 32)
     for step in range(150):
@@ -79,11 +76,8 @@ def check_all(reader: Any, run: TrackedRun, drawn: TrackedRun) -> None:
         assert each.data.tags["mlflow.parentRunId"] == whole.info.run_id
     assert (whole.data.metrics, whole.data.params) == ({"claims/run": 81.0}, {"runs.vae.latent": "4"})
     assert [whole.data.tags[key] for key in ("mlflow.note.content", "commit", "stage")] == ["# all", "abc", "(all)"]
-    assert [reader.files(each, "figures") for each in (trained, figures, whole)] == [
-        ["figures/curve.svg"],
-        [],
-        ["figures/curve.svg"],
-    ]
+    curve = ["figures/curve.svg"]
+    assert [reader.files(each, "figures") for each in (trained, figures, whole)] == [curve, [], curve]
     experiment = reader.client.get_experiment_by_name("capsules/quick")
     assert experiment.tags["note"] == "ours"
     kept = reader.client.download_artifacts(trained.info.run_id, "model/weights.safetensors")
