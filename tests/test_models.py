@@ -25,8 +25,7 @@ def trained_in(folder: Path, variant: str) -> tuple[Path, Run]:
     run, data = small_run(variant, training=training(epochs=1).model_dump()), squares()
     parts = data.part("train"), data.part("validation")
     task = Task(lambda: build_model(run, SIZE), run.training, run.augmentation, *parts)
-    found = train(task, run.seeds, torch.device("cpu"))
-    save_run(folder / "mine", "mine", run, SIZE, "0123", "89ab", found)
+    save_run(folder / "mine", "mine", run, SIZE, "0123", "89ab", train(task, run.seeds, torch.device("cpu")))
     return folder / "mine", run
 
 

@@ -122,9 +122,8 @@ def test_a_training_that_no_longer_learns_warns_and_is_tagged(
 def test_a_condition_that_is_added_trains_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = small_params()
     ablation = values["ablation"]["matrix-squares"]
-    monkeypatch.chdir(
-        write_root(tmp_path / "root", values | {"ablation": {"a": ablation | {"conditions": {"first": {}}}}})
-    )
+    first = {"ablation": {"a": ablation | {"conditions": {"first": {}}}}}
+    monkeypatch.chdir(write_root(tmp_path / "root", values | first))
 
     def conducted() -> tuple[dict[str, Any], dict[Path, int]]:
         study.main("ablation", "a")
