@@ -9,15 +9,13 @@ import textwrap
 from collections.abc import Iterable
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from pipeline.errors import ParamsError, UserError, show_error
 from pipeline.layout import find_root
-
-if TYPE_CHECKING:
-    from pipeline.profiles import Profiles
+from pipeline.profiles import Profiles, merges_written_out
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,7 +38,7 @@ def profile_list(context: typer.Context) -> None:
     """List the profiles and mark the current one."""
     if context.invoked_subcommand is not None:
         return
-    profiles = _profiles()
+    profiles = Profiles(find_root())
     width = max(len(profile.name) for profile in profiles.all())
     for profile in profiles.all():
         mark = "*" if profile.name == profiles.current else " "
@@ -50,13 +48,13 @@ def profile_list(context: typer.Context) -> None:
 @profile_app.command("current")
 def profile_current() -> None:
     """Print the current profile's name."""
-    print(_profiles().current)
+    print(Profiles(find_root()).current)
 
 
 @profile_app.command("diff")
 def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compare with")]) -> None:
     """Show the parameters that differ between another profile and the current one."""
-    differences = _profiles().differences(name)
+    differences = Profiles(find_root()).differences(name)
     width = max((len(key) for key, _, _ in differences), default=0)
     _print_folded(
         f"{key:<{width}}  {'-' if here is None else here} -> {'-' if there is None else there}"
@@ -69,7 +67,7 @@ def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compar
 @profile_app.command("switch")
 def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make current")]) -> None:
     """Make another profile current; the current params.yaml and dvc.lock, edits included, move to profiles/."""
-    switched = _profiles().switch(name)
+    switched = Profiles(find_root()).switch(name)
     print(f"switched to profile {name}; run it with `make repro`" if switched else f"{name} is the current profile")
 
 
@@ -98,7 +96,7 @@ def status(
     from pipeline.results.freshness import table
     from pipeline.state import profile_items
 
-    root, profiles = find_root(), _profiles()
+    profiles = Profiles(root := find_root())
     path = profiles.params_path(profile) if profile else root / "params.yaml"
     here = profile in (None, profiles.current)
     found = profile_items(root, path, lambda label: here and is_running(root, *label.split("/")))
@@ -149,7 +147,7 @@ def compare(
     units = {claim.id: claim.unit for claim in load_claims()}
     _print_folded(describe(before, after, changes(before, after, spreads), units))
     for side in loaded:
-        items = [] if side.tree.commit else profile_items(root, _profiles().params_path(side.profile))
+        items = [] if side.tree.commit else profile_items(root, Profiles(root).params_path(side.profile))
         if stale := sum(item.state == "stale" for item in items):
             print(f"\nnote: {stale} results of {side.tree.name} were made with other parameters than profile")
             print(f"{side.profile} has now: `make repro` in this profile makes them anew")
@@ -172,7 +170,7 @@ def share(
     without: Annotated[list[str] | None, typer.Option(help="outputs not to push: a folder, such as data")] = None,
 ) -> None:
     """Push all that DVC's run cache remembers to a DVC remote: another clone can then restore every stage."""
-    from pipeline.operations.share import share as share_runs
+    from pipeline.operations.publish import share as share_runs
 
     runs, files = share_runs(find_root(), remote, without or ())
     print(f"{runs} runs of stages, {files} files pushed")
@@ -225,7 +223,7 @@ def _check_run(name: str) -> None:
     """Raise an error that names the runs there are, or the profile to switch to, if the current one has no such run."""
     from pipeline.params import read_params
 
-    profiles = _profiles()
+    profiles = Profiles(find_root())
     runs = {each.name: list(read_params(profiles.params_path(each.name))["runs"]) for each in profiles.all()}
     if name in (known := runs[profiles.current]):
         return
@@ -236,13 +234,9 @@ def _check_run(name: str) -> None:
 
 @app.command()
 def check() -> None:
-    """Check params.yaml, dvc.lock and the folders of own images before DVC removes outputs of stages.
-
-    Exit code 2 if a value in params.yaml is not allowed here.
-    """
-    from pipeline.memory import WEIGHT_COPIES, available_bytes, readable
+    """Check params.yaml (exit code 2), dvc.lock and own images, before DVC removes outputs of stages."""
+    from pipeline.memory import WEIGHT_COPIES, check_fits
     from pipeline.params import load_params
-    from pipeline.profiles import merges_written_out
     from pipeline.state import outputs
     from pipeline.systems import count_parameters
 
@@ -271,21 +265,16 @@ def check() -> None:
 
             outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
             check_places(params.own_images, root, outs)
+        for name, run in params.runs.items():  # its model can be built for its images
+            size = params.datasets[run.dataset].canvas
+            try:
+                count = count_parameters(run, size) or 0
+            except (UserError, ValueError, RuntimeError) as error:
+                raise UserError(f"runs.{name}: no such model for images of {size}x{size} pixels: {error}") from None
+            what = f"runs.{name}: the model has {count:,} weights"
+            check_fits(4 * WEIGHT_COPIES * count, what, "Make its layers smaller.")
     except UserError as error:
         raise ParamsError(str(error)) from None
-    # The model of every run can be built for its images, and its weights fit into memory.
-    for name, run in params.runs.items():
-        size = params.datasets[run.dataset].canvas
-        try:
-            count = count_parameters(run, size)
-        except (UserError, ValueError, RuntimeError) as error:
-            raise ParamsError(f"runs.{name}: no such model for images of {size}x{size} pixels: {error}") from None
-        needed, available = 4 * WEIGHT_COPIES * (count or 0), available_bytes()
-        if needed > available:
-            raise ParamsError(
-                f"runs.{name}: the model has {count:,} weights. Training it takes {readable(needed)} of memory at "
-                f"least, {readable(available)} are free: make its layers smaller"
-            )
 
 
 @app.command()
@@ -357,11 +346,9 @@ def kernels() -> None:
 def doctor() -> None:
     """Check this machine: one line per check, with advice if something is wrong."""
     from pipeline.doctor import examine
-    from pipeline.layout import tracking_store
 
-    root = find_root()
     fine = True
-    for what, ok, found, advice in examine(root, tracking_store(root)):
+    for what, ok, found, advice in examine(find_root()):
         fine = fine and ok
         advised = f"\n{'':20}{advice}" if advice else ""
         print(f"{'ok' if ok else 'problem':<8}{what:<12}{found}{advised}", flush=True)
@@ -375,12 +362,6 @@ def _print_folded(lines: Iterable[str]) -> None:
             columns = shutil.get_terminal_size().columns
             line = textwrap.fill(line, columns, subsequent_indent=" " * 8, break_on_hyphens=False)
         print(line)
-
-
-def _profiles() -> Profiles:
-    from pipeline.profiles import Profiles
-
-    return Profiles(find_root())
 
 
 def main() -> None:

@@ -7,10 +7,7 @@ import subprocess
 from pathlib import Path
 
 COMMIT = "CAPSULES_COMMIT"
-"""Environment variable with the commit of code that is not in a Git repository, followed by `-dirty` if there were
-uncommitted changes, as `git describe --always --dirty` writes it.
-"""
-_DIRTY = "-dirty"
+"""Environment variable with the commit of code that is in no Git repository, as `git describe --always --dirty` is."""
 
 
 def git_state(root: Path) -> tuple[str, bool]:
@@ -20,7 +17,7 @@ def git_state(root: Path) -> tuple[str, bool]:
     `root` is not a repository of its own, even if it lies in one.
     """
     if named := os.environ.get(COMMIT):
-        return named.removesuffix(_DIRTY), named.endswith(_DIRTY)
+        return named.removesuffix("-dirty"), named.endswith("-dirty")
     ignored = (":(exclude)reports", ":(exclude)dvc.lock", ":(exclude)profiles/*/dvc.lock")
     try:
         if not Path(_git(root, "rev-parse", "--show-toplevel").strip()).samefile(root):

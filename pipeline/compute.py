@@ -18,11 +18,7 @@ class DeviceError(UserError):
 
 
 def choose_device(wanted: str) -> torch.device:
-    """The torch device for `auto`, `cpu` or `cuda`; `auto` uses a GPU if there is one.
-
-    Raises:
-        DeviceError: `cuda` was requested and torch finds no GPU.
-    """
+    """The torch device for `auto` (a GPU if there is one), `cpu` or `cuda` (`DeviceError` if there is no GPU)."""
     if wanted == "cuda" and not torch.cuda.is_available():
         raise DeviceError("device: cuda, but torch finds no NVIDIA GPU. Set device to auto or cpu in params.yaml.")
     if wanted == "auto":

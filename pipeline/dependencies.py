@@ -54,23 +54,14 @@ class Item:
 
 
 class Graph:
-    """The items of all stages.
-
-    Args:
-        stages: the section `stages` of `dvc.yaml`.
-        values: the content of `params.yaml`.
-    """
+    """The items of all stages, from the section `stages` of `dvc.yaml` and the content of `params.yaml`."""
 
     def __init__(self, stages: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         self._stages, self._values = stages, values
 
     @classmethod
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Graph:
-        """The graph of a repository; `values` is the content of its `params.yaml`, where it was read already.
-
-        Raises:
-            FileReadError: `dvc.yaml` or `params.yaml` cannot be read.
-        """
+        """The graph of a repository; `values` is the content of its `params.yaml`, if known. Raises as `read_yaml`."""
         values = read_yaml(root / "params.yaml") if values is None else values
         return cls(read_yaml(root / "dvc.yaml")["stages"], values)
 
@@ -100,11 +91,9 @@ class Graph:
                         waiting.append(producer)
 
     def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The part of the parameters that an item depends on, directly or through the items that it reads.
-
-        Args:
-            values: all parameters; the result has the same structure. The key `item` holds the variables of an item of
-                a matrix (the run and the angle of a sweep).
+        """The part of the parameters `values` that an item depends on, directly or through the items that it reads, in
+        the same structure. The key `item` holds the variables of an item of a matrix (the run and the angle of a
+        sweep).
         """
         names = {param for item in self.upstream(self.item(stage, name)) for param in item.params}
         part: dict[str, Any] = {}
@@ -153,12 +142,11 @@ class Graph:
         def paths(*keys: str) -> tuple[str, ...]:
             entries = [entry for key in keys for entry in definition.get(key, [])]
             named = [entry if isinstance(entry, str) else next(iter(entry)) for entry in entries]
-            return tuple(self._fill(each, scope) for each in named)
+            return tuple(
+                re.sub(r"\$\{([^}]+)\}", lambda found: str(self._look_up(found[1], scope)), each) for each in named
+            )
 
         return Item(stage, name, paths("deps"), paths("outs", "metrics", "plots"), paths("params"))
-
-    def _fill(self, template: str, scope: Mapping[str, Any]) -> str:
-        return re.sub(r"\$\{([^}]+)\}", lambda found: str(self._look_up(found[1], scope)), template)
 
     def _value(self, entry: Any) -> Any:
         found = re.fullmatch(r"\$\{([^}]+)\}", entry) if isinstance(entry, str) else None

@@ -6,19 +6,16 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 from pipeline.commits import git_state
 from pipeline.errors import ParamsError, UserError
-from pipeline.tracking import Store
+from pipeline.layout import raw_folder, tracking_store
 
 NEEDED_GIB = 5.0
-NETWORK_SECONDS = 5.0
-
-
 ADVICE = {
     "parameters": "correct params.yaml",
     "lock": "resolve the merge conflict, or get it back: git checkout dvc.lock",
@@ -31,32 +28,23 @@ class CheckError(Exception):
     """What a check found wrong, and what to do about it."""
 
 
-def examine(root: Path, store: Store | None) -> Iterator[tuple[str, bool, str, str]]:
-    """Run all checks, one after another: what is checked, whether all is well, what was found, and what to do if it is
-    not. Each has its own time limit, and none raises an error.
-    """
-    checks: dict[str, Callable[[], str]] = {
-        "python": platform.python_version,
-        "torch": lambda: _torch(root),
-        "kernels": _kernels,
-        "parameters": lambda: _parameters(root),
-        "lock": lambda: _lock(root),
-        "disk": lambda: _disk(root),
-        "downloads": lambda: _downloads(root),
-        "mlflow": lambda: _mlflow(store),
-        "dvc": lambda: _dvc(root),
-        "run-cache": lambda: _run_cache(root),
-        "git": lambda: _git(root),
-    }
-    for what, check in checks.items():
+def examine(root: Path) -> Iterator[tuple[str, bool, str, str]]:
+    """Run all checks: what is checked, whether all is well, what was found, and what to do. None raises an error."""
+    checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _run_cache, _git)
+    for check in checks:
+        what = check.__name__.strip("_").replace("_", "-")
         try:
-            yield what, True, check(), ""
+            yield what, True, check(root), ""
         except CheckError as problem:
             found, advice = problem.args
             yield what, False, found, advice
         except Exception as error:  # a check that raises is reported as a problem
             named = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
             yield what, False, named + " ".join(str(error).split()), ADVICE.get(what, "")
+
+
+def _python(_: Path) -> str:
+    return platform.python_version()
 
 
 def _torch(root: Path) -> str:
@@ -73,7 +61,7 @@ def _torch(root: Path) -> str:
     return f"{torch.__version__} on {torch.cuda.get_device_name()}, {free:.0f} of {total:.0f} GiB free"
 
 
-def _kernels() -> str:
+def _kernels(_: Path) -> str:
     from pipeline import kernels
 
     names = ", ".join(source.stem for source in kernels.sources())
@@ -112,36 +100,35 @@ def _disk(root: Path) -> str:
 def _downloads(root: Path) -> str:
     """Whether the first server answers that has files of the current profile which are not here yet."""
     from pipeline.data.sources import SOURCES
-    from pipeline.layout import raw_folder
     from pipeline.params import load_params
 
-    address = os.environ.get("CAPSULES_MIRROR")
+    address = os.environ.get("CAPSULES_MIRROR", "")
     if address and "://" not in address:
         if not Path(address).is_dir():
             raise CheckError(f"mirror {address}", "CAPSULES_MIRROR names a folder that does not exist")
         return f"mirror {address}"
-    if not address:
-        names = {dataset.source for dataset in load_params(root / "params.yaml").datasets.values()}
-        for name in sorted(names & SOURCES.keys()):  # others are own images
-            if all((raw_folder(root, name) / file).exists() for file in SOURCES[name].files):
-                continue
-            if not SOURCES[name].mirrors:
-                advice = "set CAPSULES_MIRROR to where it is, or use another: docs/data.md"
-                raise CheckError(f"{name}: not on any public server", advice)
-            address = address or next((each for each in SOURCES[name].mirrors if each.startswith("http")), None)
+    names = {dataset.source for dataset in load_params(root / "params.yaml").datasets.values()}
+    for name in () if address else sorted(names & SOURCES.keys()):  # others are own images
+        if all((raw_folder(root, name) / file).exists() for file in SOURCES[name].files):
+            continue
+        if not SOURCES[name].mirrors:
+            advice = "set CAPSULES_MIRROR to where it is, or use another: docs/data.md"
+            raise CheckError(f"{name}: not on any public server", advice)
+        address = address or next((each for each in SOURCES[name].mirrors if each.startswith("http")), "")
     if not address:
         return "nothing to download"
     import requests
 
     try:
-        requests.head(address, timeout=NETWORK_SECONDS, allow_redirects=True)
+        requests.head(address, timeout=5.0, allow_redirects=True)
     except requests.RequestException:
         advice = "without a network only digits and toys work; set CAPSULES_MIRROR to a local folder or another URL"
         raise CheckError(f"no answer from {address}", advice) from None
     return f"{address} answers"
 
 
-def _mlflow(store: Store | None) -> str:
+def _mlflow(root: Path) -> str:
+    store = tracking_store(root)
     if store is None:
         return "switched off by CAPSULES_MLFLOW; runs are recorded under .tracking only"
     store.probe()
@@ -165,16 +152,12 @@ def _run_cache(root: Path) -> str:
     from pipeline.files import read_yaml
 
     records = sorted((root / ".dvc" / "cache" / "runs").glob("*/*/*"))
-    damaged = []
+    whole = set()
     for path in records:
-        try:
-            whole = {"cmd", "deps", "outs"} <= read_yaml(path).keys()
-        except (UserError, AttributeError):
-            whole = False
-        if not whole:
-            damaged.append(path.relative_to(root).as_posix())
-    found = f"{len(records) - len(damaged)} of {len(records)} records can be read"
-    if damaged:
+        with suppress(UserError, AttributeError):
+            whole |= {path} if {"cmd", "deps", "outs"} <= read_yaml(path).keys() else set()
+    found = f"{len(whole)} of {len(records)} records can be read"
+    if damaged := [path.relative_to(root).as_posix() for path in records if path not in whole]:
         raise CheckError(found, f"delete {', '.join(damaged)}")
     return found
 

@@ -18,10 +18,7 @@ class ParamsError(UserError):
 
 
 def show_error(error: UserError | OSError) -> int:
-    """Print an error as one message; the exit code that belongs to it.
-
-    An `OSError` is of a full disk, or of a file that cannot be read or written: its file is named.
-    """
+    """Print an error as one message, which names the file of an `OSError`; the exit code that belongs to it."""
     message, code = str(error), 1
     if isinstance(error, UserError):
         code = error.exit_code

@@ -1,7 +1,4 @@
-"""Atomic writing of files (to a temporary name in the same folder, flushed, then renamed), and reading of YAML files.
-
-A YAML file that cannot be read gives an error that names it.
-"""
+"""Atomic writing of files (to a temporary name in the same folder, flushed, then renamed), and reading of YAML."""
 
 from __future__ import annotations
 
@@ -34,10 +31,8 @@ class FileReadError(UserError):
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of `path`; rename it to `path` when the block ends without an error.
-
-    Raises:
-        FileWriteError: with the cause and the path; `path` keeps its earlier content.
+    """Yield a temporary path in the folder of `path`; rename it to `path` when the block ends without an error. Raises
+    `FileWriteError` with the cause and the path, which keeps its earlier content.
     """
     temporary: Path | None = None
     try:
@@ -121,9 +116,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The content of the text of a YAML file, which errors call `name`. Raises `FileReadError` if it is not YAML or a
-    section has a key twice (PyYAML would silently take the last one).
-    """
+    """The content of a YAML text, which errors call `name`. Raises `FileReadError`, also for a key given twice."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()

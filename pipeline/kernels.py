@@ -18,7 +18,6 @@ import platform
 import shutil
 import subprocess
 import sysconfig
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import UserError
+from pipeline.files import atomic_path
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,26 +48,14 @@ class CompilerError(UserError):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel.
-
-    Attributes:
-        library: its functions.
-        form: the instruction set it was compiled for.
-        lanes: numbers in a vector.
-    """
+    """A compiled kernel: the library, the instruction set it was compiled for, and the numbers in a vector."""
 
     library: ctypes.CDLL
     form: str
     lanes: int
 
     def call(self, function: str, *arguments: ctypes.Structure | Tensor | None) -> None:
-        """Call a function with the addresses of these structs and of tensors' numbers, null for None.
-
-        Addresses do not keep tensors alive.
-
-        Raises:
-            MemoryError: there was not enough memory.
-        """
+        """Call a function with addresses, which keep no tensor alive. Raises `MemoryError` if there is too little."""
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 
@@ -106,19 +94,11 @@ def folder() -> Path:
 
 
 def build() -> list[Path]:
-    """Compile every kernel that is not yet compiled.
-
-    Returns:
-        The libraries, new or not.
-
-    Raises:
-        CompilerError: there is no compiler, or it fails; the message has its last words.
-    """
+    """Compile every kernel that is not yet compiled; all libraries. Raises `CompilerError`, also without a compiler."""
     program = compiler()
     if program is None:
         raise CompilerError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")
     wanted = [(source, _path(source, form), flags) for source in sources() for form, flags in forms().items()]
-    folder().mkdir(parents=True, exist_ok=True)
     missing = [each for each in wanted if not each[1].exists()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda each: _compile(program, *each), missing))
@@ -126,13 +106,11 @@ def build() -> list[Path]:
 
 
 def _compile(program: str, source: Path, path: Path, flags: tuple[str, ...]) -> None:
-    with tempfile.TemporaryDirectory(dir=path.parent) as own:
-        result = Path(own) / path.name
+    with atomic_path(path) as result:
         command = [program, *_FLAGS, *flags, f"-I{_PACKAGE}", "-o", str(result), str(source)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise CompilerError(f"{program} failed on {source.name}: {' '.join(done.stderr.split())[-500:]}")
-        result.replace(path)
 
 
 def _path(source: Path, form: str) -> Path:

@@ -1,7 +1,4 @@
-"""Where files lie in a repository: data, weights, results, reports, and what outlives a stage.
-
-Nothing is created here. The code that writes into a folder creates it.
-"""
+"""Where files lie in a repository: data, weights, results, reports, and what outlives a stage. Nothing is made here."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ CHECKPOINTS = ".cache/resume"
 """The folder of checkpoints of unfinished trainings, one folder per fingerprint; DVC does not delete it."""
 
 
-def find_root(start: Path | None = None) -> Path:
-    """The repository: the nearest folder with a `params.yaml` from `start` (the working folder) upward, else DVC's.
+def find_root() -> Path:
+    """The repository: the nearest folder with a `params.yaml` from the working folder upward, else DVC's.
 
     `DVC_ROOT` comes second because it is the original repository even if DVC runs an experiment in a copy of it. Raises
     `ParamsError` if there is no such folder.
     """
-    begin = (start or Path.cwd()).resolve()
+    begin = Path.cwd()
     for folder in (begin, *begin.parents):
         if (folder / "params.yaml").exists():
             return folder
@@ -37,9 +34,7 @@ def find_root(start: Path | None = None) -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """The MLflow store: `MLFLOW_TRACKING_URI`, else a SQLite file in `home`; None if `CAPSULES_MLFLOW=off`. Raises
-    `UserError` if that is neither on nor off.
-    """
+    """The MLflow store: `MLFLOW_TRACKING_URI`, else a file in `home`; None if `CAPSULES_MLFLOW` is off."""
     from pipeline.tracking import Store
 
     switch = os.environ.get("CAPSULES_MLFLOW", "on")
@@ -74,11 +69,9 @@ def faults_path(root: Path) -> Path:
 
 @dataclass
 class Layout:
-    """What a profile's stages write.
+    """What a profile's stages write below a repository's folder.
 
     Attributes:
-        root: the repository's folder, which contains all paths.
-        profile: its name.
         arrays_folder: the arrays, which are in DVC's cache.
         reports_folder: all that is in Git. Below it are the records, which are the stages' results with their settings
             (`<stage>/<item>.json` and `.csv`), and the noise of the scorecard's numbers between machines.
@@ -95,7 +88,3 @@ class Layout:
         self.tables_folder = self.reports_folder / "tables"
         self.scorecard_path = self.reports_folder / "scorecard.json"
         self.noise_path = self.reports_folder / "noise.json"
-
-    def preview_path(self, dataset: str) -> Path:
-        """The preview image of a data set."""
-        return self.reports_folder / "previews" / f"{dataset}.png"

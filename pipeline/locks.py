@@ -20,10 +20,8 @@ class AlreadyRunningError(UserError):
 
 @contextmanager
 def single_instance(path: Path, label: str) -> Iterator[None]:
-    """Hold the lock of a stage and item during the block. It is released when the process ends, however it ends.
-
-    Raises:
-        AlreadyRunningError: another process holds it. The message has the process id, from a file next to the lock.
+    """Hold the lock of a stage and item during the block. It is released when the process ends, however it ends. Raises
+    `AlreadyRunningError` if another process holds it, with its id, from a file next to the lock.
     """
     lock, holder = FileLock(path), path.with_suffix(".pid")
     try:
@@ -52,12 +50,10 @@ def is_running(root: Path, stage: str, item: str) -> bool:
     path = lock_path(root, f"{stage}@{item}")
     if not path.exists():
         return False
-    lock = FileLock(path)
     try:
-        lock.acquire(blocking=False)
+        with FileLock(path).acquire(blocking=False):
+            return False
     except TimeoutError:
         return True
     except OSError:  # of another user, or on a disk that is read-only: `status` says the rest
         return False
-    lock.release()
-    return False

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import psutil
+from tqdm import tqdm
 
 from pipeline.errors import UserError
 
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
 """The limit of a container, which the machine's own numbers do not show."""
-
 
 COPIES = 3
 """How often the pixels of a data set are in memory while a model trains: the file's, its parts, and the device's."""
@@ -34,27 +34,11 @@ def available_bytes() -> int:
 
 
 def readable(count: float) -> str:
-    """A number of bytes in words, such as "5.2 GB"."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" or count >= 100 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"
+    """A number of bytes in words, such as "5.20GB"."""
+    return str(tqdm.format_sizeof(count, "B"))
 
 
 def check_fits(needed: int, what: str, advice: str) -> None:
-    """Refuse what would not fit into memory, before it is read.
-
-    Args:
-        needed: bytes.
-        what: what needs them, the beginning of the message.
-        advice: what to do, its end.
-
-    Raises:
-        OutOfMemoryError: `needed` is more than `available_bytes`.
-    """
-    available = available_bytes()
-    if needed > available:
-        raise OutOfMemoryError(
-            f"{what}: about {readable(needed)} of memory needed, {readable(available)} free. {advice}"
-        )
+    """OutOfMemoryError if there are fewer than `needed` bytes for `what`; `advice` is the end of the message."""
+    if needed > (free := available_bytes()):
+        raise OutOfMemoryError(f"{what}: about {readable(needed)} of memory needed, {readable(free)} free. {advice}")

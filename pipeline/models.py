@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from pipeline.classification.classifier import Classifier
+from pipeline.data.datasets import reading
 from pipeline.errors import UserError
 from pipeline.layers.images import centre_crop
 from pipeline.learning.model import Model
@@ -30,13 +31,8 @@ class LoadingError(UserError):
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """The models of a trained run.
-
-    Attributes:
-        name: of the run.
-        settings: those that it was trained with.
-        image_size: pixels a side of its images, before any crop.
-        models: one per seed, ready for evaluation, on the CPU.
+    """The models of a trained run, one per seed, ready for evaluation on the CPU, with the settings that they were
+    trained with. `image_size` is pixels a side of their images, before any crop.
     """
 
     name: str
@@ -51,9 +47,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Scores of the classes of images `[N, C, S, S]` in [0, 1], the mean over seeds, `[N, classes]`; `LoadingError`
-        if the models do not classify.
-        """
+        """Scores `[N, classes]` of images `[N, C, S, S]` in [0, 1], the mean over seeds. Raises `LoadingError`."""
         parts = [torch.stack([self._scores(model, part) for model in self.models]) for part in self._parts(images)]
         return torch.cat([part.mean(0) for part in parts])
 
@@ -82,10 +76,8 @@ class TrainedRun:
 
 def load_trained(folder: Path) -> TrainedRun:
     """Load the models in `models/<run>`, with the settings that they were trained with, whatever the current profile.
-
-    Raises:
-        LoadingError: there is no trained run in `folder`, or this version of the code does not know its settings.
-        CheckpointError: weights are missing or damaged.
+    Raises `LoadingError` if there is no trained run in `folder` or this version of the code does not know its settings,
+    and `CheckpointError` if weights are missing or damaged.
     """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
@@ -105,16 +97,12 @@ def load_trained(folder: Path) -> TrainedRun:
 
 
 def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
-    """Images `[N, channels, size, size]` in [0, 1].
+    """Images `[N, channels, size, size]` in [0, 1] of one channel (grey), two (pairs of stereo images) or three
+    (colours).
 
-    Args:
-        channels: one for grey images, two for pairs of stereo images, three for colours.
-        paths: one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: for
-            three channels one in colour for each image, else `channels` grey ones, in order. They must be square and
-            framed like the images that the network was trained on.
-
-    Raises:
-        LoadingError: a file cannot be read, or does not fit.
+    `paths` is one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: for
+    three channels one in colour for each image, else `channels` grey ones, in order. They must be square and framed
+    like the images that the network was trained on. Raises `UserError` if a file cannot be read or does not fit.
     """
     if [path.suffix for path in paths] == [".npy"]:
         return _array(paths[0], (channels, size, size))
@@ -130,11 +118,8 @@ def pictures_of_an_image(channels: int) -> int:
 
 
 def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
-    try:
-        with path.open("rb") as file:
-            images = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError) as error:
-        raise LoadingError(f"cannot read {path}: {error}") from None
+    with reading(path), path.open("rb") as file:
+        images = np.load(file, allow_pickle=False)
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != shape or not len(images):
         needed = f"uint8 [N, {', '.join(map(str, shape))}]"
         raise LoadingError(f"{path} does not have images as this network needs them: give {needed}")
@@ -147,17 +132,10 @@ def _picture(path: Path, size: int, channels: int) -> Tensor:
 
     from pipeline.data.own_images import upright_on_black
 
-    try:
-        with Image.open(path) as picture:
-            plain = upright_on_black(picture, channels)
-            if plain.width != plain.height:
-                raise LoadingError(
-                    f"{path} has {plain.width}x{plain.height} pixels: cut a square out of it, framed like the images "
-                    "that the network was trained on"
-                )
-            resized = plain.resize((size, size), Image.Resampling.BILINEAR)
-    # Pillow raises ValueError and SyntaxError, too, on damaged pictures.
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise LoadingError(f"cannot read {path}: {error}") from None
+    with reading(path), Image.open(path) as picture:
+        plain = upright_on_black(picture, channels)
+        if plain.width != plain.height:
+            raise LoadingError(f"{path} is not square: cut a square out of it, framed like the images trained on")
+        resized = plain.resize((size, size), Image.Resampling.BILINEAR)
     pixels = np.asarray(resized, dtype=np.float32).reshape(size, size, channels)
     return torch.from_numpy(pixels.transpose(2, 0, 1) / 255)

@@ -66,9 +66,7 @@ class Shared(Section):
         return getattr(self, kind)
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Every study of a kind with its place in `params.yaml`, those in sets, too. ValueError if two have the same
-        name, by which their figures are named.
-        """
+        """Every study of a kind with its place in `params.yaml`, also in sets. ValueError if two have the same name."""
         section = self.studies(kind)
         if isinstance(section, Section):
             yield kind, section
@@ -111,7 +109,9 @@ class Shared(Section):
         return {name: runs[study.run] if hasattr(study, "run") else "" for name, study in items.items()}
 
     def _check_sources(self) -> None:
-        """Check that data sets name sources that are there, and take no more of them than there is."""
+        """Check that data sets name sources that are there, fit their images onto the canvas, and take enough of each
+        part for probes but no more than there is.
+        """
         for name in self.own_images:
             if name in get_args(SourceName):
                 raise ValueError(f"own_images.{name}: this is the name of a published source: choose another")
@@ -119,7 +119,15 @@ class Shared(Section):
             source, own = dataset.source, sorted(self.own_images)
             if source not in own and (source not in self.sources or source not in PUBLISHED):
                 raise ValueError(f"datasets.{name}.source: '{source}' is not one of {[*self.sources, *own]}")
-            self._check_amounts(name, dataset)
+            known = self._known(source)
+            for field, least, what in (
+                ("canvas", known.side, f"side of the images of {source}"),
+                ("train", known.classes, "number of classes"),
+                ("test", known.classes, "number of classes"),
+            ):
+                if (found := getattr(dataset, field)) < least:
+                    raise ValueError(f"datasets.{name}.{field}: must be at least {least}, the {what} (found {found})")
+            dataset.check_counts(f"datasets.{name}", source, known.images, known.test)
 
     def images_of(self, dataset: str) -> Published:
         """What is known of the images of a data set: its side is the canvas."""
@@ -129,18 +137,6 @@ class Shared(Section):
     def _known(self, source: str) -> Published:
         """What is known of the images of a source."""
         return self.own_images[source].known if source in self.own_images else PUBLISHED[source]
-
-    def _check_amounts(self, name: str, dataset: DatasetParams) -> None:
-        """Check that images fit onto the canvas, that there are enough of them, and enough of each part for probes."""
-        known = self._known(dataset.source)
-        for field, least, what in (
-            ("canvas", known.side, f"side of the images of {dataset.source}"),
-            ("train", known.classes, "number of classes"),
-            ("test", known.classes, "number of classes"),
-        ):
-            if (found := getattr(dataset, field)) < least:
-                raise ValueError(f"datasets.{name}.{field}: must be at least {least}, the {what} (found {found})")
-        dataset.check_counts(f"datasets.{name}", dataset.source, known.images, known.test)
 
     def check_fits(self, where: str, run: Run, dataset: str) -> None:
         """ValueError if a run's model cannot take the images of a data set."""
@@ -154,10 +150,7 @@ class Shared(Section):
         """ValueError if the middle of a run's central crop is not that of the image, about which images are moved."""
         side, augmentation = self.images_of(run.dataset).side, run.augmentation
         if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
-            raise ValueError(
-                f"{where}: images of {side} pixels are moved about their middle, which is not that of a crop of "
-                f"{augmentation.crop}: the difference must be even"
-            )
+            raise ValueError(f"{where}: the difference of the image's {side} and the crop's pixels must be even")
 
     def _check_affnist(self) -> None:
         """ValueError if affNIST's digits are not downloaded, or would test a model of other images."""
@@ -168,10 +161,7 @@ class Shared(Section):
         for name, run in self.runs.items():
             dataset = self.datasets[run.dataset]
             if dataset.source != "mnist" and dataset.canvas == AFFNIST_SIZE:
-                raise ValueError(
-                    f"evaluate.official_affnist: affNIST has digits of MNIST, and runs.{name} images of "
-                    f"{dataset.source} of the same size, {AFFNIST_SIZE} pixels: set it to false, or remove the run"
-                )
+                raise ValueError(f"evaluate.official_affnist: it would test runs.{name}, of {dataset.source}, on MNIST")
 
     def check_factor(self, where: str, factor: str, dataset: str) -> None:
         """ValueError if a factor is not known of the images of a data set."""
@@ -190,9 +180,7 @@ class Shared(Section):
     def check_changes_of_model(
         self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
     ) -> None:
-        """Check the conditions of a study, which change the model of a run: ValueError if there is no such run, if one
-        does not give a valid model, or if a setting changes nothing.
-        """
+        """Check how a study's conditions change a run's model: ValueError if one is invalid or changes nothing."""
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
             place = f"{where}.conditions.{condition}"
@@ -268,11 +256,7 @@ def _message(error: Any) -> str:
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """Check the content of a params file and return it typed.
-
-    Raises:
-        ParamsError: naming every field that is unknown, missing or out of range, and what it allows.
-    """
+    """Check the content of a params file and return it typed. Raises `ParamsError`, which names every wrong field."""
     try:
         return Params.model_validate(values)
     except ValidationError as error:

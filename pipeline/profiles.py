@@ -16,7 +16,7 @@ import yaml
 
 from pipeline.errors import UserError
 from pipeline.files import read_yaml, write_bytes
-from pipeline.settings import differences
+from pipeline.settings import differences, flatten
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 FILES = (LOCK, PARAMS)
@@ -68,10 +68,8 @@ class Profiles:
         """Make `name` the current profile; returns False if it already is.
 
         The current files are stored first, and then replaced by the others in one step each: none is ever incomplete.
-
-        Raises:
-            ProfileError: there is no such profile, or the current one has a stored copy that differs.
-            FileWriteError: the current files cannot be stored; they are as before.
+        Raises `ProfileError` if there is no such profile or the current one has a stored copy that differs, and
+        `FileWriteError` if the current files cannot be stored; they are as before.
         """
         source, current = self.params_path(name).parent, self.current
         if name == current:
@@ -98,9 +96,7 @@ class Profiles:
         return True
 
     def differences(self, name: str) -> list[tuple[str, Any, Any]]:
-        """Parameters that differ between `params.yaml` and profile `name`: (dotted name, here, there); None if missing.
-        Raises `ProfileError` if there is no such profile.
-        """
+        """Parameters that differ in profile `name`: (dotted name, here, there). Raises `ProfileError`."""
         return differences(_load(self.root / PARAMS), _load(self.params_path(name)))
 
     def _folders(self) -> dict[str, Path]:
@@ -123,12 +119,6 @@ def merges_written_out(path: Path) -> bool:
 
     `dvc exp run -S` writes it so. An edit of the section that is merged then changes no other.
     """
-    text = path.read_text(encoding="utf-8")
-    return "<<:" in text and _own(yaml.safe_load(text.replace("<<:", "<<not merged:"))) == yaml.safe_load(text)
-
-
-def _own(values: Any) -> Any:
-    """Sections without what they would merge."""
-    if not isinstance(values, dict):
-        return values
-    return {key: _own(value) for key, value in values.items() if key != "<<not merged"}
+    text, mark = path.read_text(encoding="utf-8"), "<<not merged"
+    whole, apart = (flatten(yaml.safe_load(each)) for each in (text, text.replace("<<:", f"{mark}:")))
+    return "<<:" in text and whole == {key: value for key, value in apart.items() if mark not in key}

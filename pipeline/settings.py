@@ -66,9 +66,5 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
     def with_changes(self, changes: Mapping[str, object]) -> Self:
-        """The section with some settings changed, by name.
-
-        Raises:
-            ValidationError: they do not give a valid section.
-        """
+        """The section with some settings changed, by name. Raises `ValidationError` if they do not give a valid one."""
         return type(self).model_validate({**self.model_dump(), **changes})

@@ -17,11 +17,10 @@ from pipeline.results.reading import Results
 
 
 class Output(NamedTuple):
-    """An output of an executed stage.
+    """An output of an executed stage, with its path relative to the repository.
 
     Attributes:
         label: the stage as results name it: `train/capsules-mnist`.
-        path: relative to the repository.
         md5: as in `dvc.lock`; ends in `.dir` for a folder.
     """
 
@@ -45,14 +44,10 @@ def outputs(lock: Path) -> list[Output]:
 
 def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambda label: False) -> list[ItemStatus]:
     """The state of every item of the profile whose parameters are in `path`, then of results that are not in it.
+    `running` tells whether an item's stage runs at the moment.
 
-    Args:
-        running: whether an item's stage runs at the moment.
-
-    Raises:
-        ParamsError: the parameters are invalid.
-        ResultError: a result file is corrupt; it is named.
-        FileReadError: `dvc.lock` cannot be read.
+    Raises `ParamsError` if the parameters are invalid, `ResultError` if a result file is corrupt, and `FileReadError`
+    if `dvc.lock` cannot be read.
     """
     values = read_params(path)
     params = parse_params(values, path.name)

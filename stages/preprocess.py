@@ -20,7 +20,7 @@ def main(dataset: str) -> None:
         params = workspace.params.datasets[dataset]
         built = build_dataset(dataset, params, raw_folder(workspace.root, params.source))
         path = dataset_path(workspace.root, dataset)
-        picture = workspace.preview_path(dataset)
+        picture = workspace.reports_folder / "previews" / f"{dataset}.png"
         save_dataset(path, built)
         write_bytes(picture, to_bytes(preview(built), "png"))
         workspace.run.log_dataset(dataset, built.label, sha256(path))

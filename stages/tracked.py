@@ -28,35 +28,24 @@ if TYPE_CHECKING:
 NOTE = "mlflow.note.content"
 """The tag of a run or an experiment that MLflow shows as its description."""
 
-COUNTS, COUNTS_OF_PAPERS, VALUES = "claims", "claims_at_papers_settings", "claim_values"
-"""Prefixes of a reproduction's metrics: counts of verdicts, those at the papers' settings, our number of each claim."""
+COUNTS, VALUES = "claims", "claim_values"
+"""Prefixes of a reproduction's metrics: counts of verdicts, and our number of each claim."""
 
 
-def _by_name(stage: str, metrics: Sequence[str], *tags: str) -> dict[str, Any]:
-    """A view of the runs of one stage."""
-    return {
-        "searchFilter": f"tags.stage = '{stage}'",
-        "orderByKey": "tags.`mlflow.runName`",
-        "orderByAsc": True,
-        "selectedColumns": [
-            "attributes.`Duration`",
-            *(f"metrics.`{name}`" for name in metrics),
-            *(f"tags.`{name}`" for name in tags),
-        ],
-    }
+def _view(stage: str, metrics: Sequence[str], *tags: str, order: str = "tags.`mlflow.runName`") -> dict[str, Any]:
+    """A view of the runs of one stage, by name, or the latest first."""
+    columns = [*(f"metrics.`{name}`" for name in metrics), *(f"tags.`{name}`" for name in tags)]
+    found = {"searchFilter": f"tags.stage = '{stage}'", "orderByKey": order, "orderByAsc": order.startswith("tags")}
+    return {**found, "selectedColumns": ["attributes.`Duration`", *columns]}
 
 
-_COUNTED = ("run", "holds", "fails", "within", "better", "worse")
+_COUNTED = [f"{COUNTS}/{verdict}" for verdict in ("run", "holds", "fails", "within", "better", "worse")]
 _TRAINED = ("validation.bound", "validation.loss", "validation.accuracy", "validation.pixel_error", "images_per_second")
 _EVALUATED = ("test.accuracy", "test.centre", "test.bound", "test.pixel_error")
 VIEWS = {
-    "reproductions": {
-        **_by_name("(all)", [f"{COUNTS}/{verdict}" for verdict in _COUNTED], "commit", "dirty"),
-        "orderByKey": "attributes.start_time",
-        "orderByAsc": False,
-    },
-    "trainings": _by_name("train", _TRAINED, "warning", "commit", "device"),
-    "evaluations": _by_name("evaluate", _EVALUATED, "commit", "device"),
+    "reproductions": _view("(all)", _COUNTED, "commit", "dirty", order="attributes.start_time"),
+    "trainings": _view("train", _TRAINED, "warning", "commit", "device"),
+    "evaluations": _view("evaluate", _EVALUATED, "commit", "device"),
 }
 """Views of MLflow's table of runs, in the form in which its page shares one; all else is as the page has it by default.
 
@@ -74,20 +63,9 @@ def params_hash(parameters: Any) -> str:
 
 
 def open_run(
-    profile: str,
-    settings: dict[str, Any],
-    item: Item,
-    home: Path,
-    commit: str,
-    dirty: bool,
-    dvc: Process | None,
+    profile: str, settings: dict[str, Any], item: Item, home: Path, commit: str, dirty: bool, dvc: Process | None
 ) -> TrackedRun:
-    """The tracked run of a stage on an item.
-
-    Args:
-        home: the repository with the files that outlive a stage.
-        dvc: the process of the reproduction, whose runs form a group.
-    """
+    """The tracked run of a stage; `home` is the repository with what outlives it, `dvc` the reproduction, a group."""
     tags: dict[str, Any] = {
         "stage": item.stage,
         "item": item.name or "",
@@ -135,36 +113,24 @@ def log_figures(run: TrackedRun, figures: Mapping[Path, Sequence[str]]) -> None:
 
 def log_scorecard(workspace: Workspace, rows: Sequence[Row], files: Sequence[Path]) -> None:
     """Track the claims as metrics of the reproduction, its parameters and description, and files that sum it up."""
-    from pipeline.page.scorecard import count_verdicts
-    from pipeline.results.claims import DOCUMENTS
-
     run, commit, profile = workspace.run, workspace.commit, workspace.profile
-    verdicts = Counter(row["verdict"] for row in rows)
-    answers = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items() if verdict != "not run")
-    table = ["| document | claims run |", "| --- | --- |"]
-    for number, title in DOCUMENTS.items():
-        ran = [row["verdict"] != "not run" for row in rows if row["document"] == number]
-        table.append(f"| {title} | {sum(ran)} of {len(ran)} |")
+    verdicts = Counter(row["verdict"] for row in rows if row["verdict"] != "not run")
+    answers = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     note = (
-        f"**{len(rows) - verdicts['not run']} of {len(rows)} claims run: {answers}.** Profile `{profile}`, commit "
+        f"**{verdicts.total()} of {len(rows)} claims run: {answers}.** Profile `{profile}`, commit "
         f"{_committed(commit, workspace.dirty)}. Its page is the artifact `index.html`; the figures lie beside it."
     )
     repeat = _code([f"git checkout {commit}", f"python -m pipeline profile switch {profile}", "make repro"])
-    run.log_tags({NOTE: "\n\n".join([note, "\n".join(table), "### Repeat it", repeat])}, of_group=True)
-    run.log_metrics(reproduction_metrics(rows, count_verdicts(rows)), step=0, of_group=True)
+    run.log_tags({NOTE: "\n\n".join([note, "### Repeat it", repeat])}, of_group=True)
+    run.log_metrics(reproduction_metrics(rows), step=0, of_group=True)
     run.log("params", of_group=True, params=flatten(workspace.params.model_dump(mode="json")))
     for path in files:
         run.log_artifact(path)
         run.log_artifact(path, of_group=True)
 
 
-# ---- descriptions in Markdown, and the metrics of a reproduction
-
-
 def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[str, float]) -> str:
-    """The description of a run of a stage on an item, called `label`: its first headline numbers, none while it goes
-    on, what it does, and how to repeat it.
-    """
+    """The description of a run on an item `label`: its headline numbers, what it does, and how to repeat it."""
     first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:5])
     source = (file_of(name) or Path(__file__).with_name(f"{name}.py")).read_text(encoding="utf-8")
     what = (ast.get_docstring(ast.parse(source)) or name).partition("\n")[0]
@@ -173,26 +139,14 @@ def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[s
     return "\n\n".join([*parts, _code([f"git checkout {commit}", f"dvc repro -f -s {label}"])])
 
 
-def reproduction_metrics(
-    rows: Sequence[Mapping[str, Any]], counts: Mapping[Any, Mapping[Any, int]]
-) -> dict[str, float]:
-    """A reproduction's metrics: how many claims have each verdict, in total and at the papers' settings; our numbers.
+def reproduction_metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """A reproduction's metrics, from the scorecard: how many claims were run and have each verdict; our numbers."""
+    from pipeline.page.scorecard import VERDICTS
 
-    Args:
-        rows: of the scorecard.
-        counts: `count_verdicts` of the rows, the papers' settings first.
-    """
-    papers, *_ = counts.values()
-    totals = {verdict: sum(each[verdict] for each in counts.values()) for verdict in papers}
-    counted = {
-        f"{prefix}/{verdict.replace(' ', '_')}": float(count)
-        for prefix, verdicts in ((COUNTS, totals), (COUNTS_OF_PAPERS, papers))
-        for verdict, count in verdicts.items()
-        if prefix == COUNTS or verdict != "not run"
-    }
-    ran = sum(count for verdict, count in totals.items() if verdict != "not run")
+    verdicts = Counter(row["verdict"] for row in rows)
+    counted = {f"{COUNTS}/{verdict.replace(' ', '_')}": float(verdicts[verdict]) for verdict in VERDICTS}
     values = {f"{VALUES}/{row['id']}": float(row["ours"]["value"]) for row in rows if row["ours"]}
-    return {f"{COUNTS}/run": float(ran), **counted, **values}
+    return {f"{COUNTS}/run": float(len(rows) - verdicts["not run"]), **counted, **values}
 
 
 def experiment_tags(profile: str) -> dict[str, str]:

@@ -13,8 +13,7 @@ def main(run: str) -> None:
         from pipeline.classification.settings import CroppedRun
         from pipeline.data.holdout import watch_tests
         from pipeline.layout import model_folder
-        from pipeline.learning.runs import save_run
-        from pipeline.learning.summary import outcome
+        from pipeline.learning.runs import outcome, save_run
 
         context, settings = workspace.context, workspace.params.runs[run]
         dataset = context.dataset(settings.dataset)

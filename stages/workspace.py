@@ -47,15 +47,14 @@ TERMINATED = 128 + signal.SIGTERM
 _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Workspace(Layout):
     """One stage running on one item.
 
     Args:
         entry: the item in `dvc.yaml`.
         settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
-        commit: Git's commit, or "unknown".
-        dirty: whether there are uncommitted changes, except in files that stages write.
+        commit, dirty: as `git_state` has them.
         context: what a study or a training is given.
     """
 
@@ -143,9 +142,8 @@ class Workspace(Layout):
 def stage(name: str, item: str | None = None, root: Path | None = None) -> Iterator[Workspace]:
     """Enter a stage: check parameters and item, then lock, track and watch the starting process until the block ends.
 
-    Raises:
-        SystemExit: with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
-            143 if terminated; the message is on stderr.
+    Raises `SystemExit` with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
+    143 if terminated; the message is on stderr.
     """
     logger = logging.getLogger("pipeline")
     logger.setLevel(logging.INFO)
@@ -181,15 +179,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 graph=graph,
                 code=entry.code,
             )
-            workspace = Workspace(
-                root=root,
-                profile=params.profile,
-                entry=entry,
-                settings=settings,
-                commit=commit,
-                dirty=dirty,
-                context=context,
-            )
+            workspace = Workspace(root, params.profile, entry, settings, commit, dirty, context)
             try:
                 yield workspace
             except BaseException as error:
@@ -225,9 +215,6 @@ def _earlier_results() -> str:
 def _exit(message: str, code: int) -> NoReturn:
     print(f"error: {message}", file=sys.stderr, flush=True)
     raise SystemExit(code) from None
-
-
-# ---- a stage does not outlive the reproduction that started it
 
 
 def starters() -> tuple[list[Process], Process | None]:

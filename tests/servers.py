@@ -6,17 +6,17 @@ import importlib.util
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from commands import wait_for
 
 BUCKET = "team"
-SECONDS = 60.0
 S3_CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "somebody",
     "AWS_SECRET_ACCESS_KEY": "secret",
@@ -30,14 +30,6 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def wait_until(answers: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not answers():
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
-
-
 def accepts(port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
@@ -47,15 +39,12 @@ def accepts(port: int) -> bool:
 def serving(
     command: list[str], port: int, log: Path, ready: Callable[[], bool] | None = None, **settings: Any
 ) -> Iterator[None]:
-    """A server's process, which is `ready` when the block begins and is gone, with its own, after it.
-
-    Args:
-        ready: by default that it accepts connections.
-    """
+    """A server's process, `ready` (by default: it accepts connections) when the block begins, and gone after it."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, **settings)
     try:
-        wait_until(ready or (lambda: accepts(port)), process, log)
+        wait_for(lambda: process.poll() is not None or (ready or partial(accepts, port))())
+        assert process.poll() is None, log.read_text()
         yield
     finally:
         with suppress(psutil.NoSuchProcess):

@@ -94,7 +94,7 @@ def training(**changes: Any) -> TrainingParams:
 
 
 def small_run(variant: str = "generative", **changes: Any) -> Run:
-    """A run on the small data set; `changes` replace its entries."""
+    """A run on the small data set; `changes` replace its entries, and settings of the model."""
     models = {
         "generative": SMALL,
         "vae": SMALL_VAE,
@@ -112,9 +112,9 @@ def small_run(variant: str = "generative", **changes: Any) -> Run:
         "augmentation": (CROPPED if classifies_crops else STILL).model_dump(),
         **({"holdout": None, "watched": 0} if classifies_crops else {}),
         "training": training().model_dump(),
-        "model": models[variant],
     }
-    return MODELS[variant].model_validate({**values, **changes})
+    model = {**models[variant], **changes.pop("model", {})}
+    return MODELS[variant].model_validate({**values, **changes, "model": model})
 
 
 def run_on(variant: str, dataset: str, source: str = "digits") -> dict[str, Any]:
@@ -144,12 +144,7 @@ def squares(train: int = 36, validation: int = 12, test: int = 12, size: int = S
 
 
 EVALUATE = EvaluateParams(
-    angles=[0.0, 90.0],
-    affine_versions=2,
-    official_affnist=False,
-    probe_images=30,
-    probe_strengths=[0.1, 1.0],
-    seed=0,
+    angles=[0.0, 90.0], affine_versions=2, official_affnist=False, probe_images=30, probe_strengths=[0.1, 1.0], seed=0
 )
 
 FAILURES = FailureParams(turns=[90.0, 180.0], images=10, starts=4, steps=3, threshold=0.9, seed=0)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from commands import pipeline
+from commands import file_size_limit, pipeline
 from dvc.utils.hydra import apply_overrides
-from limits import file_size_limit
 from records import ResultFiles
 
 from pipeline import memory

@@ -52,9 +52,6 @@ def graph_of(profile: str) -> tuple[Graph, dict[str, Any]]:
     return Graph(STAGES, values), parse_params(values).model_dump(mode="json")
 
 
-# ---- the list and DVC
-
-
 @pytest.mark.parametrize("profile", PROFILES)
 def test_items_are_expanded_as_dvc_expands_them(profile: str, tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text(PROFILES[profile], encoding="utf-8")
@@ -76,12 +73,9 @@ def test_settings_follow_what_an_item_reads() -> None:
     run = "vae-digits"
     settings = graph.settings("evaluate", run, values)
     dataset = values["runs"][run]["dataset"]
-    assert settings == {
-        "evaluate": values["evaluate"],
-        "failures": values["failures"],
-        "runs": {run: values["runs"][run]},
-        "datasets": {dataset: values["datasets"][dataset]},
-    }, "the run and its data set through the weights; the device is no setting"
+    used = {"runs": {run: values["runs"][run]}, "datasets": {dataset: values["datasets"][dataset]}}
+    own_sections = {name: values[name] for name in ("evaluate", "failures")}
+    assert settings == used | own_sections, "the run and its data set through the weights; the device is no setting"
     sweep = next(iter(graph.items["sweep"]))
     found = graph.settings("sweep", sweep, values)
     assert f"{found['item']['run']}-{found['item']['angle']}" == sweep
@@ -96,9 +90,6 @@ def test_an_unknown_item_or_parameter_is_named() -> None:
         graph.item("train", "nobody")
     with pytest.raises(GraphError, match=r"uses \$\{runs\}, which is not in params.yaml"):
         _ = Graph({"train": STAGES["train"]}, {"profile": "p"}).items
-
-
-# ---- what a file imports, at the top or inside a function; the C++ file that it names, and the headers of that
 
 
 def source_of(module: str) -> str | None:
@@ -138,7 +129,7 @@ class _Imports(ast.NodeVisitor):
 
 @cache
 def imports(file: str) -> frozenset[str]:
-    """Files of this repository that a file imports."""
+    """Files of this repository that a file imports, the C++ file that it names, and the headers of that."""
     source = (ROOT / file).read_text(encoding="utf-8")
     if not file.endswith(".py"):
         return frozenset(f"pipeline/{name}" for name in re.findall(r'^#include "(.+)"', source, re.MULTILINE))
@@ -148,11 +139,7 @@ def imports(file: str) -> frozenset[str]:
 
 
 def closure(files: Collection[str], not_through: Collection[str] = ()) -> set[str]:
-    """The files and all that they import, directly or not.
-
-    Args:
-        not_through: files whose own imports are left out.
-    """
+    """The files and all that they import, directly or not, but for what files in `not_through` import."""
     found: set[str] = set()
     waiting = list(files)
     while waiting:
@@ -162,8 +149,6 @@ def closure(files: Collection[str], not_through: Collection[str] = ()) -> set[st
             waiting += [] if file in not_through else imports(file)
     return found
 
-
-# ---- the list and the code
 
 NOT_FOLLOWED = {
     "stages/workspace.py": "checks, tracks and writes",
@@ -266,9 +251,7 @@ def test_kernels_and_what_they_include_are_imported() -> None:
 
 
 def test_no_stage_depends_on_code_it_does_not_run() -> None:
-    """A file or folder named by a stage is run through by one of its items at least: where a stage cannot choose by
-    system it names the files of all.
-    """
+    """One item at least runs through a file; a stage that cannot choose by system names the files of all."""
     used: dict[tuple[str, str], bool] = {}
     for profile in PROFILES:
         graph, values = graph_of(profile)
@@ -280,9 +263,6 @@ def test_no_stage_depends_on_code_it_does_not_run() -> None:
                         hit = any(covered(file, [place]) for file in files)
                         used[item.stage, place] = used.get((item.stage, place), False) or hit
     assert [each for each, hit in used.items() if not hit] == []
-
-
-# ---- the house
 
 
 def test_no_system_imports_another_shared_rooms_import_no_system_and_the_library_no_stage() -> None:

@@ -18,13 +18,13 @@ def test_the_root_is_the_nearest_folder_with_parameters_then_dvcs(
     (root / "reports" / "quick").mkdir(parents=True)
     (root / "params.yaml").touch()
     monkeypatch.setenv("DVC_ROOT", str(tmp_path / "elsewhere"))
-    assert find_root(root / "reports" / "quick") == root
-    assert find_root(tmp_path) == tmp_path / "elsewhere"
-    monkeypatch.delenv("DVC_ROOT")
-    monkeypatch.chdir(root / "reports")
+    monkeypatch.chdir(root / "reports" / "quick")
     assert find_root() == root
+    monkeypatch.chdir(tmp_path)
+    assert find_root() == tmp_path / "elsewhere"
+    monkeypatch.delenv("DVC_ROOT")
     with pytest.raises(ParamsError, match=f"no params.yaml in {tmp_path} or above"):
-        find_root(tmp_path)
+        find_root()
 
 
 def test_mlflow_is_a_local_file_a_named_store_or_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,14 +16,11 @@ AFFNIST_SIZE = 40
 
 
 def build_affnist(raw: Path, versions: int = 32) -> Dataset:
-    """The official affNIST test images, 40x40 pixels, all of them in the test part.
+    """The official affNIST test images, 40x40 pixels, all of them in the test part, from `test_batches.zip`, an archive
+    of numbered Matlab files. Raises `UserError` as `reading`.
 
-    Args:
-        raw: folder with affNIST's `test_batches.zip`, an archive of numbered Matlab files.
-        versions: how many of the 32 random versions of each MNIST test digit to read; 10,000 images each. The factor
-            `version` counts them from 1.
-
-    Raises `UserError` as `reading`.
+    Of each MNIST test digit there are 32 random versions, 10,000 images each; so many are read. The factor `version`
+    counts them from 1.
     """
     from scipy.io import loadmat
 

@@ -24,6 +24,9 @@ PARTS = ("train", "validation", "test")
 OWN_IMAGES = "images.npz"
 """The file of the user's own images among the raw data: a data set without validation images, not yet split."""
 
+Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
+"""Images `[N, C, S, S]` and their classes `[N]`."""
+
 _FORMAT, _FACTORS = "capsules data set 1", "factors/"
 
 
@@ -49,24 +52,17 @@ class Dataset:
     split: dict[str, NDArray[np.int64]]
     classes: tuple[str, ...] = ()
 
-    def part(self, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    def part(self, name: str) -> Labelled:
         """Images and labels of one of `PARTS`, in the order of the split."""
         chosen = self.split[name]
         return self.images[chosen], self.labels[chosen]
 
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
-    """Write a data set as one compressed npz without pickles, atomically; equal data sets give equal bytes. Raises
-    `FileWriteError`.
-    """
-    arrays: dict[str, NDArray[Any]] = {
-        "format": np.array(_FORMAT),
-        "name": np.array(dataset.name),
-        "label": np.array(dataset.label),
-        "classes": np.array(dataset.classes, dtype=str),
-        "images": dataset.images,
-        "labels": dataset.labels,
-    }
+    """Write a data set as one compressed npz, atomically; equal ones give equal bytes. Raises `FileWriteError`."""
+    texts = {"format": _FORMAT, "name": dataset.name, "label": dataset.label, "classes": dataset.classes}
+    arrays: dict[str, NDArray[Any]] = {name: np.array(text, dtype=str) for name, text in texts.items()}
+    arrays |= {"images": dataset.images, "labels": dataset.labels}
     arrays |= {f"split/{part}": dataset.split[part] for part in PARTS}
     arrays |= {f"{_FACTORS}{name}": dataset.factors[name] for name in sorted(dataset.factors)}
     write_arrays(path, arrays)
@@ -99,17 +95,15 @@ def pixel_bytes(path: Path) -> int:
 
 
 @contextmanager
-def reading(path: Path, stage: str) -> Iterator[None]:
-    """Turn any error in the block into a `UserError` that names the file, or the folder of the files, that cannot be
-    read, and the stage that makes it anew.
-    """
+def reading(path: Path, stage: str | None = None) -> Iterator[None]:
+    """Turn any error in the block into a `UserError` that names what cannot be read and the stage that makes it."""
     try:
         yield
     except UserError:
         raise
     except FileNotFoundError as error:
-        raise UserError(f"{error.filename} is missing: run the {stage} stage first") from None
+        raise UserError(f"{error.filename} is missing{f': run the {stage} stage first' if stage else ''}") from None
     # All exceptions: the libraries raise many kinds on damaged files.
     except Exception as error:
-        reason = str(error) or type(error).__name__
-        raise UserError(f"{path} cannot be read ({reason}): delete it and run the {stage} stage again") from error
+        advice = f"delete it and run the {stage} stage again" if stage else "it is damaged, or of another kind"
+        raise UserError(f"{path} cannot be read ({str(error) or type(error).__name__}): {advice}") from error

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pipeline.data.datasets import Dataset
+from pipeline.data.datasets import Dataset, Labelled
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
@@ -22,26 +21,21 @@ _SEED = 0
 """Draws the known and the watched images, which are thus the same for all runs with equal settings."""
 
 
-def watch_tests(dataset: Dataset, count: int) -> dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]]:
-    """`count` test images and their classes, drawn at random, or all if there are fewer, under the name `test`; nothing
-    if `count` is 0.
-    """
+def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
+    """`count` test images and their classes, or all if there are fewer, drawn at random, under the name `test`."""
     images, labels = dataset.part("test")
     chosen = np.random.default_rng(_SEED).permutation(len(labels))[:count]
     return {"test": (images[chosen], labels[chosen])} if count else {}
 
 
-def hold_out(
-    dataset: Dataset, holdout: HoldoutParams
-) -> tuple[Dataset, dict[str, tuple[NDArray[np.uint8], NDArray[np.int64]]]]:
+def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[str, Labelled]]:
     """Split a data set's images for training and validation anew, by a factor.
 
     Returns:
         the data set, its validation images those of the factor's value, its training images the others; and images and
         classes taken out of these, under the name `KNOWN`, where `known_share` is not 0.
 
-    Raises:
-        UserError: the factor is not known of these images, none has this value, or none is left to train on.
+    Raises `UserError` if the factor is not known of these images, none has this value, or none is left to train on.
     """
     pool, factor = np.concatenate([dataset.split["train"], dataset.split["validation"]]), holdout.factor
     if factor not in dataset.factors:

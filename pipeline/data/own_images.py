@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import unicodedata
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 from tqdm import tqdm
 
-from pipeline.data.datasets import Dataset
+from pipeline.data.datasets import Dataset, reading
 from pipeline.data.settings import OwnImagesParams
 from pipeline.errors import UserError
 from pipeline.memory import COPIES, available_bytes, check_fits, readable
@@ -28,21 +27,8 @@ LARGEST = 50_000_000
 """Most pixels of one image. A file of kilobytes can hold billions."""
 SMALLEST = 4
 """Least pixels a side of an image in an array; so its axes cannot be mistaken for channels."""
-HAS_COLOURS = {
-    **dict.fromkeys(("1", "L", "LA", "I;16", "I;16B"), False),
-    **dict.fromkeys(("P", "PA", "RGB", "RGBA"), True),
-}
+MODES = ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA")
 """The kinds of pixels that are read, as Pillow calls them."""
-DONE = {
-    "resized": "images of other sizes are resized to {side}x{side} (fit: {fit})",
-    "grey": "images in colour become grey (channels: 1)",
-    "coloured": "grey images get three equal channels (channels: 3)",
-    "blackened": "images are transparent in places: these become black",
-}
-"""What may be done to images, in words."""
-
-_NOT_IMAGES = ("thumbs.db", "desktop.ini")
-"""Files that file managers leave behind, as they do hidden ones."""
 
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
@@ -53,15 +39,8 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
     """The path of own images, and the files of each part (none for an npz), from names and kinds alone.
 
     Links are refused, because DVC does not see what changes behind them; so are pipes and devices, at which it waits
-    for ever, and names that it cannot write down.
-
-    Args:
-        where: the entry's place in params.yaml, for messages.
-        root: what a relative path is relative to.
-
-    Raises:
-        UserError: there is nothing at the path, or a file where a folder is asked for, or the reverse; a folder
-            has other classes than named, a class has no image, or something is no image.
+    for ever, and names that it cannot write down. Raises `UserError` for these, if the path is not what the format
+    needs, a folder has other classes than named, a class has no image, or something is no image.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
@@ -77,13 +56,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
-    """Check, before DVC looks at them, that own images can be found and lie apart from what stages write.
-
-    Args:
-        outs: paths that stages write, relative to `root`.
-
-    Raises as `find`, and for a folder that stages write to.
-    """
+    """Check that own images can be found, as `find` does, and lie apart from the paths `outs` that stages write."""
     for name, params in own_images.items():
         place = (root / params.path).resolve()
         for out in ((root / out).resolve() for out in outs):
@@ -93,15 +66,12 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 
 
 def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], object]) -> Dataset:
-    """All images, resized, in the order of classes and names; the split has test images only where these are apart.
+    """All images of an entry of `own_images` in params.yaml, resized, in the order of classes and names; the split has
+    test images only where these are apart. A relative path is relative to `root`. `tell` is given how many images there
+    are before they are decoded, and then how many are equal.
 
-    Args:
-        name: key of `own_images` in params.yaml.
-        root: what a relative path is relative to.
-        tell: is given how many images there are before they are decoded, and then what was done to them.
-
-    Raises:
-        UserError: as `find`; a file is damaged, no image, too large or of a kind that is not read; too little memory.
+    Raises `UserError` as `find`, and if a file is damaged, no image, too large or of a kind that is not read, or memory
+    too little.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     place, parts = find(params, where, root)
@@ -118,20 +88,13 @@ def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], o
         "memory are free."
     )
     images = np.empty((count, params.channels, side, side), np.uint8)
-    done: Counter[str] = Counter()
     for index, (_, image) in enumerate(tqdm(labelled, desc=name, unit="images", disable=None)):
-        images[index], what = _resized(image, params)
-        done.update(what)
-    for key, times in done.items():
-        tell(f"  {times:,} {DONE[key].format(side=side, fit=params.fit)}")
+        images[index] = _resized(image, params)
     if again := count - len({hash(image.tobytes()) for image in images}):
         tell(f"  {again:,} images are equal to another one: there may be equal ones in training and in test")
     labels = np.array([label for label, _ in labelled], np.int64)
     split = {"train": np.arange(train), "validation": np.empty(0, np.int64), "test": np.arange(train, count)}
     return Dataset(name, f"{name} (own images)", images, labels, {}, split, tuple(params.classes))
-
-
-# ---- files in folders
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -148,13 +111,12 @@ def _entries(folder: Path) -> list[Path]:
             raise UserError(f"{shown!r} is a link, behind which DVC would not see changes: copy the file instead")
         if not (path.is_file() or path.is_dir()):
             raise UserError(f"{shown!r} is neither a file nor a folder (a pipe, a socket or a device): remove it")
-    return [path for path in paths if not path.name.startswith(".") and path.name.lower() not in _NOT_IMAGES]
+    left_behind = ("thumbs.db", "desktop.ini")  # by file managers, as hidden ones are
+    return [path for path in paths if not path.name.startswith(".") and path.name.lower() not in left_behind]
 
 
 def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
-    """The folders of these names, which a field asks for, in a folder that must hold no others. Files that are no
-    images are left alone.
-    """
+    """The folders of these names, which a field asks for, in a folder without others; other files are left alone."""
     entries = _entries(folder)
     if loose := [path.name for path in entries if path.is_file() and path.suffix.lower() in SUFFIXES]:
         raise UserError(f"{folder} holds {loose[0]!r}: an image must be in the folder of its class")
@@ -168,9 +130,9 @@ def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
     return [there[name] for name in wanted]
 
 
-def _shown(names: Sequence[str], most: int = 5) -> str:
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + rest
+def _shown(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(repr, names[:5])) + rest
 
 
 def _image_files(folder: Path) -> list[Path]:
@@ -182,34 +144,21 @@ def _image_files(folder: Path) -> list[Path]:
     return paths
 
 
-# ---- pixels
-
-
-def _decoded(file: Path, channels: int) -> tuple[Image.Image, bool, bool]:
-    """An image, as `upright_on_black`, whether it had colours, and whether it was transparent in places."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
-            with Image.open(file, formats=("PNG", "JPEG")) as image:
-                if image.width * image.height > LARGEST:
-                    raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
-                # An animation would be read as its first image. JPEG files of phones hold a preview, too.
-                if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
-                    raise UserError(f"{file} is animated: save it as one image")
-                if image.mode not in HAS_COLOURS:
-                    raise UserError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
-                # The image itself, turned, and as RGBA.
-                check_fits(12 * image.width * image.height, str(file), "Make it smaller.")
-                return upright_on_black(image, channels), HAS_COLOURS[image.mode], _is_transparent(image)
-    except UserError:
-        raise
-    # All exceptions: decoders raise many kinds on damaged files.
-    except Exception as error:
-        raise UserError(f"{file} is damaged, or no PNG or JPEG image: {error or type(error).__name__}") from None
-
-
-def _is_transparent(image: Image.Image) -> bool:
-    return image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info
+def _decoded(file: Path, channels: int) -> Image.Image:
+    """An image, as `upright_on_black`."""
+    with reading(file), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
+        with Image.open(file, formats=("PNG", "JPEG")) as image:
+            if image.width * image.height > LARGEST:
+                raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
+            # An animation would be read as its first image. JPEG files of phones hold a preview, too.
+            if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
+                raise UserError(f"{file} is animated: save it as one image")
+            if image.mode not in MODES:
+                raise UserError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
+            # The image itself, turned, and as RGBA.
+            check_fits(12 * image.width * image.height, str(file), "Make it smaller.")
+            return upright_on_black(image, channels)
 
 
 def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
@@ -217,31 +166,22 @@ def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
     upright = ImageOps.exif_transpose(image)
     if upright.mode.startswith("I;16"):  # Pillow would cut values off
         upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
-    if _is_transparent(upright):
+    if upright.mode in ("LA", "PA", "RGBA") or "transparency" in upright.info:
         coloured = upright.convert("RGBA")
         upright = Image.alpha_composite(Image.new("RGBA", coloured.size, (0, 0, 0, 255)), coloured)
     return upright.convert("L" if channels == 1 else "RGB")
 
 
-def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> tuple[NDArray[np.uint8], list[str]]:
-    """An image as `[channels, side, side]`, and what was done to it, of `DONE`."""
+def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArray[np.uint8]:
+    """An image as `[channels, side, side]`."""
     if isinstance(image, Path):
-        picture, coloured, transparent = _decoded(image, params.channels)
-        pictures = [picture]
+        pictures = [_decoded(image, params.channels)]
     else:
-        coloured, transparent = len(image) > 1, False
         bands = [image.transpose(1, 2, 0)] if len(image) == 3 else image
         mode = "RGB" if params.channels == 3 else "L"
         pictures = [Image.fromarray(np.ascontiguousarray(band)).convert(mode) for band in bands]
-    done = {
-        "resized": pictures[0].size != (params.side, params.side),
-        "grey": coloured and params.channels == 1,
-        "coloured": not coloured and params.channels == 3,
-        "blackened": transparent,
-    }
     squares = [np.asarray(_fitted(each, params)) for each in pictures]
-    pixels = squares[0].transpose(2, 0, 1) if params.channels == 3 else np.stack(squares)
-    return pixels, [what for what, is_done in done.items() if is_done]
+    return squares[0].transpose(2, 0, 1) if params.channels == 3 else np.stack(squares)
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
@@ -260,25 +200,16 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
     return square
 
 
-# ---- arrays
-
-
 def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> list[Part]:
     """The images and labels of an npz file; `where` and `advice` are for a message that they do not fit into memory."""
     names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
-    try:
-        with place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            if sorted(stored.files) != sorted(wanted):
-                there = ", ".join(sorted(stored.files)) or "none"
-                raise UserError(f"{place} must hold the arrays {', '.join(wanted)}, and no others (found: {there})")
-            check_fits(sum(info.file_size for info in stored.zip.infolist()), where, advice)
-            arrays = {name: np.asarray(stored[name]) for name in wanted}
-    except UserError:
-        raise
-    # All exceptions: numpy raises many kinds on damaged files.
-    except Exception as error:
-        raise UserError(f"{place} is damaged, or no npz file: {error}") from None
+    with reading(place), place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        if sorted(stored.files) != sorted(wanted):
+            there = ", ".join(sorted(stored.files)) or "none"
+            raise UserError(f"{place} must hold the arrays {', '.join(wanted)}, and no others (found: {there})")
+        check_fits(sum(info.file_size for info in stored.zip.infolist()), where, advice)
+        arrays = {name: np.asarray(stored[name]) for name in wanted}
     parts: list[Part] = []
     for pixels, numbers in names:
         images, labels = _channels_first(f"{place}: {pixels}", arrays[pixels]), arrays[numbers]
@@ -308,13 +239,8 @@ def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
         case (_, 1 | 2 | 3, _, _):
             pass
         case shape:
-            raise UserError(
-                f"{where} has the shape {shape}, expected [N, H, W], [N, H, W, C] or [N, C, H, W] with C from 1 to 3"
-            )
+            raise UserError(f"{where} has the shape {shape}, expected [N, H, W], or with 1 to 3 channels C")
     count, _, height, width = images.shape
-    if count == 0 or min(height, width) < SMALLEST or height * width > LARGEST:
-        raise UserError(
-            f"{where} has {count:,} images of {width}x{height} pixels, expected one or more, each side at least "
-            f"{SMALLEST}, {LARGEST:,} pixels at most"
-        )
+    if count == 0 or min(height, width) < SMALLEST:
+        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels, each side must have {SMALLEST}")
     return images

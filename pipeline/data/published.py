@@ -38,12 +38,9 @@ TEST_INSTANCES = (0, 1, 2, 3, 5)
 
 UNKNOWN = -1
 """A factor that is not known of an image."""
-POSED_TEST_INSTANCES = (3, 5)
-"""Test instances when smallNORB's test part is the whole data set; its instances 0, 1 and 2 are for training."""
 
 _ELEMENTS = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
 """Kinds of elements of the binary matrix format, by magic number."""
-_BLOCK = 1000
 
 Arrays = dict[str, NDArray[Any]]
 """One part of smallNORB: `images` `[N, 2, 48, 48]`, left before right; `category` `[N]`, an index into `CATEGORIES`;
@@ -159,33 +156,19 @@ def read_matrix(path: Path) -> NDArray[Any]:
 def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Images `[..., 2 H, 2 W]` at half their size `[..., H, W]`: means of 2x2 pixels, halves rounded up."""
     *rest, height, width = images.shape
-    small = np.empty((*rest, height // 2, width // 2), np.uint8)
-    for start in range(0, len(images), _BLOCK):  # a sum takes twice the memory
-        block = images[start : start + _BLOCK].astype(np.uint16)
-        total = block[..., ::2, ::2] + block[..., 1::2, ::2] + block[..., ::2, 1::2] + block[..., 1::2, 1::2]
-        small[start : start + _BLOCK] = (total + 2) // 4
-    return small
+    total = images.reshape(*rest, height // 2, 2, width // 2, 2).sum(axis=(-3, -1), dtype=np.uint16)
+    return ((total + 2) // 4).astype(np.uint8)
 
 
 def _norb(label: str, train: Arrays, test: Arrays) -> Content:
     """Both parts, with viewpoints in degrees: elevation 0 to 8 is 30 to 70, azimuth 0 to 34 is 0 to 340."""
-
-    def both(name: str, step: int = 1, first: int = 0) -> NDArray[np.int64]:
-        return np.concatenate(
-            [
-                first + step * part[name].astype(np.int64) if name in part else np.full(len(part["category"]), UNKNOWN)
-                for part in (train, test)
-            ]
-        )
-
-    factors = {
-        "instance": both("instance"),
-        "azimuth": both("azimuth", 10),
-        "elevation": both("elevation", 5, first=30),
-        "lighting": both("lighting"),
-    }
-    images = np.concatenate([train["images"], test["images"]])
-    return Content(label, images, both("category"), len(test["category"]), CATEGORIES, factors)
+    factors = {}
+    for name, first, step in (("instance", 0, 1), ("azimuth", 0, 10), ("elevation", 30, 5), ("lighting", 0, 1)):
+        unknown = np.full(len(train["category"]), UNKNOWN)  # of some training parts
+        of_train = first + step * train[name].astype(np.int64) if name in train else unknown
+        factors[name] = np.concatenate([of_train, first + step * test[name].astype(np.int64)])
+    images, labels = (np.concatenate([train[name], test[name]]) for name in ("images", "category"))
+    return Content(label, images, labels.astype(np.int64), len(test["category"]), CATEGORIES, factors)
 
 
 def _smallnorb(raw: Path) -> Content:
@@ -199,23 +182,16 @@ def _smallnorb(raw: Path) -> Content:
     return _norb("smallNORB", part(NORB_TRAINING), part(NORB_TESTING))
 
 
-def _smallnorb48_part(path: Path) -> Arrays:
-    """A part of the smaller copy: decoded from JPEG copies of the official images in their order, and halved. That of
-    training lacks the viewpoint and the lighting.
-    """
-    with np.load(path, allow_pickle=False) as file:
-        return dict(file)
-
-
 def _smallnorb48(raw: Path) -> Content:
-    train, test = (_smallnorb48_part(raw / f"{part}.npz") for part in ("train", "test"))
+    """The smaller copy: JPEG copies in the official order, decoded and halved; viewpoints of training are unknown."""
+    train, test = (dict(np.load(raw / f"{part}.npz")) for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
 
 def _smallnorb48_posed(raw: Path) -> Content:
-    """The official test part alone, for studies of viewpoints: the training part's viewpoints are unknown."""
-    arrays = _smallnorb48_part(raw / "test.npz")
-    is_test = np.isin(arrays["instance"], POSED_TEST_INSTANCES)
+    """The official test part, whose viewpoints are known: instances 0, 1, 2 for training, 3 and 5 for the test."""
+    arrays = dict(np.load(raw / "test.npz"))
+    is_test = np.isin(arrays["instance"], (3, 5))
     train, test = ({name: values[mask] for name, values in arrays.items()} for mask in (~is_test, is_test))
     return _norb("smallNORB test part by instance (JPEG-derived)", train, test)
 
@@ -223,7 +199,7 @@ def _smallnorb48_posed(raw: Path) -> Content:
 def _toys(_: Path) -> Content:
     """All combinations of instance, category, elevation, azimuth and lighting, smallNORB's training instances first."""
     instances = TRAIN_INSTANCES + TEST_INSTANCES
-    counts = (len(CATEGORIES), len(toys.ELEVATIONS), len(toys.AZIMUTHS), toys.LIGHTINGS)
+    counts = (len(CATEGORIES), len(toys.ELEVATIONS), len(toys.AZIMUTHS), len(toys.LIGHTINGS))
     grid = np.indices((len(instances), *counts)).reshape(1 + len(counts), -1)
     instance = np.array(instances)[grid[0]]
     category, elevation, azimuth, lighting = grid[1:]
@@ -261,7 +237,7 @@ READERS: dict[str, Callable[[Path], Content]] = {
 
 
 def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
-    """Read a data set's downloaded files and split it.
+    """Read the downloaded files of a data set, an entry of params.yaml, and split it.
 
     The official test part is kept separate; if there is none (digits), test images are taken from the whole set. Every
     part is shuffled with `split_seed`, so that its first images are a random sample of it. Keeping fewer training
@@ -270,13 +246,9 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
     Factors: smallNORB and toys have `instance` (0 to 9), `azimuth` and `elevation` (degrees) and `lighting` (0 to 5),
     -1 where unknown; the category is the label.
 
-    Args:
-        name: key of the data set in params.yaml.
-        raw: folder of the source's downloaded files.
-
     Raises:
-        UserError: a file is missing or damaged, more images are requested than there are, the canvas is smaller than
-            the images, or no training image is left of a class.
+        UserError: a file of the folder `raw` is missing or damaged, more images are requested than there are, or no
+            training image is left of a class.
     """
     with reading(raw, stage="download"):
         content = READERS.get(params.source, _own_images)(raw)
@@ -291,14 +263,12 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
         images, labels = images(kept), labels[kept]
         factors = {factor: values[kept] for factor, values in factors.items()}
         split = dict(zip(PARTS, np.split(places, np.cumsum([len(split[part]) for part in PARTS[:-1]])), strict=True))
-    side, canvas = images.shape[-1], params.canvas
-    if canvas < side:
-        raise UserError(f"datasets.{name}: canvas {canvas} is too small for images of {side}x{side} pixels")
-    free = canvas - side
+    canvas = params.canvas
+    free = canvas - images.shape[-1]
     margin = (free // 2, free - free // 2)  # an odd pixel is added at the bottom and on the right
     return Dataset(
         name=name,
-        label=content.label if canvas == side else f"{content.label}, {canvas}x{canvas}",
+        label=f"{content.label}, {canvas}x{canvas}" if free else content.label,
         images=np.pad(images, ((0, 0), (0, 0), margin, margin)) if free else images,
         labels=labels,
         factors=factors,

@@ -55,19 +55,11 @@ class DatasetParams(Section):
     source: Name = Field(description="one of `sources` other than affnist, or a key of `own_images`")
     train: int = Field(ge=1, le=10_000_000, description="training images kept (the first ones of the training part)")
     canvas: int = Field(
-        ge=28,
-        le=256,
-        description="pixels: side of the black canvas that images are centred on; at least the side of the images (28; "
-        "CIFAR-10 32; smallNORB and the toys 48; own images their `side`)",
+        ge=28, le=256, description="pixels: side of the black canvas, at least that of the images on it"
     )
-    validation: int = Field(
-        ge=1, le=10_000_000, description="images of the official training part held out for validation"
-    )
+    validation: int = Field(ge=1, le=10_000_000, description="images of the official training part, held out")
     test: int = Field(ge=1, le=10_000_000, description="test images kept (the first ones of the test part)")
-    split_seed: Seed | None = Field(
-        description="seed of the fixed train/validation/test shuffle; null: no shuffle, the last published training "
-        "images are for validation",
-    )
+    split_seed: Seed | None = Field(description="of the fixed shuffle; null: none, the last training images validate")
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
         """ValueError if parts have more images than there are: `images` and `test`, as in `Published`."""
@@ -76,21 +68,15 @@ class DatasetParams(Section):
             total = sum(getattr(self, part) for part in wanted)
             if there is not None and total > there:
                 raise ValueError(
-                    f"{where}: {' + '.join(wanted)} must be at most {there}, the images of {source} (found {total})"
+                    f"{where}: {' + '.join(wanted)} must be at most {there}, as {source} has (found {total})"
                 )
 
 
 class OwnImagesParams(Section):
     """Images of the user's own, a source of data sets: docs/own-images.md."""
 
-    path: str = Field(
-        min_length=1,
-        max_length=4096,
-        description="the folder or the npz file; absolute, or relative to the repository",
-    )
-    format: Literal["folder", "npz"] = Field(
-        description="folder: PNG and JPEG files in a folder for each class; npz: arrays images and labels"
-    )
+    path: str = Field(min_length=1, max_length=4096, description="absolute, or relative to the repository")
+    format: Literal["folder", "npz"] = Field(description="PNG and JPEG files in class folders; arrays images, labels")
     test_part: bool = Field(
         description="true: test images are apart, in folders train/<class> and test/<class> (npz: arrays test_images "
         "and test_labels); false: they are drawn from all images"
@@ -140,13 +126,9 @@ class HoldoutParams(Section):
     value: int = Field(
         ge=0,
         le=360,
-        description="training images of this value validate, those of every class (instance 0 to 9; azimuth and "
-        "elevation in degrees; lighting 0 to 5); of the training images of smallNORB and toys, instances are 4, 6, 7, "
-        "8 and 9",
+        description="training images of this value validate, of every class (instance 4, 6, 7, 8 or 9; azimuth and "
+        "elevation in degrees; lighting 0 to 5)",
     )
     known_share: float = Field(
-        ge=0,
-        lt=1,
-        description="share of the others that is not trained on either, but measured after every epoch: the error on "
-        "known objects beside that on new ones; 0: none",
+        ge=0, lt=1, description="share of the others that is measured after every epoch in place of trained on; 0: none"
     )

@@ -22,12 +22,9 @@ from pipeline.files import FileWriteError, write_text
 MIRROR_VARIABLE = "CAPSULES_MIRROR"
 """Environment variable with the user's own mirror, which the stages pass to `fetch`."""
 
-TIMEOUT = (10.0, 30.0)
-"""Seconds to wait for a connection, and for the next bytes."""
-ATTEMPTS = 4
-"""Attempts per file and mirror if the connection breaks in the middle of a file."""
-PAUSE = 1.0
-"""Seconds to wait before the next attempt."""
+TIMEOUT = (10.0, 30.0)  # seconds for a connection, and for the next bytes
+ATTEMPTS = 4  # per file and mirror, if the connection breaks in the middle of a file
+PAUSE = 1.0  # seconds before the next attempt
 
 _log = logging.getLogger(__name__)
 
@@ -118,14 +115,9 @@ SOURCES = {
 def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
     """Download every file of a source to `folder`, and return the paths. Files with the right hash are kept.
 
-    Args:
-        name: a key of `SOURCES`.
-        folder: where files appear once their hashes are checked.
-        mirror: a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
-
-    Raises:
-        UserError: no mirror has a file with the right content, or `mirror` is a URL of an unknown kind.
-        FileWriteError: a file could not be written, for example because the disk is full.
+    `mirror` is a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
+    Raises `UserError` if no mirror has a file with the right content or `mirror` is a URL of an unknown kind, and
+    `FileWriteError`, for example because the disk is full.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
         raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
@@ -165,21 +157,15 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
 
 
 def _download(url: str, output: str, _: object) -> None:
-    """A downloader for pooch: copy a local file, or download a file, again if the connection breaks.
-
-    Raises:
-        UserError: a local file cannot be opened; the server cannot be reached, refuses, or always breaks off.
-        OSError: the disk is full, for example.
+    """A downloader for pooch: copy a local file, or download a file, again if the connection breaks. Raises `UserError`
+    if a local file cannot be opened, or the server cannot be reached, refuses, or always breaks off.
     """
     parsed = urlparse(url)
     if parsed.scheme not in ("http", "https"):
         path = Path(unquote(parsed.path)) if parsed.scheme == "file" else Path(url).expanduser()
-        try:
-            content = path.open("rb")
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror}") from None
-        with content, Path(output).open("wb") as file:
-            shutil.copyfileobj(content, file)
+        if not path.is_file():
+            raise UserError(f"{path}: there is no such file")
+        shutil.copyfile(path, output)
         return
     # Nothing is decoded: some servers label .gz files as compressed for the transfer, and decoded they would have
     # another hash.

@@ -22,13 +22,8 @@ STEPS = {"azimuth": 20, "elevation": 5}
 
 
 def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
-    """Which images have familiar viewpoints, `[N]`; the others have novel ones.
-
-    Args:
-        factors: the images' factors, `[N]` each; azimuth and elevation in degrees.
-
-    Raises:
-        UserError: the images lack this factor, or it is unknown or another angle for some of them.
+    """Which images have familiar viewpoints, `[N]`; the others have novel ones. The images' `factors` are `[N]` each,
+    in degrees. Raises `UserError` if the images lack this one, or it is unknown or another angle for some of them.
     """
     if by not in factors:
         known = ", ".join(sorted(factors)) or "none"
@@ -38,9 +33,9 @@ def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "ele
     neither = np.flatnonzero(~(familiar | np.isin(degrees, NOVEL[by])))
     if len(neither):
         angles = ", ".join(str(value) for value in np.unique(degrees[neither])[:5])
+        some = f"{len(neither)} of {len(degrees)} images"
         raise UserError(
-            f"{len(neither)} of {len(degrees)} images cannot be split by {by}: they have {angles} (-1 is unknown). "
-            "Choose a data set whose viewpoints are known, such as toys, smallnorb or smallnorb48-posed"
+            f"{some} cannot be split by {by}: they have {angles} (-1: unknown; known of toys and smallnorb)"
         )
     return familiar
 
@@ -49,10 +44,8 @@ def neighbours(labels: NDArray[Any], factors: Mapping[str, NDArray[Any]], by: st
     """Pairs of images of one toy in the same light whose viewpoints differ by one step of a factor, `[N, 2]`: the
     indices of the image before and after the step, in the order of the first ones; no pairs if a factor is unknown.
 
-    Args:
-        labels: the images' classes.
-        factors: their factors, `[N]` each; azimuth and elevation in degrees.
-        by: azimuth, which begins again after 360 degrees, or elevation.
+    The images' classes `labels` and their `factors` are `[N]` each; `by` is azimuth, which begins again after 360
+    degrees, or elevation.
     """
     if not {"instance", "lighting", *STEPS} <= set(factors):
         return np.empty((0, 2), np.int64)

@@ -17,17 +17,9 @@ from pipeline.layers.poses import compose, invert, rotation
 
 __all__ = ["affnist_warps", "compose", "invert", "rotations", "shifts", "uniform_rotations", "warp"]
 
-AFFNIST_ANGLE = 20.0
-"""Degrees: affNIST's rotations are uniform in [-20, +20]."""
-AFFNIST_SHEAR = 0.2
-"""affNIST's shears are uniform in [-0.2, +0.2]: x moves by this share of y."""
-AFFNIST_SCALE = (0.8, 1.2)
-"""affNIST's scales are uniform in this range, drawn for each axis."""
 
-
-def rotations(angles: Tensor) -> Tensor:
-    """Matrices `[B, 2, 3]` that turn the content by `angles [B]`, in degrees, counter-clockwise as seen."""
-    return rotation(angles)
+rotations = rotation
+"""Matrices `[B, 2, 3]` that turn the content by angles `[B]`, in degrees, counter-clockwise as seen."""
 
 
 def shifts(pixels: Tensor, size: int) -> Tensor:
@@ -37,16 +29,13 @@ def shifts(pixels: Tensor, size: int) -> Tensor:
 
 
 def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
-    """Move the content of each image by its matrix; bilinear, black outside.
+    """Move the content of each image by its matrix: `[B, C, S, S]` float32 in [0, 1]; bilinear, black outside.
 
     Args:
         images: `[B, C, H, H]`, uint8 (0..255) or float in [0, 1].
         matrices: `[B, 2, 3]`, forward, in coordinates of the canvas.
         canvas: pixels a side, `S`, of the result; by default that of the images. On a larger canvas the image keeps its
-            pixel size and sits in the middle before it is moved.
-
-    Returns:
-        `[B, C, S, S]` float32 in [0, 1]. ValueError if the image cannot be in the middle of the canvas on whole pixels.
+            pixel size and sits in the middle before it is moved; ValueError if that is not on whole pixels.
     """
     count, channels, height, _ = images.shape
     size = height if canvas is None else canvas
@@ -69,24 +58,21 @@ def uniform_rotations(count: int, angle: float, generator: torch.Generator, devi
 
 
 def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: torch.device, images: Tensor) -> Tensor:
-    """Random warps with affNIST's published ranges: a stand-in for the official affNIST images.
+    """Random warps `[B, 2, 3]` with affNIST's published ranges: a stand-in for the official affNIST images.
 
-    Per image: scale each axis by 0.8 to 1.2, shear by -0.2 to 0.2, turn by -20 to 20 degrees, then move to anywhere on
-    the canvas where all ink stays inside. A digit too large for the canvas is put in the middle.
+    Per image: scale each axis by 0.8 to 1.2, shear by -0.2 to 0.2 (x moves by this share of y), turn by -20 to 20
+    degrees, then move to anywhere on the canvas where all ink stays inside, all uniformly. A digit too large for the
+    canvas is put in the middle.
 
     Args:
-        count: number of images, `B`.
         canvas: pixels a side of the canvas given to `warp`; affNIST has 40.
         images: `[B, C, H, H]`; what is not exactly black is ink.
-
-    Returns:
-        `[B, 2, 3]` matrices for `warp(images, matrices, canvas)`.
     """
     draws = torch.rand(count, 6, generator=generator, device=generator.device).to(device)
-    low, high = AFFNIST_SCALE
+    low, high = 0.8, 1.2
     scale = low + (high - low) * draws[:, :2]
-    shear = AFFNIST_SHEAR * (2 * draws[:, 2] - 1)
-    turn = rotations(AFFNIST_ANGLE * (2 * draws[:, 3] - 1))[..., :2]
+    shear = 0.2 * (2 * draws[:, 2] - 1)
+    turn = rotations(20.0 * (2 * draws[:, 3] - 1))[..., :2]
     zero = torch.zeros_like(shear)
     stretch = torch.stack([scale[:, 0], shear * scale[:, 1], zero, scale[:, 1]], dim=-1).unflatten(-1, (2, 2))
     linear = turn @ stretch  # [B, 2, 2]

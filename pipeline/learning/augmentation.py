@@ -13,13 +13,9 @@ Augmentation = AugmentationParams | CropParams
 
 
 def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator, training: bool = True) -> Tensor:
-    """uint8 images `[B, C, S, S]` as float in [0, 1], warped or cut where asked for.
-
-    Args:
-        training: in validation, warps are drawn as in training, but crops are the unchanged central ones.
-
-    Returns:
-        `[B, C, s, s]`; beyond [0, 1] only where the light changes by gain or offset.
+    """uint8 images `[B, C, S, S]` as float `[B, C, s, s]` in [0, 1], warped or cut where asked for; beyond [0, 1] only
+    where the light changes by gain or offset. In validation, warps are drawn as in training, but crops are the
+    unchanged central ones.
     """
     count = len(images)
     if isinstance(augmentation, CropParams):

@@ -27,7 +27,7 @@ _HEADER = "capsules"
 
 
 class CheckpointError(UserError):
-    """A file of tensors is missing, damaged, or belongs to something else."""
+    """A file of tensors is missing or damaged, or the weights are not those asked for."""
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
@@ -57,17 +57,8 @@ def tensors_sha256(tensors: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def load_tensors(
-    path: Path, expected: dict[str, Any], device: torch.device | str = "cpu"
-) -> tuple[dict[str, Tensor], dict]:
-    """What `save_tensors` wrote: the tensors by name, and the header with their `sha256`.
-
-    Args:
-        expected: keys and values that the header must have.
-
-    Raises:
-        CheckpointError: the file is missing or damaged, or its header differs from `expected`. The message names it.
-    """
+def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save_tensors` wrote, and its header with the `sha256`. Raises `CheckpointError`, which names the file."""
     if not path.exists():
         raise CheckpointError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
     try:
@@ -78,12 +69,6 @@ def load_tensors(
         raise CheckpointError(f"{path} is damaged ({error}). Delete it and run again.") from error
     if not isinstance(header, dict):
         raise CheckpointError(f"{path} was not written by this pipeline. Delete it and run again.")
-    for key, value in expected.items():
-        if header.get(key) != value:
-            raise CheckpointError(
-                f"{path} belongs to something else: {key} {header.get(key)!r} instead of {value!r}. "
-                "Delete it and run again."
-            )
     if header.get("sha256") != tensors_sha256(tensors):
         raise CheckpointError(f"{path} is damaged (its numbers do not match their hash). Delete it and run again.")
     return tensors, header
@@ -95,11 +80,7 @@ def fingerprint(**dependencies: Any) -> str:
 
 
 def code_fingerprint(root: Path, places: Iterable[str]) -> str:
-    """A hash of source files: Python and C++.
-
-    Args:
-        places: files, and folders whose Python and C++ files are all included; relative to `root`.
-    """
+    """A hash of source files, Python and C++: of `places`, relative to `root`, and of all in those that are folders."""
     files: set[Path] = set()
     for place in places:
         path = root / place
@@ -108,36 +89,31 @@ def code_fingerprint(root: Path, places: Iterable[str]) -> str:
 
 
 class Checkpoint:
-    """The latest state of one training, in one file replaced atomically.
+    """The latest state of one training, in one file replaced atomically, in a folder with the name of its fingerprint
+    `key`.
 
-    Args:
-        folder: folder of all checkpoints.
-        key: the training's fingerprint.
-        interval: minimum seconds between two saves that are not forced, so that checkpoints cost little time.
-
-    Attributes:
-        tracked_run: id of the tracked run, stored with the state in later saves.
+    Saves that are not forced are at least `interval` seconds apart, so that checkpoints cost little time. The id
+    `tracked_run` of the tracked run is stored with the state in later saves.
     """
 
     def __init__(self, folder: Path, key: str, interval: float = 10.0) -> None:
         self.path = folder / key / "checkpoint.safetensors"
-        self.key, self.interval = key, interval
-        self.tracked_run = ""
+        self.interval, self.tracked_run = interval, ""
         self._saved = -float("inf")
 
     def load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The last saved tensors and JSON state; None if there is no checkpoint. Raises as `load_tensors`."""
         if not self.path.exists():
             return None
-        tensors, header = load_tensors(self.path, {"fingerprint": self.key}, device)
+        tensors, header = load_tensors(self.path, device)
         return tensors, header["state"]
 
     def written_by(self) -> str:
         """The id of the tracked run that it was saved with; empty if there is none. Raises as `load_tensors`."""
-        return str(load_tensors(self.path, {"fingerprint": self.key})[1]["tracked_run"]) if self.path.exists() else ""
+        return str(load_tensors(self.path)[1]["tracked_run"]) if self.path.exists() else ""
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
         """Save `tensors` and the JSON `state`, unless the last save was less than `interval` seconds ago."""
         if force or time.monotonic() - self._saved >= self.interval:
-            save_tensors(self.path, tensors, {"fingerprint": self.key, "tracked_run": self.tracked_run, "state": state})
+            save_tensors(self.path, tensors, {"tracked_run": self.tracked_run, "state": state})
             self._saved = time.monotonic()

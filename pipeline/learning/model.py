@@ -37,11 +37,8 @@ class Model(nn.Module):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch, and metrics by name: scalar tensors, means over the batch.
 
-        Random numbers are passed as `noise [B, noise_size]`, so that they depend on the seed and the epoch alone.
-
-        Args:
-            epoch: scalar tensor: passes over the data so far, as a fraction.
-            labels: classes `[B]`, for models that learn from them.
+        Random numbers are passed as `noise [B, noise_size]`, so that they depend on the seed and the epoch alone. The
+        scalar tensor `epoch` is passes over the data so far, as a fraction; models may learn from classes `labels [B]`.
         """
 
     def beginning_images(self, epoch: int) -> int:
@@ -49,9 +46,7 @@ class Model(nn.Module):
         return 0
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """Change the model before an epoch, using some training images `[B, C, S, S]`. Not called where
-        `beginning_images` is 0.
-        """
+        """Change the model before an epoch, with `beginning_images` training images `[B, C, S, S]`, if any."""
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
         """Measure what evaluation needs, after an epoch, on training images `[N, C, S, S]` in batches of so many: set
@@ -78,10 +73,8 @@ class EvaluationInputs:
     """The inputs of the evaluation of a trained run.
 
     Attributes:
-        models: one per replica.
         sections: sections of `params.yaml` that the stage depends on, by name; each package uses its own.
         official: reads affNIST's own test images; None unless the parameters request them and the image size matches.
-        title: shown next to progress bars.
     """
 
     models: Sequence[Model]

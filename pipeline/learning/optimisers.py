@@ -17,14 +17,8 @@ from pipeline.learning.settings import TrainingParams
 
 
 class Optimiser:
-    """What a training needs of an optimiser.
-
-    Args:
-        parameters: tensors, whose `grad` is set before each step.
-        lr: the step size, which may be changed between steps.
-
-    Attributes:
-        state: tensors by name, for each parameter that was moved.
+    """What a training needs of an optimiser of `parameters`, whose `grad` is set before each step; the step size `lr`
+    may be changed between steps. `state` has tensors by name, for each parameter that was moved.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:
@@ -74,9 +68,11 @@ class RMSProp(Optimiser):
     outside of the root, and a change of lr takes hold of the whole velocity at once.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float, decay: float, momentum: float, eps: float) -> None:
+    decay = momentum = 0.9
+
+    def __init__(self, parameters: Iterable[Tensor], lr: float, eps: float) -> None:
         super().__init__(parameters, lr)
-        self.decay, self.momentum, self.eps = decay, momentum, eps
+        self.eps = eps
 
     @torch.no_grad()
     def step(self) -> None:
@@ -95,6 +91,5 @@ class RMSProp(Optimiser):
 def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Optimiser:
     """The optimiser of a training. RMSProp's constants are those of the code of SCAE's authors."""
     if training.optimiser == "adam":
-        return Adam(parameters, lr=training.learning_rate)
-    eps = 1e-2 / training.batch_size**2
-    return RMSProp(parameters, lr=training.learning_rate, decay=0.9, momentum=0.9, eps=eps)
+        return Adam(parameters, training.learning_rate)
+    return RMSProp(parameters, training.learning_rate, eps=1e-2 / training.batch_size**2)

@@ -1,22 +1,21 @@
-"""Training of a run from its settings, and loading of models from trained weights."""
+"""Training of a run from its settings, its summary numbers, and loading of models from trained weights."""
 
 from __future__ import annotations
 
 import copy
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
 import torch
-from torch import Tensor
 
 from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
-from pipeline.data.holdout import hold_out
-from pipeline.files import json_sha256, write_json
+from pipeline.data.holdout import KNOWN, hold_out
+from pipeline.files import write_json
 from pipeline.learning.checkpoints import (
     Checkpoint,
     CheckpointError,
@@ -25,9 +24,11 @@ from pipeline.learning.checkpoints import (
     save_tensors,
     tensors_sha256,
 )
-from pipeline.learning.model import Model
+from pipeline.learning.model import Model, count_parameters
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.train import Labelled, Parameters, Row, Task, Trained, train
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
+from pipeline.results.spread import spread
 from pipeline.tracking import Part, TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
@@ -41,12 +42,7 @@ _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
 
 @dataclass(frozen=True)
 class Setup:
-    """Settings shared by the trainings of one stage.
-
-    Attributes:
-        checkpoints: folder of the checkpoints of unfinished trainings.
-        code: returns a hash of the code that trains a variant; a checkpoint of other code is not continued.
-    """
+    """What a stage's trainings share; `code` hashes the code of a variant: no checkpoint of other code is continued."""
 
     build: BuildModel
     device: torch.device
@@ -73,8 +69,7 @@ def train_run(
         data_sha256: hash of the data set's file; the checkpoint depends on it.
         tracked: records the data set and every epoch. It continues the tracked run that wrote the checkpoint, unless
             something was logged already.
-        start: initial values of some of the parameters, for each replica, instead of a new model's.
-        frozen: names of parameters that are not trained.
+        title, start, frozen: as for `train`.
         watched: images and classes of the data set, by name, on which the model is measured after every epoch.
 
     Raises:
@@ -109,42 +104,66 @@ def train_run(
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
 
     def on_epoch(row: Row) -> None:
-        """Track a seed's metrics: by plain names where it is the only one, but for the speed, which the stage logs by
-        its name at the end, for the whole training.
-        """
+        """Track a seed's metrics, by plain names where it is the only one: but the speed, only at the end."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{name}{ending}": value for name, value in row.items() if name not in left_out}
         tracked.log_metrics(metrics, step=int(row["epoch"]))
 
+    parts = dataset.part("train"), dataset.part("validation")
+    task = Task(lambda: setup.build(run, image_size), run.training, run.augmentation, *parts, watched)
     trained = train(
-        Task(
-            lambda: setup.build(run, image_size),
-            run.training,
-            run.augmentation,
-            dataset.part("train"),
-            dataset.part("validation"),
-            watched,
-        ),
-        seeds,
-        setup.device,
-        checkpoints=checkpoints,
-        on_epoch=on_epoch,
-        title=title,
-        start=start,
-        frozen=frozen,
+        task, seeds, setup.device, checkpoints=checkpoints, on_epoch=on_epoch, title=title, start=start, frozen=frozen
     )
-    if len(seeds) > 1:  # means of each metric, for the epochs that all seeds have
-        for _, rows in trained.history.groupby("epoch"):
-            if len(rows) == len(seeds):
-                means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean())
-                tracked.log_metrics(means, step=int(rows["epoch"].iloc[0]))
+    for _, rows in trained.history.groupby("epoch"):
+        if len(rows) == len(seeds) > 1:  # means of each metric, for the epochs that all seeds have
+            means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean())
+            tracked.log_metrics(means, step=int(rows["epoch"].iloc[0]))
     return trained
 
 
 def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Trained) -> list[Model]:
     """The models of a training that just ended, one per replica, ready for evaluation."""
     return _models(setup.build(run, image_size).to(setup.device), trained.parameters)
+
+
+def outcome(trained: Trained, model: Model) -> Outcome:
+    """Metrics of validation, and of known images where others validate, at each replica's best epoch; speed and sizes,
+    by an untrained model. The table has every epoch of every replica, without its speed, which no two runs share.
+    """
+    history, best, names = trained.history, best_rows(trained), list(trained.history.columns)
+    measured = {
+        part: {name.removeprefix(part): spread(row[name] for row in best) for name in names if name.startswith(part)}
+        for part in ("validation_", f"{KNOWN}_")
+    }
+    numbers: dict[str, Any] = {
+        **{part[:-1]: found for part, found in measured.items() if found},
+        "best_epoch": spread(trained.best_epoch),
+        "epochs": spread(history.groupby("replica")["epoch"].max()),
+        "images_per_second": spread(history.groupby("replica")[_SPEED].median()),
+        "seconds": round(trained.seconds, 2),
+        "parameters": {"generative": model.generative_parameters(), "total": count_parameters(model)},
+    }
+    headline = [f"{part[:-1]}.{name}" for part, found in measured.items() for name in found][:MOST_HEADLINES]
+    table = history[[*_PLACE, *history.columns.difference([*_PLACE, _SPEED], sort=False)]]
+    return Outcome("training", table.astype({"replica": int, "epoch": int}), numbers, tuple(headline))
+
+
+def best_rows(trained: Trained) -> list[pd.Series[float]]:
+    """The history's row of each replica's best epoch."""
+    history = trained.history
+    return [
+        history[(history.replica == replica) & (history.epoch == epoch)].iloc[0]
+        for replica, epoch in enumerate(trained.best_epoch)
+    ]
+
+
+def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """The spread over replicas of the highest validation bound, or of the lowest loss where a model has no bound."""
+    replicas = history.groupby("replica")
+    if "validation_bound" in history:
+        return {"bound": spread(replicas["validation_bound"].max())}
+    return {"loss": spread(replicas["validation_loss"].min())}
 
 
 def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:
@@ -163,14 +182,8 @@ def _models(skeleton: Model, parameters: Sequence[Parameters]) -> list[Model]:
 
 
 def _identity(name: str, run: RunSettings, image_size: int) -> dict[str, Any]:
-    """The header values that identify a run's weights."""
-    return {
-        "run": name,
-        "variant": run.variant,
-        "image_size": image_size,
-        "seeds": run.seeds,
-        "model": json_sha256(run.model.model_dump(mode="json"))[:16],
-    }
+    """What `model.json` says of whose weights they are, beside the model's settings."""
+    return {"run": name, "variant": run.variant, "image_size": image_size, "seeds": run.seeds}
 
 
 def weights_file(seed: int) -> str:
@@ -186,48 +199,38 @@ def save_run(
     It has the settings and the hashes of data set and code. So a stage that depends on the folder depends on all three,
     even if other code gives the same weights.
     """
-    identity = _identity(name, run, image_size)
-    written = {}
-    for index, seed in enumerate(run.seeds):
-        weights = trained.parameters[index]
-        save_tensors(folder / weights_file(seed), weights, {**identity, "seed": seed})
-        written[weights_file(seed)] = tensors_sha256(weights)
+    files = {weights_file(seed): weights for seed, weights in zip(run.seeds, trained.parameters, strict=True)}
+    for file, weights in files.items():
+        save_tensors(folder / file, weights, {})
     made_by = {"settings": run.model_dump(mode="json"), "data_sha256": data_sha256, "code": code}
-    shapes = {key: list(value.shape) for key, value in trained.parameters[0].items()}
-    made_of = {"best_epoch": trained.best_epoch, "shapes": shapes, "weights": written}
-    write_json(folder / SUMMARY, {**identity, **made_by, **made_of})
-    for other in folder.glob("*.safetensors"):
-        if other.name not in written:
-            other.unlink()
+    hashes = {file: tensors_sha256(weights) for file, weights in files.items()}
+    found = {"best_epoch": trained.best_epoch, "weights": hashes}
+    write_json(folder / SUMMARY, {**_identity(name, run, image_size), **made_by, **found})
 
 
 def load_run(
     build: BuildModel, folder: Path, name: str, run: RunSettings, image_size: int, device: torch.device
 ) -> list[Model]:
-    """The trained models of a run, one per replica, ready for evaluation.
-
-    Raises:
-        CheckpointError: weights are missing, damaged, or belong to another run, model or training.
-    """
+    """The trained models of a run, one per replica, for evaluation. Raises `CheckpointError` if they do not fit."""
     prepare(device)
-    summary: Any = {}
-    identity = _identity(name, run, image_size)
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
-        # Weights that are older than a setting have the hash of the settings that there were.
-        if type(run).model_validate(summary["settings"]).model == run.model:
-            identity["model"] = summary["model"]
-    skeleton = build(run, image_size).to(device)
-    expected = {key: value.shape for key, value in skeleton.named_parameters()}
-    loaded: list[dict[str, Tensor]] = []
+    summary, asked = folder / SUMMARY, _identity(name, run, image_size)
+    try:
+        content = json.loads(summary.read_text(encoding="utf-8"))
+        found, hashes = {key: content[key] for key in asked}, dict(content["weights"])
+        # Weights may be older than a setting, which then has the value that they were trained with.
+        model = type(run).model_validate(content["settings"]).model if found == asked else None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise CheckpointError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None
+    if model != run.model:
+        raise CheckpointError(f"{summary} is of another model, or {found} instead of {asked}: train the run again.")
+    loaded = []
     for seed in run.seeds:
         path = folder / weights_file(seed)
-        parameters, header = load_tensors(path, {**identity, "seed": seed}, device)
-        if not isinstance(summary.get("weights"), dict):
-            raise CheckpointError(f"{folder / SUMMARY} is missing or damaged: train the run again.")
-        if header["sha256"] != summary["weights"].get(path.name):
-            raise CheckpointError(f"{path} belongs to another training than {folder / SUMMARY}: train the run again.")
-        if expected != {key: value.shape for key, value in parameters.items()}:
-            raise CheckpointError(f"{path} does not fit the model of run '{name}': train it again.")
+        parameters, header = load_tensors(path, device)
+        if header["sha256"] != hashes.get(path.name):
+            raise CheckpointError(f"{path} belongs to another training than {summary}: train the run again.")
         loaded.append(parameters)
-    return _models(skeleton, loaded)
+    try:
+        return _models(build(run, image_size).to(device), loaded)
+    except RuntimeError as error:  # of parameters that the model does not have
+        raise CheckpointError(f"{folder} does not fit the model of run '{name}', train it again: {error}") from None

@@ -39,22 +39,17 @@ class CropParams(Section):
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
     gamma: float = Field(ge=0, le=2, description="pixels, in [0, 1], to a power log-uniform in [e^-gamma, e^gamma]")
     gain: float = Field(
-        ge=0, le=2, description="then, pixels times a factor log-uniform in [e^-gain, e^gain], drawn for each channel"
+        ge=0, le=2, description="then times a factor log-uniform in [e^-gain, e^gain], for each channel"
     )
-    offset: float = Field(
-        ge=0, le=1, description="then, added to pixels: uniform in [-offset, offset], drawn for each channel"
-    )
-    rotation: Angle = Field()
+    offset: float = Field(ge=0, le=1, description="then added: uniform in [-offset, offset], for each channel")
+    rotation: Angle
     scale: float = Field(ge=0, le=1, description="sizes times a factor log-uniform in [e^-scale, e^scale]")
-    aspect: float = Field(
-        ge=0, le=1, description="width over height times a factor log-uniform in [e^-aspect, e^aspect], area kept"
-    )
+    aspect: float = Field(ge=0, le=1, description="width over height: log-uniform in [e^-aspect, e^aspect], area kept")
     shear: float = Field(ge=0, le=1, description="x moves by a share of y, uniform in [-shear, shear]")
     shift: float = Field(
         ge=0,
         le=64,
-        description="pixels: translation uniform in [-shift, shift] on each axis, beyond that of the crop; where a "
-        "crop leaves the image, the pixels at its edge go on",
+        description="pixels: translation uniform in [-shift, shift] on each axis, beyond the crop's; edges go on",
     )
 
     @property
@@ -72,21 +67,14 @@ class TrainingParams(Section):
 
     epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
     batch_size: int = Field(ge=1, le=65_536, description="images per step")
-    optimiser: Literal["adam", "rmsprop"] = Field(
-        description="adam, or rmsprop with momentum as in TensorFlow 1 (used by SCAE's authors)"
-    )
+    optimiser: Literal["adam", "rmsprop"] = Field(description="or RMSProp with momentum as in TensorFlow 1, for SCAE")
     learning_rate: float = Field(gt=0, le=1, description="the optimiser's step size")
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the end")
     decay: Literal["cosine", "exponential"] = Field(description="of the step size in between")
     gradient_clip: float = Field(gt=0, le=1e30, description="largest gradient norm of a step, per replica")
-    patience: int = Field(
-        ge=1, le=1_000_000, description="epochs without a better validation loss after which a replica stops"
-    )
+    patience: int = Field(ge=1, le=1_000_000, description="a replica stops after so many epochs without a better loss")
     averaging: float = Field(
-        ge=0,
-        le=0.5,
-        description="mean age of averaged weights, as a share of the steps so far: they are validated, and the best of "
-        "them kept; 0: no averaging",
+        ge=0, le=0.5, description="mean age of averaged weights, which are validated, as a share of the steps; 0: none"
     )
 
 

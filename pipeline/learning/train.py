@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
+from pipeline.data.datasets import Labelled
 from pipeline.errors import UserError
 from pipeline.learning.augmentation import Augmentation, augment
-from pipeline.learning.averaging import Average
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
@@ -65,9 +65,6 @@ class Trained:
         return float(self.history.groupby("replica")["epoch"].max().mean())
 
 
-Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
-"""Images `[N, C, S, S]` and their classes `[N]`."""
-
 Row = dict[str, float]
 """One epoch of one seed, by the names of the history's columns."""
 
@@ -77,7 +74,6 @@ class Task:
     """What is to be learned, and from what.
 
     Attributes:
-        build: makes a freshly initialised model.
         train_part, validation_part: images `[N, C, S, S]` and their classes `[N]`.
         watched: further images and classes that the model is measured on after every epoch, by name, like those of
             validation; nothing is chosen by them.
@@ -96,7 +92,7 @@ def train(
     seeds: Sequence[int],
     device: torch.device,
     *,
-    checkpoints: Sequence[Checkpoint] | None = None,
+    checkpoints: Sequence[Checkpoint | None] | None = None,
     on_epoch: Callable[[Row], None] = lambda row: None,
     title: str = "train",
     start: Sequence[Parameters] | None = None,
@@ -108,27 +104,16 @@ def train(
         checkpoints: one per seed; None: not resumable.
         on_epoch: called with each epoch's row of the history: after the epoch, and again where a checkpoint brings it
             back.
-        title: shown beside the progress bar.
         start: values to begin at, for each seed, in place of those of a fresh model; of any of the parameters.
         frozen: names of parameters that are not trained.
 
-    Raises:
-        DivergedError: a loss or gradient stopped being finite; the last good checkpoint, if there is one, is kept.
-        KeyError: the model has no parameter that `start` or `frozen` names.
+    Raises `DivergedError` if a loss or gradient stopped being finite; the last good checkpoint, if there is one, is
+    kept.
     """
+    each_of = zip(seeds, start or [{}] * len(seeds), checkpoints or [None] * len(seeds), strict=True)
     loops = [
-        _Loop(
-            task,
-            replica,
-            seed,
-            device,
-            start[replica] if start else {},
-            frozen,
-            checkpoints[replica] if checkpoints else None,
-            on_epoch,
-            f"{title}, seed {seed}",
-        ).run()
-        for replica, seed in enumerate(seeds)
+        _Loop(task, replica, seed, device, values, frozen, checkpoint, on_epoch, f"{title}, seed {seed}").run()
+        for replica, (seed, values, checkpoint) in enumerate(each_of)
     ]
     best, histories, best_epochs, seconds = zip(*loops, strict=True)
     history = pd.DataFrame([row for rows in histories for row in rows])
@@ -160,9 +145,8 @@ class _Loop:
         self.parameters: Parameters = dict(self.model.named_parameters())
         _copy(self.start, self.parameters)
         # What has no gradient, the model measures itself after each epoch.
-        self.statistics = [
-            name for name, value in self.parameters.items() if not (value.requires_grad or name in frozen)
-        ]
+        measured_by_model = {name for name, value in self.parameters.items() if not value.requires_grad}
+        self.statistics = measured_by_model.difference(frozen)
         self.kept = {name: self.parameters[name].detach().clone() for name in frozen}
         for name in frozen:
             self.parameters[name].requires_grad_(False)
@@ -204,8 +188,6 @@ class _Loop:
                 told = {name: f"{row[name]:.4g}" for name in row if name.endswith(("validation_loss", "accuracy"))}
                 bar.set_postfix(told, refresh=False)
         return self.best, self.history, self.best_epoch, self.seconds
-
-    # ---- one epoch
 
     def _one_epoch(self) -> Row:
         begun = time.monotonic()
@@ -296,8 +278,6 @@ class _Loop:
                 sums[name] = sums.get(name, 0) + value * len(images[part])
         return {name: (value / len(images)).double().cpu().numpy() for name, value in sums.items()}
 
-    # ---- between epochs
-
     def _weights(self) -> dict[str, Tensor]:
         """Weights by the names that a checkpoint has them by."""
         averaged = self.average.averaged if self.average else {}
@@ -330,6 +310,33 @@ class _Loop:
         self.history = [{**row, "replica": self.replica} for row in self.history]
         for row in self.history:
             self.on_epoch(row)
+
+
+class Average:
+    """The running average of some parameters: polynomial-decay averaging (Shamir and Zhang 2013, section 4).
+
+    After step t, with the weights w_t,
+
+        average_t = (1 - c_t) average_(t-1) + c_t w_t,    c_t = (p + 1) / (t + p),    p = 1 / window - 2
+
+    weights step s about as s^p: an exponential moving average whose horizon grows with training, so that the averaged
+    weights are always `window * t` steps old on average, for a window above 0 and up to 1/2 (a plain mean of all
+    steps). Studies that shorten a training keep its meaning, and c_1 = 1 forgets the initial weights; an exponential
+    average of a fixed decay does neither.
+
+    The optimiser changes the parameters in place; `averaged` has the average by name.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], window: float) -> None:
+        self._parameters, self._power = parameters, 1 / window - 2
+        self.averaged = {name: value.detach().clone() for name, value in parameters.items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Include the parameters as they are after `step`, counted from 1. Does not wait for the device."""
+        share = (self._power + 1) / (step + self._power)
+        new = [value.detach() for value in self._parameters.values()]
+        torch._foreach_lerp_(list(self.averaged.values()), new, share)
 
 
 @torch.no_grad()

@@ -35,7 +35,7 @@ from pipeline.errors import UserError
 from pipeline.files import atomic_path, read_yaml
 from pipeline.layout import CHECKPOINTS, JOURNALS, tracking_store
 from pipeline.locks import lock_path, single_instance
-from pipeline.operations.plan import DRAWING, PlannedItem, read_plan
+from pipeline.operations.reproduce import DRAWING, Plan, read_plan
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -58,16 +58,9 @@ def fan_out(
 ) -> int:
     """Run the items behind the targets that are out of date, and record them. The exit code: 1 if one failed, else 0.
 
-    Args:
-        targets: names of stages or items, as for `dvc repro`; by default all.
-        workers: number of processes on this machine; by default one for each core.
-        scheduler: address of a running Dask scheduler, instead.
-        remote: a DVC remote for data, weights and arrays; by default workers use the head's cache under its own path.
-        repository: address from which workers clone; by default `root`.
-        gpu_items: a pattern such as `train@*`: these items get workers with the Dask resource `GPU`.
-
-    Raises:
-        UserError: there are uncommitted changes, workers cannot be reached, or DVC cannot read the repository.
+    The arguments are those of the command, which describes them. Without a remote, workers use the head's cache under
+    its own path. Raises `UserError` if there are uncommitted changes, workers cannot be reached, or DVC cannot read the
+    repository.
     """
     commit, dirty = git_state(root)
     if dirty:
@@ -99,7 +92,7 @@ def fan_out(
     return 1 if failed else 0
 
 
-def split(plan: Mapping[str, PlannedItem]) -> tuple[list[str], list[str], list[str]]:
+def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
     """The stale items: those that run here first, those for workers, and the rest, which run here at the end."""
     stale = [name for name, item in plan.items() if item.stale]
     here = {name for name in stale if name.partition("@")[0] in HERE}
@@ -149,40 +142,28 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Iterator[Client]
 
 
 def _submit(
-    client: Client,
-    root: Path,
-    plan: Mapping[str, PlannedItem],
-    sent: Sequence[str],
-    job: dict[str, Any],
-    gpu: str | None,
+    client: Client, root: Path, plan: Plan, sent: Sequence[str], job: dict[str, Any], gpu: str | None
 ) -> dict[str, Future]:
     """Give Dask the graph: one task an item, which gets the packets of the items that it needs."""
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-    def task(name: str, uncached: tuple[str, ...], *packets: Packet) -> Packet:  # a local function is sent by value
-        return run_item(job, name, uncached, packets)
+    def task(*of_item: Any) -> Packet:  # a local function is sent by value, others by name
+        return run_item(job, *of_item)
 
     entries = _lock_entries(root)
     futures: dict[str, Future] = {}
     for name in sent:
         known = [each for each in (name, *plan[name].needs) if each not in futures]
-        futures[name] = client.submit(
-            task,
-            name,
-            plan[name].uncached,
-            *(_packet(root, each, entries.get(each), plan[each].uncached) for each in known),
-            *(futures[need] for need in plan[name].needs if need in futures),
-            key=f"{name}-{uuid.uuid4().hex[:8]}",
-            resources={"GPU": 1} if gpu and fnmatch.fnmatch(name, gpu) else None,
-        )
+        packets: list[Any] = [_packet(root, each, entries.get(each), plan[each].uncached) for each in known]
+        packets += [futures[need] for need in plan[name].needs if need in futures]
+        key, resources = f"{name}-{uuid.uuid4().hex[:8]}", {"GPU": 1} if gpu and fnmatch.fnmatch(name, gpu) else None
+        futures[name] = client.submit(task, name, plan[name].uncached, packets, key=key, resources=resources)
     return futures
 
 
-def _collect(
-    root: Path, plan: Mapping[str, PlannedItem], futures: Mapping[str, Future], done: list[str], failed: set[str]
-) -> None:
+def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[str], failed: set[str]) -> None:
     """Record every item as soon as it is done, and add it to `done`; add those that fail themselves to `failed`."""
     from distributed import as_completed
 

@@ -6,6 +6,10 @@ here, and what is incomplete is pushed again or removed.
 
 Git keeps every version of the remote permanently, so sizes are limited. Raw data, data sets and checkpoints are never
 published.
+
+Another DVC remote can get everything that DVC's run cache remembers (`share`). `dvc push --run-cache` pushes all of its
+records, but only those outputs that `dvc.lock` names and that are no results kept in Git. A record restores a stage
+only where all its outputs are.
 """
 
 from __future__ import annotations
@@ -14,13 +18,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from contextlib import chdir
+from pathlib import Path, PurePath
 
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.errors import UserError
-from pipeline.files import write_text
+from pipeline.files import read_yaml, write_text
 from pipeline.layout import Layout
 from pipeline.models import pictures_of_an_image
 from pipeline.page.scorecard import dataset_and_remarks
@@ -47,8 +52,8 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     """Copy what is recorded of the current profile to the remote, and write a card for each trained run, and the list.
     The bytes of each published output, and why others are not published.
 
-    Raises:
-        UserError: there are uncommitted changes; the profile is not for publication or too large; DVC cannot copy it.
+    Raises `UserError` if there are uncommitted changes, the profile is not for publication or too large, or DVC cannot
+    copy it.
     """
     params = load_params(root / PARAMS)
     if not params.publish:
@@ -81,10 +86,8 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
     """Push the outputs `wanted` to the remote; remove from it each file that belongs to no complete output of `locked`.
-    Why outputs are not on the remote: those of `wanted`, and others of which it had a part.
-
-    Raises:
-        UserError: the remote has become too large, or DVC reports an error.
+    Why outputs are not on the remote: those of `wanted`, and others of which it had a part. Raises `UserError` if the
+    remote has become too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
@@ -188,3 +191,35 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
         left_out={output.path: why for output, why in left_out.items()},
     )
     write_text(root / REMOTE / "README.md", text)
+
+
+def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
+    """Push the run cache of the repository in `root`, and the outputs of its records, but for those of stages that make
+    one of the folders or files `without`; returns how many records there are, and how many files were pushed now.
+
+    Raises `UserError` if nothing is at a place in `without`, or if there is no such remote, it does not take all files,
+    cannot have a run cache (one over HTTP), or is the folder of published results, which is in Git.
+    """
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    for place in without:
+        if not (root / place).exists():
+            raise UserError(f"there is no {place} in {root}: nothing was pushed")
+    try:
+        with chdir(root), Repo() as repo, repo.lock:  # DVC resolves the paths of a record against the working folder
+            if Path(repo.cloud.get_remote(remote).path).resolve() == Path(REMOTE).resolve():
+                raise UserError(f"{REMOTE}/ is in Git, the run cache has raw data and own images: use another remote")
+            records = repo.stage_cache.push(remote)
+            chosen = []
+            for key, value in records:
+                outs = read_yaml(Path(repo.stage_cache.cache_dir, key[:2], key, value))["outs"]
+                if not any(PurePath(out["path"]).is_relative_to(place) for out in outs for place in without):
+                    chosen.append((key, value))
+            hashes = set().union(*repo.stage_cache.get_used_objs(chosen).values())
+            result = repo.cloud.push(hashes, remote=remote)
+    except (DvcException, OSError) as error:
+        raise UserError(f"cannot push to the remote {remote or '(default)'}: {error}") from error
+    if result.failed:
+        raise UserError(f"{len(result.failed)} files could not be pushed")
+    return len(records), len(result.transferred)

@@ -11,7 +11,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import chdir
+from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Never
@@ -19,21 +21,63 @@ from typing import Never
 from joblib import cpu_count
 from tqdm import tqdm
 
-from pipeline.operations.plan import DRAWING, PREPARING, PlannedItem, read_plan
+from pipeline.errors import UserError
 
+PREPARING = frozenset({"download", "own_images", "preprocess"})
+"""Stages that prepare data sets."""
+DRAWING = frozenset({"figures", "tables"})
+"""Stages that show all results."""
 Group = frozenset[str]
 """The trained runs that its items need; of an item that needs none, the item itself."""
 
 
-def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) -> int:
-    """Bring the targets up to date with `jobs` groups at once. The exit code: 0, or 1 if an item failed.
+@dataclass(frozen=True)
+class PlannedItem:
+    """One item of dvc.yaml.
 
-    Args:
-        targets: names of stages or items, as for `dvc repro`; by default all.
-        jobs: by default one for each core that this process may use.
-
-    Raises as `read_plan`.
+    Attributes:
+        needs: all items that it needs, directly or indirectly: a study of a run also reads the run's data set.
+        behind: those of them that are out of date.
+        stale: whether it is out of date, or an item behind it.
+        uncached: its outputs that DVC does not cache: paths relative to the repository.
     """
+
+    needs: frozenset[str]
+    behind: frozenset[str]
+    stale: bool
+    uncached: tuple[str, ...]
+
+
+Plan = Mapping[str, PlannedItem]
+"""Items by name, each after those that it needs."""
+
+
+def read_plan(root: Path, targets: Sequence[str] = ()) -> Plan:
+    """All items behind the targets. Raises `UserError` for DVC's errors."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+    from networkx import topological_sort
+
+    plan: dict[str, PlannedItem] = {}
+    try:
+        with chdir(root), Repo(str(root)) as repo:  # DVC looks for targets in the working folder
+            graph = repo.index.graph
+            chosen = {each for target in targets for each in repo.stage.collect(target, with_deps=True)} or set(graph)
+            changed = repo.status(list(targets) or None, with_deps=bool(targets))
+            for stage in reversed(list(topological_sort(graph))):  # an edge leads from an item to one that it needs
+                if stage in chosen:
+                    name, direct = stage.addressing, [need.addressing for need in graph.successors(stage)]
+                    needs = frozenset(direct).union(*(plan[need].needs for need in direct))
+                    behind = frozenset(need for need in needs if plan[need].stale)
+                    uncached = tuple(os.path.relpath(out.fs_path, root) for out in stage.outs if not out.use_cache)
+                    plan[name] = PlannedItem(needs, behind, name in changed or bool(behind), uncached)
+    except DvcException as error:
+        raise UserError(f"DVC: {error}") from error
+    return plan
+
+
+def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) -> int:
+    """Bring the targets up to date, `jobs` groups at once (default: one a core). The exit code."""
     plan = read_plan(root, targets)
     data = [name for name, item in plan.items() if item.stale and name.partition("@")[0] in PREPARING]
     if data and _dvc(root, "--single-item", *data).wait():
@@ -49,10 +93,8 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
     return min(_dvc(root, *targets).wait(), 1)
 
 
-def grouped(plan: Mapping[str, PlannedItem]) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
-    """The stale items between data sets and figures by group, each item after those that it needs; and for each group
-    the others that it waits for.
-    """
+def grouped(plan: Plan) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
+    """The stale items between data sets and figures by group, in order, and for each group those that it waits for."""
     groups: dict[Group, list[str]] = {}
     for name, item in plan.items():
         if item.stale and name.partition("@")[0] not in PREPARING | DRAWING:
@@ -68,27 +110,26 @@ def grouped(plan: Mapping[str, PlannedItem]) -> tuple[dict[Group, list[str]], di
 def _run(
     root: Path, groups: Mapping[Group, Sequence[str]], needs: Mapping[Group, Collection[Group]], jobs: int
 ) -> list[str]:
-    """Run all groups, those with most items first; what does not need a failed one goes on. The failed ones' items."""
-    order = TopologicalSorter(needs)
-    order.prepare()
-    ready, running, failed = list[Group](), dict[Future[int], Group](), set[Group]()
-    items = sum(len(names) for names in groups.values())
-    with ThreadPoolExecutor(jobs) as pool, tqdm(total=items, unit="item", disable=None) as bar:
-        while order.is_active():
-            ready = sorted([*ready, *order.get_ready()], key=lambda group: len(groups[group]))
-            while ready and len(running) < jobs:
-                group = ready.pop()
-                if failed.isdisjoint(needs[group]):
-                    running[pool.submit(_run_group, root, groups[group], jobs, bar)] = group
-                else:
-                    failed.add(group)
-                    order.done(group)
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                group = running.pop(future)
-                if future.result():
-                    failed.add(group)
-                order.done(group)
-    return [name for group in failed for name in groups[group]]
+    """Run all groups; what does not need a failed one goes on. The items of those that failed, or could not run.
+
+    Those that wait for none begin first, the ones with most items before the others.
+    """
+    order = sorted(
+        TopologicalSorter(needs).static_order(), key=lambda group: 0 if needs[group] else -len(groups[group])
+    )
+    done: dict[Group, Future[bool]] = {}
+
+    def succeeds(group: Group) -> bool:
+        return all(done[need].result() for need in needs[group]) and not _run_group(root, groups[group], jobs, bar)
+
+    pool, items = ThreadPoolExecutor(jobs), sum(map(len, groups.values()))
+    with tqdm(total=items, unit="item", disable=None) as bar:
+        try:
+            for group in order:
+                done[group] = pool.submit(succeeds, group)
+            return [name for group, future in done.items() if not future.result() for name in groups[group]]
+        finally:  # after Ctrl-C, too
+            pool.shutdown(cancel_futures=True)
 
 
 def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) -> int:

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.learning.model import EvaluationInputs
+from pipeline.learning.runs import best_validation
 from pipeline.learning.settings import RunSettings
-from pipeline.learning.summary import best_validation
 from pipeline.learning.train import Trained
 from pipeline.probes.generalisation import rotation_probes
 from pipeline.probes.settings import EvaluateParams

@@ -20,6 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -74,26 +75,19 @@ def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SE
 
 
 class Delivery:
-    """Delivers the journals under `folder` to `store`, one process at a time.
-
-    Args:
-        measure: whether MLflow measures this machine while runs are written on it.
-    """
+    """Delivers journals to a store, one process at a time; with `measure`, MLflow measures this machine meanwhile."""
 
     def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
         self.folder, self.store, self._measure = folder, store, measure
         self._complete: dict[str, int] = {}  # sizes of journals that have ended and are delivered, by id
         self._measured: set[str] = set()
-        self._client: Any = None
 
     def run(self) -> Iterator[str]:
         """Deliver all new events, oldest run first; yield the ids of runs that had any.
 
         A run whose process is gone without an end event is marked as killed. A run that fails does not stop the others.
-
-        Raises:
-            UserError: the store does not answer or rejected a run.
-            TimeoutError: another process has been delivering for a minute, and still does.
+        Raises `UserError` if the store does not answer or rejected a run, and `TimeoutError` if another process
+        delivers for over a minute.
         """
         failures = []
         with FileLock(self.folder / "delivery.lock", timeout=LOCK_SECONDS, thread_local=False):
@@ -113,42 +107,40 @@ class Delivery:
         found = [Journal(path.parent) for path in sorted(self.folder.glob("*/events.jsonl"))]
         return [each for each in found if self._complete.get(each.id) != each.path.stat().st_size]
 
-    @property
+    @cached_property
     def client(self) -> Any:
         """MLflow's client. It makes an SQLite store that does not exist."""
-        if self._client is None:
-            os.environ.update({**SETTINGS, **os.environ})
-            from mlflow import MlflowClient
+        os.environ.update({**SETTINGS, **os.environ})
+        from mlflow import MlflowClient
 
-            for name in ("mlflow", "alembic"):
-                logging.getLogger(name).setLevel(logging.ERROR)
-            database = self.store.database
-            if database and not database.exists():  # one that is interrupted half-way stays broken
-                unfinished = database.with_name(f"{database.name}.new")
-                for leftover in database.parent.glob(f"{unfinished.name}*"):
-                    leftover.unlink()
-                MlflowClient(f"sqlite:///{unfinished}").search_experiments(max_results=1)
-                unfinished.replace(database)
-            self._client = MlflowClient(self.store.uri)
-        return self._client
+        for name in ("mlflow", "alembic"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        database = self.store.database
+        if database and not database.exists():  # one that is interrupted half-way stays broken
+            unfinished = database.with_name(f"{database.name}.new")
+            for leftover in database.parent.glob(f"{unfinished.name}*"):
+                leftover.unlink()
+            MlflowClient(f"sqlite:///{unfinished}").search_experiments(max_results=1)
+            unfinished.replace(database)
+        return MlflowClient(self.store.uri)
 
     def _deliver(self, journal: Journal) -> bool:
         """Deliver the events of one journal that are not yet in the store; return whether there were any."""
         is_written = journal.is_written()  # before reading, so that no event is missed
         size = journal.path.stat().st_size
         start = next((event for event, _ in journal.read()), {})
-        news = start.get("event") == "start" and self._deliver_news(journal, start)
-        if news and is_written and self._measure and journal.id not in self._measured:
+        run = self._deliver_news(journal, start) if start.get("event") == "start" else None
+        if run and is_written and self._measure and journal.id not in self._measured:
             self._measured.add(journal.id)
             *_, host = [event["host"] for event, _ in journal.read() if "host" in event]
             if host == socket.gethostname():
                 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-                SystemMetricsMonitor(news, resume_logging=True, tracking_uri=self.store.uri).start()
+                SystemMetricsMonitor(run, resume_logging=True, tracking_uri=self.store.uri).start()
         if not is_written:
             self._complete[journal.id] = size
             self._measured.discard(journal.id)
-        return bool(news)
+        return bool(run)
 
     def _deliver_news(self, journal: Journal, start: Mapping[str, Any]) -> str | None:
         """MLflow's id of the run whose news were delivered; None if there were none, or it was deleted there."""
@@ -173,10 +165,8 @@ class Delivery:
 
 
 class _Run:
-    """What MLflow has of one journal: its run and, if it is of a group, the run that represents the group.
-
-    Attributes:
-        id: of the run, which is made if there is none; None if somebody has deleted it in MLflow.
+    """What MLflow has of one journal: its run and, if it is of a group, the run that represents the group. Its `id` is
+    of the run, which is made if there is none; None if somebody has deleted it in MLflow.
     """
 
     def __init__(self, client: Any, experiment: str, start: Mapping[str, Any], folder: Path) -> None:

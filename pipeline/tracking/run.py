@@ -35,12 +35,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Store:
-    """Where MLflow keeps its runs.
-
-    Args:
-        uri: as in `MLFLOW_TRACKING_URI`.
-        artifacts: folder of new experiments' artifacts; None: the server's default.
-    """
+    """Where MLflow keeps its runs, as in `MLFLOW_TRACKING_URI`, and artifacts (None: the server's default)."""
 
     uri: str
     artifacts: Path | None = None
@@ -105,10 +100,8 @@ def without_passwords(text: str) -> str:
 
 
 class Journal:
-    """The events of one run, in `<folder>/events.jsonl`; the folder's name is the run's id.
-
-    Attributes:
-        writer: lock of the process that writes the run, held while it writes.
+    """The events of one run, in `<folder>/events.jsonl`; the folder's name is the run's id. The process that writes the
+    run holds the lock `writer` while it writes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -160,13 +153,10 @@ class TrackedRun:
 
     Args:
         folder: parent folder; the run is in `folder/<run id>`.
-        name: display name of the run.
-        params: may be nested.
-        tags: values are converted to text.
+        params, tags: params may be nested; tags are converted to text.
         group: runs that belong together, such as those of one reproduction, which MLflow nests below a run of its own:
             a unique `id`, and `name` and `tags` of this run. Without it, what is logged of the group is dropped.
         context: what the run uses data sets for: "training" or "evaluation".
-        experiment_tags: of MLflow's experiment, such as its description.
         store: None: record locally only.
     """
 
@@ -197,9 +187,8 @@ class TrackedRun:
     def resume(self, run_id: str) -> bool:
         """Continue the earlier run `run_id` in place of this one, without logging a metric's step twice.
 
-        Returns:
-            False if there is nothing to continue: this run has begun, that run is finished, has another name or other
-            parameters, its journal is gone, or another process still writes it.
+        False if there is nothing to continue: this run has begun, that run is finished, has another name or other
+        parameters, its journal is gone, or another process still writes it.
         """
         journal = Journal(self.folder / run_id)
         if self._started or not run_id or Path(run_id).name != run_id or not journal.path.exists():
@@ -260,9 +249,8 @@ class TrackedRun:
     def log_artifact(self, path: Path, folder: str = "", **target: Any) -> None:
         """Log a finished file, as it is now: a copy is kept with the journal. `folder` is that in MLflow.
 
-        Args:
-            target: `of_group=True` to log it with the group in place of this run, or `of_run`, the id of an earlier run
-                of the same experiment; nothing happens if MLflow does not have it.
+        `target` is `of_group=True` to log it with the group in place of this run, or `of_run`, the id of an earlier run
+        of the same experiment; nothing happens if MLflow does not have it.
         """
         try:
             place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
@@ -289,9 +277,7 @@ class TrackedRun:
 
 @dataclass(frozen=True)
 class Part:
-    """One of several trainings in a tracked run: its metrics and tags have its name, such as "pixel_sd=0.1", before
-    theirs. All else is the run's.
-    """
+    """One of several trainings in a tracked run: its name, such as "pixel_sd=0.1", precedes its metrics and tags."""
 
     run: TrackedRun
     name: str

@@ -22,7 +22,7 @@ from pipeline.data.own_images import check_places, find
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams, OwnImagesParams
 from pipeline.errors import UserError
-from pipeline.memory import OutOfMemoryError, available_bytes, readable
+from pipeline.memory import OutOfMemoryError, available_bytes
 
 RANDOM = np.random.default_rng(0)
 SIDE = 16
@@ -80,9 +80,6 @@ def refusal(settings: OwnImagesParams, root: Path) -> str:
     return str(caught.value)
 
 
-# ---- what comes out
-
-
 def test_images_of_the_right_size_keep_their_pixels_in_the_order_of_classes_and_names(pets: Path) -> None:
     put(pets / "pets/dog/2.png", np.asarray(Image.open(pets / "pets/cat/0.png")))
     data, told = read(params(classes=["dog", "cat"]), pets)
@@ -102,9 +99,7 @@ def test_an_image_of_another_size_is_padded_cropped_or_stretched(tmp_path: Path)
         put(tmp_path / "pets" / name / "0.png", pixels)
 
     def fitted(fit: str) -> np.ndarray:
-        data, told = read(params(channels=1, fit=fit), tmp_path)
-        assert told == [f"2 images of other sizes are resized to 16x16 (fit: {fit})"]
-        return data.images[0, 0]
+        return read(params(channels=1, fit=fit), tmp_path)[0].images[0, 0]
 
     assert (fitted("pad")[[0, 3, 12, 15]] == 0).all()
     assert (fitted("pad")[4:12, 6:10] == 255).all()
@@ -114,17 +109,14 @@ def test_an_image_of_another_size_is_padded_cropped_or_stretched(tmp_path: Path)
     assert (fitted("stretch")[:, [0, 1, 14, 15]] == 100).all()
 
 
-def test_colours_become_grey_and_grey_becomes_three_channels_and_both_is_said(pets: Path) -> None:
+def test_colours_become_grey_and_grey_becomes_three_channels(pets: Path) -> None:
     grey = picture(channels=1)
     put(pets / "pets/cat/grey.png", grey)
-    data, told = read(params(channels=1), pets)
-    assert told == ["5 images in colour become grey (channels: 1)"]
+    data, _ = read(params(channels=1), pets)
     np.testing.assert_array_equal(data.images[3, 0], grey)
     red, green, blue = np.asarray(Image.open(pets / "pets/cat/0.png")).astype(float).transpose(2, 0, 1)
     np.testing.assert_allclose(data.images[0, 0], 0.299 * red + 0.587 * green + 0.114 * blue, atol=0.51)
-    data, told = read(params(channels=3), pets)
-    assert told == ["1 grey images get three equal channels (channels: 3)"]
-    np.testing.assert_array_equal(data.images[3], np.stack([grey] * 3))
+    np.testing.assert_array_equal(read(params(channels=3), pets)[0].images[3], np.stack([grey] * 3))
 
 
 def test_transparent_pixels_become_black_images_are_turned_upright_and_of_16_bits_8_are_kept(pets: Path) -> None:
@@ -137,9 +129,7 @@ def test_transparent_pixels_become_black_images_are_turned_upright_and_of_16_bit
     put(pets / "pets/cat/8.jpg", left, exif=exif, quality=100)  # its left half is the top once turned clockwise
     deep = RANDOM.integers(0, 65_536, (SIDE, SIDE)).astype(np.uint16)
     put(pets / "pets/cat/9.png", deep)
-    data, told = read(params(channels=1), pets)
-    transparent, turned, of_16_bits = data.images[3:6, 0]
-    assert "1 images are transparent in places: these become black" in told
+    transparent, turned, of_16_bits = read(params(channels=1), pets)[0].images[3:6, 0]
     assert (transparent[:8] == 200).all()
     assert (transparent[8:] == 0).all()
     assert turned[:6].min() > 200 > 50 > turned[10:].max()
@@ -153,7 +143,7 @@ def test_a_test_part_of_its_own_stays_apart(tmp_path: Path) -> None:
                 put(tmp_path / "pets" / part / name / f"{number}.png", picture())
     told: list[str] = []
     data = own_images.read("pets", params(test_part=True), tmp_path, told.append)
-    assert told[0].startswith("pets: 12 images of 2 classes (8 in train, 4 in test). As 3x16x16 they take 9.2 kB, ")
+    assert told[0].startswith("pets: 12 images of 2 classes (8 in train, 4 in test). As 3x16x16 they take 9.22kB, ")
     assert data.labels.tolist() == [0] * 4 + [1] * 4 + [0, 0, 1, 1]
     assert data.split["test"].tolist() == [8, 9, 10, 11]
     save_dataset(tmp_path / "raw" / OWN_IMAGES, data)
@@ -162,9 +152,6 @@ def test_a_test_part_of_its_own_stays_apart(tmp_path: Path) -> None:
     assert set(built.split["test"]) == {8, 9, 10, 11}
     assert built.label == "pets (own images), 28x28"
     np.testing.assert_array_equal(built.images[:, :, 6:22, 6:22], data.images)
-
-
-# ---- arrays
 
 
 @pytest.mark.parametrize("layout", ["NHW", "NHWC", "NCHW"])
@@ -201,16 +188,13 @@ def test_arrays_are_resized_and_may_have_a_test_part_and_two_channels(tmp_path: 
         ({}, {"test_part": True}, "must hold the arrays images, labels, test_images, test_labels"),
         ({"images": np.zeros((6, 16, 16))}, {}, "images holds float64 numbers, expected bytes (uint8)"),
         ({"images": np.zeros((6, 256), np.uint8)}, {}, "images has the shape (6, 256), expected [N, H, W]"),
-        ({"images": np.zeros((6, 5, 16, 16), np.uint8)}, {}, "images has the shape (6, 5, 16, 16)"),
         ({"images": np.zeros((0, 16, 16), np.uint8)}, {}, "has 0 images of 16x16 pixels"),
         ({"images": np.zeros((6, 3, 3), np.uint8)}, {}, "6 images of 3x3 pixels"),
         ({"images": np.zeros((6, 2, 16, 16), np.uint8)}, {}, "images has 2 channels, params.yaml says 1"),
-        ({"labels": np.zeros(5, int)}, {}, "labels is int64 (5,), expected 6 whole numbers"),
         ({"labels": np.zeros(6)}, {}, "labels is float64 (6,), expected 6 whole numbers"),
         ({"labels": np.arange(6)}, {}, "labels go from 0 to 5, but `classes` names 0 to 1"),
-        ({"labels": np.array([0, 0, 0, 0, 0, -1])}, {}, "labels go from -1 to 0"),
         ({"labels": np.ones(6, int)}, {}, "labels: no image is of the class 'cat'"),
-        ({"labels": np.array([object()] * 6)}, {}, "is damaged, or no npz file: "),
+        ({"labels": np.array([object()] * 6)}, {}, "it is damaged, or of another kind"),
     ],
 )
 def test_arrays_of_another_form_are_refused(
@@ -235,10 +219,7 @@ def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
         with zipfile.ZipFile(path, "w") as archive:
             for name in ("images.npy", "labels.npy"):
                 archive.writestr(name, header.getvalue())
-    assert refusal(of_arrays(), tmp_path).startswith(f"{path} is damaged")
-
-
-# ---- refusals
+    assert refusal(of_arrays(), tmp_path).startswith(f"{path} cannot be read (")
 
 
 def test_a_place_without_images_is_named(tmp_path: Path) -> None:
@@ -328,8 +309,8 @@ def as_animation(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda path: path.write_bytes(path.read_bytes()[:200]), "is damaged"),
-        (lambda path: Image.fromarray(picture()).save(path, format="GIF"), "no PNG or JPEG image"),
+        (lambda path: path.write_bytes(path.read_bytes()[:200]), "it is damaged"),
+        (lambda path: Image.fromarray(picture()).save(path, format="GIF"), "of another kind"),
         (lambda path: Image.new("CMYK", (SIDE, SIDE)).save(path, format="JPEG"), "has colours of the kind CMYK"),
         (as_animation, "is animated: save it as one image"),
         (lambda path: path.write_bytes(bomb(10_000, 5_001)), "has more than 50,000,000 pixels: make it smaller"),
@@ -345,17 +326,14 @@ def test_an_image_that_cannot_be_used_is_named(pets: Path, make: Callable[[Path]
     assert told in message
 
 
-# ---- memory
-
-
 def test_what_does_not_fit_into_memory_is_refused_before_decoding(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (pets / "pets/cat/0.png").write_text("not looked at")
     monkeypatch.setattr(memory, "available_bytes", lambda: 5000)
-    with pytest.raises(OutOfMemoryError, match=r"own_images\.pets: 5 images: about 7\.7 kB of memory needed, 5\.0 kB"):
+    with pytest.raises(OutOfMemoryError, match=r"own_images\.pets: 5 images: about 7\.68kB of memory needed, 5\.00kB"):
         read(params(), pets)
     put(pets / "pets/cat/0.png", picture(100, 100))
     monkeypatch.setattr(memory, "available_bytes", lambda: 20_000)
-    with pytest.raises(OutOfMemoryError, match=r"cat/0\.png: about 120 kB of memory needed.* Make it smaller"):
+    with pytest.raises(OutOfMemoryError, match=r"cat/0\.png: about 120kB of memory needed.* Make it smaller"):
         read(params(), pets)
 
 
@@ -366,7 +344,3 @@ def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mon
     for content, expected in (("1000000\n", 1_000_000), ("max\n", free), (str(10**18), free)):
         limit.write_text(content)
         assert available_bytes() == pytest.approx(expected, rel=0.2)
-
-
-def test_sizes_in_words() -> None:
-    assert [readable(count) for count in (7, 1234, 56_700_000, 4e15)] == ["7 bytes", "1.2 kB", "56.7 MB", "4,000.0 TB"]

@@ -39,9 +39,6 @@ def write_gz(path: Path, content: bytes) -> Path:
     return path
 
 
-# ---- what is known before
-
-
 @pytest.mark.parametrize("source", ["digits", "toys"])
 def test_what_is_known_is_so(source: str, tmp_path: Path) -> None:
     """All images, and not one more; few are rendered."""
@@ -55,9 +52,6 @@ def test_what_is_known_is_so(source: str, tmp_path: Path) -> None:
     assert built(source, tmp_path / "raw", canvas=known.side).images.shape[1:] == (known.channels, *2 * [known.side])
 
 
-# ---- files that are missing or damaged
-
-
 @pytest.mark.parametrize("source", ["mnist", "smallnorb48"])
 def test_a_missing_or_damaged_file_says_what_to_run(tmp_path: Path, source: str) -> None:
     with pytest.raises(UserError, match="is missing: run the download stage first"):
@@ -66,9 +60,6 @@ def test_a_missing_or_damaged_file_says_what_to_run(tmp_path: Path, source: str)
         (tmp_path / file).write_bytes(b"hello")
     with pytest.raises(UserError, match=f"{tmp_path} cannot be read .*run the download stage again"):
         built(source, tmp_path)
-
-
-# ---- digits
 
 
 def test_digits_are_smooth_enlargements_in_the_middle_of_28_pixels(tmp_path: Path) -> None:
@@ -92,9 +83,6 @@ def test_digits_are_smooth_enlargements_in_the_middle_of_28_pixels(tmp_path: Pat
     assert abs(middle.mean() / original.mean() - 1) < 0.1
 
 
-# ---- MNIST and Fashion-MNIST
-
-
 @pytest.mark.parametrize(("source", "label"), [("mnist", "MNIST"), ("fashion-mnist", "Fashion-MNIST")])
 def test_idx_data_sets_keep_the_official_bytes_and_order(tmp_path: Path, source: str, label: str) -> None:
     arrays = {}
@@ -114,27 +102,19 @@ def test_idx_data_sets_keep_the_official_bytes_and_order(tmp_path: Path, source:
     assert set(found.split["test"]) <= set(range(TRAIN, TRAIN + TEST))
 
 
-# ---- affNIST
-
-
-def affnist_archive(path: Path, batches: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
-    """Files as affNIST's are: a struct with one image a column, among other fields."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for number, (images, labels) in batches.items():
-            content = io.BytesIO()
-            columns = images.reshape(len(images), -1).T
-            record = {"weight": 1.0, "image": columns, "label_int": labels[None]}
-            savemat(content, {"affNISTdata": record}, do_compression=True)
-            archive.writestr(f"test_batches/{number}.mat", content.getvalue())
-        archive.writestr("__MACOSX/test_batches/._1.mat", b"")
-
-
 def test_affnist_is_all_test_images_in_the_order_of_their_files_numbers(tmp_path: Path) -> None:
+    """Its files have a struct with one image a column, among other fields."""
     batches = {
         number: (RANDOM.integers(0, 256, (3, 40, 40), np.uint8), RANDOM.integers(0, 10, 3).astype(np.uint8))
         for number in (10, 2, 1)
     }
-    affnist_archive(tmp_path / "test_batches.zip", batches)
+    with zipfile.ZipFile(tmp_path / "test_batches.zip", "w") as archive:
+        for number, (images, labels) in batches.items():
+            content = io.BytesIO()
+            record = {"weight": 1.0, "image": images.reshape(len(images), -1).T, "label_int": labels[None]}
+            savemat(content, {"affNISTdata": record}, do_compression=True)
+            archive.writestr(f"test_batches/{number}.mat", content.getvalue())
+        archive.writestr("__MACOSX/test_batches/._1.mat", b"")
     found = build_affnist(tmp_path)
     images, labels = found.part("test")
     assert found.label == "affNIST"
@@ -147,17 +127,7 @@ def test_affnist_is_all_test_images_in_the_order_of_their_files_numbers(tmp_path
     np.testing.assert_array_equal(load_dataset(tmp_path / "affnist.npz").images, found.images)
 
 
-# ---- CIFAR-10
-
 CIFAR10_FILES = (*(f"data_batch_{number}" for number in range(1, 6)), "test_batch")
-
-
-def cifar10_archive(path: Path, members: dict[str, bytes]) -> None:
-    with tarfile.open(path / "cifar-10-python.tar.gz", "w:gz", compresslevel=1) as archive:
-        for name, content in members.items():
-            entry = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
 
 
 def test_cifar10_is_read_to_the_byte_the_test_batch_last(tmp_path: Path) -> None:
@@ -166,7 +136,11 @@ def test_cifar10_is_read_to_the_byte_the_test_batch_last(tmp_path: Path) -> None
     for index, name in reversed(list(enumerate(CIFAR10_FILES))):
         rows, numbers = pixels[5 * index : 5 * index + 5], labels[5 * index : 5 * index + 5]
         members[name] = pickle.dumps({b"data": rows, b"labels": numbers})
-    cifar10_archive(tmp_path, members)
+    with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz", compresslevel=1) as archive:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
     found = built("cifar10", tmp_path, canvas=32, train=15, test=5)
     assert (found.images.shape, found.images.dtype, found.labels.dtype) == ((30, 3, 32, 32), np.uint8, np.int64)
     np.testing.assert_array_equal(found.images.reshape(30, -1), pixels)
@@ -175,9 +149,6 @@ def test_cifar10_is_read_to_the_byte_the_test_batch_last(tmp_path: Path) -> None
     assert found.images[5, 1, 2, 3] == pixels[5, 1024 + 2 * 32 + 3]
     assert set(found.split["test"]) == set(range(25, 30))
     assert (found.label, found.classes[9], found.factors) == ("CIFAR-10", "truck", {})
-
-
-# ---- smallNORB
 
 
 def whole(number: int) -> bytes:

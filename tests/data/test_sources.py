@@ -12,7 +12,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from limits import file_size_limit
+from commands import file_size_limit
 from servers import free_port
 
 from pipeline.data import sources
@@ -29,12 +29,8 @@ FILE = "numbers.bin"
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Mirrors `url`/<name>/, each with one file.
-
-    Attributes:
-        contents: what each mirror has.
-        cuts: for each mirror, after how many bytes the connection breaks, one number a request; then it holds.
-        seen: the mirrors of all requests.
+    """Mirrors `url`/<name>/, each with one file in `contents`; `cuts` says, for each mirror, after how many bytes the
+    connection breaks, one number a request; `seen` are the mirrors of all requests.
     """
 
     def __init__(self) -> None:

@@ -45,9 +45,6 @@ def pair(solid: Solid, cameras: Cameras, light: Lights, turn: np.ndarray = STILL
     return cast([solid, solid], np.full(2, 0.8), np.repeat(turn, 2, axis=0), cameras, light, size)
 
 
-# --------------------------------------------------------------------------------------------------------- the referee
-
-
 def outside(piece: Piece, points: np.ndarray) -> np.ndarray:
     """How far beyond its worst surface each point `[n, 3]` is, in no particular unit; negative inside."""
     local = np.linalg.solve(piece.axes, (points - piece.centre).T).T
@@ -106,9 +103,6 @@ def test_every_ray_meets_what_one_walking_along_it_meets() -> None:
         np.testing.assert_allclose(picture, expected, atol=1e-6)
 
 
-# ------------------------------------------------------------------------------------------------------------ cameras
-
-
 def middle(picture: np.ndarray, background: float = 0.9) -> np.ndarray:
     """Where the middle of what is not background lies: `[2]` pixels to the right and down from the picture's."""
     ink = background - picture
@@ -135,9 +129,6 @@ def test_cameras_look_from_ahead_with_left_to_their_right() -> None:
         small = moved((ball((0, 0, 0), 0.15, 0.15, 0.15),), np.eye(3), np.array(place))
         for picture in pair(small, stereo(0, 45), lights(2)):
             assert sign * middle(picture)[axis] > 3
-
-
-# ------------------------------------------------------------------------------------------------------------- the toys
 
 
 def test_the_pictures_are_the_same_on_every_machine() -> None:

@@ -57,17 +57,9 @@ def unlabelled(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def train_line(
-    seeds: list[int],
-    checkpoints: list[Checkpoint] | None = None,
-    model: Any = Line,
-    steps: int = 1,
-    **changes: Any,
+    seeds: list[int], checkpoints: list[Checkpoint] | None = None, model: Any = Line, steps: int = 1, **changes: Any
 ) -> Trained:
-    """Train lines on white images and validate on black ones: w rises, and is best where it passes zero.
-
-    Args:
-        steps: steps of an epoch.
-    """
+    """Train lines on white images, `steps` an epoch, and validate on black ones: w rises, and is best at zero."""
     values = {"batch_size": 2, "learning_rate": 0.1, "final_learning_rate": 0.1, **changes}
     return train(
         Task(model, training(**values), STILL, unlabelled(grey(2 * steps, 255)), unlabelled(grey(3, 0))),

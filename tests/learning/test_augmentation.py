@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small import CROPPED, squares
+from small import CROPPED
 from torch import Tensor
 
 from pipeline.data import warps
@@ -30,20 +30,6 @@ def seeded(seed: int = 0) -> torch.Generator:
 def noise_pairs(count: int, size: int = 24) -> Tensor:
     """uint8 pairs `[count, 2, size, size]`."""
     return torch.randint(0, 256, (count, 2, size, size), dtype=torch.uint8, generator=seeded(7))
-
-
-def test_augmentation_turns_and_shifts_images_by_the_generator() -> None:
-    images = torch.from_numpy(squares().images[:3])
-    settings = AugmentationParams(rotation=90.0, shift=2.0, whole_pixels=False)
-
-    def warped(seed: int) -> torch.Tensor:
-        return augment(images, settings, torch.Generator().manual_seed(seed))
-
-    first = warped(1)
-    assert first.shape == images.shape
-    assert torch.equal(warped(1), first)
-    assert (first - warped(2)).abs().max() > 0.1
-    assert (first - images / 255).abs().max() > 0.1
 
 
 def test_shifts_by_whole_pixels_keep_images_sharp_and_are_equally_likely() -> None:
@@ -77,9 +63,6 @@ def test_crops_are_at_all_places_alike_in_training_and_at_the_middle_in_validati
     torch.testing.assert_close(middle, images[:2, :, 1:14, 1:14].float() / 255)
 
 
-# ---- light
-
-
 def grey(level: int, count: int = 4000) -> Tensor:
     """Pairs `[count, 2, 16, 16]` of one level of grey."""
     return torch.full((count, 2, 16, 16), level, dtype=torch.uint8)
@@ -98,9 +81,6 @@ def test_light_is_drawn_evenly_within_its_bounds_gamma_for_images_the_rest_for_c
     assert uniform(draws[:, 1], 0.3)
     correlation = np.corrcoef(draws.T)[0, 1]
     assert correlation > 0.999 if name == "gamma" else abs(correlation) < 0.1
-
-
-# ---- warps of crops
 
 
 def test_where_warps_are_off_nothing_is_drawn_for_them_and_crops_are_cut_as_ever() -> None:

@@ -12,9 +12,8 @@ import pytest
 import torch
 from small import SCAE_SIZE, SIZE, small_run, training
 
-from pipeline.learning.averaging import Average
 from pipeline.learning.optimisers import build_optimiser
-from pipeline.learning.train import clip
+from pipeline.learning.train import Average, clip
 from pipeline.systems import build_model
 
 CASES: dict[str, dict[str, Any]] = {
@@ -44,8 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_training_step_stays_on_its_device(case: str) -> None:
     changes, batch = CASES[case], 6
-    run = small_run(changes.get("variant", case))
-    run = run.model_copy(update={"model": run.model.model_copy(update=changes.get("model", {}))})
+    run = small_run(changes.get("variant", case), model=changes.get("model", {}))
     size = SCAE_SIZE if run.variant == "scae" else SIZE
     model = build_model(run, size)
     noise = model.draw_noise((batch,), torch.Generator(), "cpu").to("meta")

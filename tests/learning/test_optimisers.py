@@ -32,7 +32,7 @@ def test_rmsprop_follows_its_formula_under_a_changing_step_size() -> None:
     w = torch.randn(2, 3, generator=generator, dtype=torch.float64)
     start = w.clone()
     rates, eps = [0.1 / (1 + step) for step in range(12)], 1e-4
-    optimiser = RMSProp([w], 0.1, decay=0.9, momentum=0.9, eps=eps)
+    optimiser = RMSProp([w], 0.1, eps=eps)
     path = []
     for gradient, rate in zip(gradients, rates, strict=True):
         optimiser.lr = rate
@@ -68,7 +68,7 @@ def test_a_training_names_its_optimiser() -> None:
     assert isinstance(build_optimiser(training(optimiser="adam"), [w]), Adam)
     found = build_optimiser(training(optimiser="rmsprop", batch_size=128, learning_rate=3e-5), [w])
     assert isinstance(found, RMSProp)
-    assert (found.lr, found.decay, found.momentum, found.eps) == (3e-5, 0.9, 0.9, 1e-2 / 128**2)
+    assert (found.lr, found.eps) == (3e-5, 1e-2 / 128**2)
 
 
 def test_making_an_optimiser_and_a_step_do_not_import_torchs_compiler() -> None:
@@ -78,7 +78,7 @@ def test_making_an_optimiser_and_a_step_do_not_import_torchs_compiler() -> None:
         from pipeline.learning.optimisers import Adam, RMSProp
         w = torch.ones(2)
         w.grad = torch.ones(2)
-        for optimiser in (Adam([w], 0.1), RMSProp([w], 0.1, decay=0.9, momentum=0.9, eps=1e-4)):
+        for optimiser in (Adam([w], 0.1), RMSProp([w], 0.1, eps=1e-4)):
             optimiser.step()
         assert "torch._dynamo" not in sys.modules
     """

@@ -15,13 +15,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from records import load_record
-from safetensors.torch import load_file
+from records import load_record, tracked_events
 from small import SIZE, small_params, small_run, squares, training, write_root
 
 from pipeline.learning.checkpoints import CheckpointError, load_tensors, save_tensors
-from pipeline.learning.runs import Setup, load_run, save_run, train_run, trained_models, weights_file
-from pipeline.learning.summary import outcome
+from pipeline.learning.runs import Setup, load_run, outcome, save_run, train_run, trained_models, weights_file
 from pipeline.learning.train import Trained
 from pipeline.systems import Run, build_model
 from pipeline.tracking import TrackedRun
@@ -57,19 +55,10 @@ def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path) -> No
             for name, value in model.named_parameters():
                 assert torch.equal(value, found.parameters[index][name])
     summary = json.loads((tmp_path / "model" / "model.json").read_text())
-    assert summary["seeds"] == [3, 4]
     assert summary["best_epoch"] == found.best_epoch
-    assert summary["variant"] == "vae"
     assert summary["settings"] == run.model_dump(mode="json")
     assert (summary["data_sha256"], summary["code"]) == ("0123", "89ab")
     assert list(summary["weights"]) == ["seed-3.safetensors", "seed-4.safetensors"]
-    one = Trained(found.parameters[:1], found.history, found.best_epoch[:1], 1.0)
-    save_run(tmp_path / "fewer", "mine", run, SIZE, "0123", "89ab", found)
-    save_run(tmp_path / "fewer", "mine", small_run("vae", replicas=1), SIZE, "0123", "89ab", one)
-    assert {path.name for path in (tmp_path / "fewer").iterdir()} == {"seed-3.safetensors", "model.json"}
-    assert summary["shapes"] == {
-        name: list(value.shape) for name, value in load_file(tmp_path / "model" / "seed-4.safetensors").items()
-    }
 
 
 @pytest.fixture(scope="module")
@@ -93,65 +82,44 @@ def refused(folder: Path, name: str = "mine", run: Run | None = None, size: int 
     return str(caught.value)
 
 
-WIDER = {"latent": 3, "hidden": 9, "pixels": "normal", "pixel_sd": 0.2}
-
-
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    "asked",
     [
-        ({"name": "yours"}, "run 'mine' instead of 'yours'"),
-        ({"run": small_run()}, "variant 'vae' instead of 'generative'"),
-        ({"size": 28}, "image_size 12 instead of 28"),
-        ({"run": small_run("vae", model=WIDER)}, "model "),
-        ({"run": small_run("vae", seed=4)}, "seeds [3, 4] instead of [4, 5]"),
-        ({"run": small_run("vae", replicas=5)}, "seeds [3, 4] instead of [3, 4, 5, 6, 7]"),
+        {"name": "yours"},
+        {"run": small_run()},
+        {"size": 28},
+        {"run": small_run("vae", model={"hidden": 9})},
+        {"run": small_run("vae", seed=4)},
+        {"run": small_run("vae", replicas=5)},
     ],
 )
-def test_weights_that_are_not_those_asked_for_are_refused_by_name(
-    saved: Path, asked: dict[str, Any], told: str
-) -> None:
-    message = refused(saved, **asked)
-    assert str(saved / "seed-") in message
-    assert told in message
+def test_weights_that_are_not_those_asked_for_are_refused_by_name(saved: Path, asked: dict[str, Any]) -> None:
+    assert refused(saved, **asked).startswith(f"{saved / 'model.json'} is of another model")
 
 
 def test_damaged_weights_and_those_of_another_training_are_refused(folder: Path) -> None:
     """As a training leaves them that was interrupted between two of its files."""
     path, summary = folder / weights_file(4), folder / "model.json"
-    tensors, header = load_tensors(path, {})
-    save_tensors(path, {**tensors, "encoder.1.bias": tensors["encoder.1.bias"] + 1}, header)
+    tensors, _ = load_tensors(path)
+    save_tensors(path, {**tensors, "encoder.1.bias": tensors["encoder.1.bias"] + 1}, {})
     assert "seed-4.safetensors belongs to another training" in refused(folder)
     del tensors["encoder.1.bias"]
-    save_tensors(path, tensors, header)
+    save_tensors(path, tensors, {})
     content = json.loads(summary.read_text())
-    content["weights"][path.name] = load_tensors(path, {})[1]["sha256"]
+    content["weights"][path.name] = load_tensors(path)[1]["sha256"]
     summary.write_text(json.dumps(content))
     assert "does not fit the model of run 'mine'" in refused(folder)
-    for damaged in ("", "{}", '{"weights": 3}'):
-        summary.write_text(damaged)
-        assert "model.json is missing or damaged" in refused(folder)
     (folder / weights_file(3)).unlink()
     assert "seed-3.safetensors is missing" in refused(folder)
-
-
-def test_weights_older_than_a_setting_have_another_hash_and_the_same_settings(tmp_path: Path) -> None:
-    run = small_run("matrix_capsules", training=training(epochs=1).model_dump())
-    save_run(tmp_path, "mine", run, SIZE, "0123", "89ab", trained(tmp_path, run))
-    summary = json.loads((tmp_path / "model.json").read_text()) | {"model": "an older hash"}
-    for file in tmp_path.glob("seed-*.safetensors"):
-        tensors, header = load_tensors(file, {})
-        save_tensors(file, tensors, header | {"model": "an older hash"})
-    (tmp_path / "model.json").write_text(json.dumps(summary))
-    assert len(load_run(build_model, tmp_path, "mine", run, SIZE, CPU)) == 2
-    other = run.model_copy(update={"model": run.model.model_copy(update={"first_shares": "position"})})
-    assert "something else: model " in refused(tmp_path, run=other)
+    for damaged in ("", "{}", json.dumps(content | {"weights": 3})):
+        summary.write_text(damaged)
+        assert "model.json is missing or damaged" in refused(folder)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_every_epoch_is_tracked_and_means_over_seeds_by_plain_names(tmp_path: Path, replicas: int) -> None:
     history = trained(tmp_path, small_run("vae", replicas=replicas)).history
-    [journal] = (tmp_path / "tracking").glob("*/*.jsonl")
-    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    events = tracked_events(tmp_path / "tracking")
     assert [event["sha256"] for event in events if event["event"] == "dataset"] == ["0123"]
     metrics = [event for event in events if event["event"] == "metrics"]
     logged = {(name, event["step"]): value for event in metrics for name, value in event["values"].items()}
@@ -198,9 +166,8 @@ def test_a_seed_trained_before_takes_its_new_place_and_is_tracked_again(tmp_path
     same = [name for name in again.history.columns if name.startswith("validation_")]
     assert again.history[same].iloc[0].tolist() == first.history[same].iloc[1].tolist()
     assert outcome(again, build_model(moved, SIZE)).numbers["best_epoch"]["n"] == 2
-    journals = [path.read_text().splitlines() for path in (tmp_path / "tracking").glob("*/events.jsonl")]
-    counts = sorted(sum(json.loads(line)["event"] == "metrics" for line in lines) for lines in journals)
-    assert counts == [3, 3], "each run holds the epochs of both its replicas, and their mean"
+    kinds = [event["event"] for event in tracked_events(tmp_path / "tracking")]
+    assert kinds.count("metrics") == 6, "each run holds the epochs of both its replicas, and their mean"
 
 
 def test_the_summary_takes_each_replicas_best_epoch() -> None:
@@ -220,15 +187,12 @@ def test_the_summary_takes_each_replicas_best_epoch() -> None:
     assert summary["images_per_second"]["mean"] == 150.0
     assert summary["parameters"]["generative"] == 3 * 8 + 8 + 8 * 144 + 144
     assert summary["parameters"]["total"] == summary["parameters"]["generative"] + 144 * 8 + 8 + 8 * 6 + 6
-    json.dumps(summary, allow_nan=False)
     assert found.headline == ("validation.loss", "validation.bound")
     pd.testing.assert_frame_equal(found.table, result.history[columns[:-1]], check_exact=True)
     shuffled = Trained({}, result.history[columns[::-1]].astype(float), [2, 1], 1.234)
     table = outcome(shuffled, build_model(small_run("vae"), SIZE)).table
     assert table.to_csv(index=False).splitlines()[1] == "0,1,-4.0,4.0,5.0", "whole replicas and epochs"
 
-
-# ---- kill -9
 
 KILLED = """
 import os, signal
@@ -295,21 +259,14 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
             del each[changing]
     assert metrics[0] == metrics[1]
 
-    (tracked,) = (cut / ".tracking").iterdir()
-    events = [json.loads(line) for line in (tracked / "events.jsonl").read_text().splitlines()]
-    assert [event["event"] for event in events if event["event"] in ("start", "resume", "end")] == [
-        "start",
-        "resume",
-        "resume",
-        "end",
-    ]
+    assert len(list((cut / ".tracking").iterdir())) == 1
+    events = tracked_events(cut / ".tracking")
+    kinds = [event["event"] for event in events if event["event"] in ("start", "resume", "end")]
+    assert kinds == ["start", "resume", "resume", "end"]
     assert events[-1]["status"] == "FINISHED"
     logged = [(key, event["step"]) for event in events if event["event"] == "metrics" for key in event["values"]]
     assert len(logged) == len(set(logged)), "no epoch is logged twice"
     assert {step for key, step in logged if key == "validation_loss/1"} == {1, 2, 3, 4}
-
-
-# ---- validation by what images show
 
 
 def test_both_errors_stand_in_the_history_and_in_the_numbers(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from small import SMALL_CNN, SMALL_MATRIX_CAPSULES, small_run, training
+from small import small_run, training
 
 from pipeline.errors import UserError
 from pipeline.systems import MODELS
@@ -13,9 +13,8 @@ CROP = 10  # pixels a side, of the small classifiers
 
 
 def test_a_shorter_training_has_its_schedule_shortened() -> None:
-    run = small_run("generative", training=training(epochs=40).model_dump())
     times = {"temperature_epochs": 0, "seeding_epoch": 2, "early_epochs": 6, "ramp_epochs": 12}
-    run = run.model_copy(update={"model": run.model.model_copy(update=times)})
+    run = small_run("generative", training=training(epochs=40).model_dump(), model=times)
     half, eighth = (run.with_epochs(epochs).model for epochs in (20, 5))
     assert [getattr(half, name) for name in SCHEDULE] == [0, 1, 3, 6]
     assert [getattr(eighth, name) for name in SCHEDULE] == [0, 1, 1, 2], "what happens at all still does"
@@ -52,11 +51,3 @@ def test_images_that_a_run_cannot_learn_from_are_refused(variant: str) -> None:
     for channels, size, classes in refused:
         with pytest.raises(UserError, match="squares"):
             run.check_fits(channels, size, classes)
-
-
-def test_a_model_of_pairs_refuses_single_images() -> None:
-    for variant, model in (("matrix_capsules", SMALL_MATRIX_CAPSULES), ("cnn", SMALL_CNN)):
-        run = small_run(variant, model={**model, "views": 2})
-        run.check_fits(2, 23, 3)
-        with pytest.raises(UserError, match="1 channel, "):
-            run.check_fits(1, 23, 3)

@@ -74,9 +74,6 @@ def test_a_seed_learns_the_same_whatever_else_is_trained(variant: str) -> None:
     assert any((among[0][name] - values).abs().max() > 1e-3 for name, values in alone[0].items()), "the seeds differ"
 
 
-# ---- gradients
-
-
 def test_gradients_are_shortened_and_not_turned() -> None:
     gradients = [torch.tensor([3.0, 0.0]), torch.tensor([[4.0]])]
     assert clip(gradients, 1.0).item() == pytest.approx(5.0), "the norm before"
@@ -97,8 +94,6 @@ def test_training_clips_before_it_steps() -> None:
     assert clipped.parameters[0]["w"].item() == pytest.approx(-0.06, abs=1e-4)
     assert clipped.history["train_gradient_norm"].item() == pytest.approx(1), "what is recorded is the norm before"
 
-
-# ---- a start given, and parameters kept
 
 FROZEN = ["M", "gamma", "template_weights"]
 
@@ -144,9 +139,6 @@ def test_a_model_is_given_training_images_before_an_epoch() -> None:
     assert found.history["train_w"].tolist() == pytest.approx([-0.06, 0.25, 0.35, -0.16, 0.25, 0.35])
 
 
-# ---- numbers that are none
-
-
 def test_a_term_that_is_not_finite_stops_training_by_name_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path, "abc", interval=0)
     with pytest.raises(DivergedError) as caught:
@@ -172,9 +164,6 @@ def test_a_validation_that_is_not_finite_stops_training_too(tmp_path: Path) -> N
     assert str(tmp_path) not in str(caught.value), "no checkpoint is there to be named"
 
 
-# ---- resuming
-
-
 BATCH_NORM = {"activation": "bayes", "batch_norm": True, "saving": None}
 """Of matrix capsules, with statistics that are measured after each epoch."""
 
@@ -194,8 +183,7 @@ def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
 ) -> None:
     """Cut by an exception in the callback of epoch 2; what a kill leaves in mid-epoch is tested with real kills."""
     size = SCAE_SIZE if variant == "scae" else SIZE
-    run, data = small_run(variant), squares(size=size)
-    run = run.model_copy(update={"model": run.model.model_copy(update=model)})
+    run, data = small_run(variant, model=model), squares(size=size)
     images, validation = data.part("train"), data.part("validation")
     turned = AugmentationParams(rotation=30.0, shift=1.0, whole_pixels=False)
     augmentation = run.augmentation if isinstance(run.augmentation, CropParams) else turned
@@ -223,9 +211,6 @@ def test_a_training_cut_between_epochs_goes_on_as_if_nothing_had_been(
     measured = [column for column in whole.history.columns if column != "images_per_second"]
     assert resumed.history[measured].equals(whole.history[measured])
     assert resumed.best_epoch == whole.best_epoch
-
-
-# ---- images
 
 
 def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:

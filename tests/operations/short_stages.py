@@ -41,11 +41,7 @@ Path("reports", f"{name}.json").write_text(json.dumps({"length": len(text)}))
 
 @dataclass
 class Short(Clone):
-    """A repository.
-
-    Attributes:
-        notes: a folder outside, where every item notes that it begins.
-    """
+    """A repository, and a folder outside of it, where every item notes that it begins."""
 
     notes: Path
 

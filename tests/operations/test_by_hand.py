@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from clones import Clone, executed, restored
-from documents import commands
+from commands import commands_of
 from short_stages import make
 
 from pipeline.dependencies import Graph
@@ -25,7 +25,7 @@ def test_what_ran_on_the_other_machine_runs_nothing_at_home(tmp_path: Path) -> N
     graph = Graph.load(ROOT, read_yaml(Profiles(ROOT).params_path("paper-gpu")))
     for label in (DATA, TRAINING):
         assert graph.item(*label.split("@")).label == label
-    before, there, home = commands("scaling.md", "One machine with a GPU, by hand")
+    before, there, home = commands_of("scaling.md", "One machine with a GPU, by hand")
     assert before.startswith(SWITCH)
     assert len([*before.splitlines(), *there.splitlines(), *home.splitlines()]) == 9
     git, remote = tmp_path / "capsules.git", tmp_path / "remote"

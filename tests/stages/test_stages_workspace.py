@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 import torch
 import yaml
 from commands import wait_for
+from records import tracked_events
 
 from pipeline.commits import COMMIT, git_state
-from pipeline.dependencies import Graph
 from pipeline.errors import ParamsError
 from pipeline.layout import model_folder
-from pipeline.params import load_params
 from pipeline.results.outcome import Outcome, one
 from pipeline.studies.context import Opened
-from stages.tracked import params_hash
 from stages.workspace import stage
 
 ROOT = Path(__file__).parents[2]
@@ -35,11 +34,6 @@ RUN = "capsules-digits"
 def edit(root: Path, **changes: Any) -> None:
     values = yaml.safe_load((root / "params.yaml").read_text())
     (root / "params.yaml").write_text(yaml.safe_dump(values | changes))
-
-
-def journal(root: Path) -> list[dict[str, Any]]:
-    (path,) = (root / ".tracking").glob("*/events.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def in_process(root: Path, body: str, **environment: str) -> subprocess.Popen[str]:
@@ -75,7 +69,7 @@ def test_a_stage_records_and_describes_itself_and_a_training_its_model(root: Pat
         workspace.write(Outcome("training", pd.DataFrame({"epoch": [1]}), numbers, ("validation.bound",)))
     of_stage = {"stage": "train", "item": RUN, "profile": "quick", "dataset": "digits", "commit": "unknown"}
     assert record.items() >= of_stage.items()
-    events = journal(root)
+    events = tracked_events(root / ".tracking")
     assert record["tracking_run"] == events[0]["id"]
     assert events[0]["experiment"] == "capsules/quick"
     assert events[0]["params"][f"runs.{RUN}.model.objects"] == workspace.params.runs[RUN].model.objects
@@ -112,7 +106,7 @@ def test_an_experiment_in_a_copy_keeps_its_runs_in_the_repository(
     with stage("train", RUN, root) as workspace:
         assert workspace.context.root == root
         assert workspace.context.checkpoints == tmp_path / ".cache/resume"
-    assert journal(tmp_path)[-1]["status"] == "FINISHED"
+    assert tracked_events(tmp_path / ".tracking")[-1]["status"] == "FINISHED"
     assert not (root / ".tracking").exists()
 
 
@@ -136,14 +130,14 @@ def test_an_error_the_user_can_mend_is_one_message_and_an_exit_code(
         work()
     assert caught.value.code == code
     assert told in capsys.readouterr().err
-    assert journal(root)[-1]["status"] == "FAILED"
+    assert tracked_events(root / ".tracking")[-1]["status"] == "FAILED"
 
 
 def test_a_defect_keeps_its_traceback(root: Path) -> None:
     error = RuntimeError("shapes must match")
     with pytest.raises(RuntimeError), stage("train", RUN, root):
         raise error
-    events = journal(root)
+    events = tracked_events(root / ".tracking")
     assert any(type(error).__name__ in event.get("tags", {}).get("error", "") for event in events)
     assert not [event for event in events if event["event"] == "artifact"]
     assert events[-1]["status"] == "FAILED"
@@ -166,10 +160,9 @@ def test_told_to_stop_a_stage_ends_in_order(root: Path, number: signal.Signals, 
     errors = process.communicate(timeout=10)[1]
     assert process.returncode == code
     assert "Traceback" not in errors
-    assert journal(root)[-1]["status"] == "KILLED"
+    assert tracked_events(root / ".tracking")[-1]["status"] == "KILLED"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("command", [[sys.executable, "-m", "dvc", "repro", "one"], ["make", "nested"]])
 def test_a_stage_does_not_outlive_the_reproduction(root: Path, command: list[str]) -> None:
     """Nor a make that was started by another, as in `make paper`, and runs several items at once."""
@@ -193,17 +186,12 @@ def test_a_stage_does_not_outlive_the_reproduction(root: Path, command: list[str
         wait_for(lambda: process.poll() is not None or (begun.exists() and begun.read_text() != ""), 60)
         assert process.poll() is None, (root / "log").read_text()
         process.kill()
-    wait_for(lambda: not alive(int(begun.read_text())), 8)
-    assert journal(root)[-1]["status"] == "KILLED"
-    assert journal(root)[0]["group"] is not None
+    with suppress(psutil.NoSuchProcess):
+        stage_process = psutil.Process(int(begun.read_text()))
+        wait_for(lambda: not stage_process.is_running() or stage_process.status() == psutil.STATUS_ZOMBIE, 8)
+    assert tracked_events(root / ".tracking")[-1]["status"] == "KILLED"
+    assert tracked_events(root / ".tracking")[0]["group"] is not None
     assert "the process that started this stage has ended" in (root / "log").read_text()
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -229,24 +217,3 @@ def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path, monkeypa
     assert git_state(root) == ("abc", False), "what is said of copied code comes before the repository around it"
     monkeypatch.setenv(COMMIT, "abc-dirty")
     assert git_state(root) == ("abc", True)
-
-
-def test_every_item_depends_on_its_own_parameters_only(root: Path) -> None:
-    before, old = Graph.load(root), load_params(root / "params.yaml").model_dump(mode="json")
-    values = yaml.safe_load((root / "params.yaml").read_text())
-    values["runs"]["vae-digits"]["training"] = {**values["runs"]["vae-digits"]["training"], "epochs": 77}
-    values["device"] = "cpu"
-    assert old["device"] != "cpu"
-    edit(root, **values)
-    sweeps = {("sweep", item) for item in before.items["sweep"] if str(item).startswith("vae-digits-")}
-    assert len(sweeps) > 1
-    everything = {("figures", None), ("tables", None)}
-    after, new = Graph.load(root), load_params(root / "params.yaml").model_dump(mode="json")
-    found = {
-        (name, item)
-        for name, items in before.items.items()
-        for item in items
-        if params_hash(before.settings(name, item, old)) != params_hash(after.settings(name, item, new))
-    }
-    own = {(stage, "vae-digits") for stage in ("train", "evaluate", "equivariance", "data_efficiency")}
-    assert found == {*own, *sweeps, *everything}

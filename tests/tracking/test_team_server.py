@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import requests
-from documents import commands
+from commands import commands_of
 from servers import free_port, serving
 
 from pipeline.errors import UserError
@@ -53,7 +53,7 @@ def server() -> Iterator[Server]:
         if shutil.which(program, path=SEARCH_PATH) is None:
             pytest.skip(f"{program} is not installed: apt install postgresql openssl curl")
     ports = {"5000": str(free_port()), "5433": str(free_port())}
-    blocks = commands("tracking.md", "A server for a team")
+    blocks = commands_of("tracking.md", "A server for a team")
     for before, after in ports.items():
         blocks = [block.replace(before, after) for block in blocks]
     database, settings, start, add_user, _ = blocks

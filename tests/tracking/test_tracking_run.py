@@ -96,19 +96,6 @@ def test_metrics_of_parts_do_not_mix_and_a_cut_run_is_continued_by_its_first_par
     assert metrics(run) == [(1, {"a/bound": 1.0}), (1, {"b/bound": 2.0}), (2, {"b/bound": 3.0})]
 
 
-def test_an_artifact_is_kept_as_it_was(tmp_path: Path) -> None:
-    weights = tmp_path / "weights.safetensors"
-    weights.write_bytes(b"first")
-    run = new_run(tmp_path / "runs")
-    run.log_artifact(weights, "model")
-    run.log_artifact(weights, "again")
-    weights.unlink()  # as DVC does before a stage runs again
-    weights.write_bytes(b"second")
-    *_, event = events(run)
-    assert (run.journal.folder / event["file"]).read_bytes() == b"first"
-    assert (event["event"], event["folder"], Path(event["file"]).name) == ("artifact", "again", "weights.safetensors")
-
-
 def test_what_cannot_be_written_costs_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "runs").write_text("a file where the folder should be")
     run = new_run(tmp_path / "runs")

@@ -22,8 +22,6 @@ AZIMUTHS = tuple(range(0, 360, 20))
 ELEVATIONS = tuple(range(30, 75, 5))
 """Height of the cameras above the horizon in degrees."""
 
-LIGHTINGS = 6
-
 DISTANCE = 6.5
 """From a toy's centre to the midpoint between the cameras; a toy's radius is about 1."""
 BASELINE = 1.0
@@ -31,12 +29,11 @@ BASELINE = 1.0
 PIXEL = 1 / 18.5
 """Width of a pixel at the toy's centre."""
 
-_BATCH = 64
-"""Pairs rendered at once: few enough for the CPU's cache."""
+_BATCH = 64  # pairs rendered at once: few enough for the CPU's cache
 
 # Direction of the lamp (degrees to the right of the cameras, degrees up) and the brightness of lamp, sky, ambient light
 # and background.
-_LIGHTINGS = (
+LIGHTINGS = (
     (-50, 40, 0.95, 0.22, 0.16, 0.88),
     (50, 40, 0.95, 0.22, 0.16, 0.84),
     (0, 65, 0.85, 0.2, 0.22, 0.92),
@@ -54,13 +51,11 @@ def turntable(azimuth: Floats) -> Floats:
 
 
 def stereo_cameras(elevation: Floats) -> Cameras:
-    """`[2 N]` cameras, left and right alternating, that look at the world's origin from the front (x).
+    """`[2 N]` cameras, left and right alternating, that look at the world's origin from the front (x), `elevation`
+    `[N]` degrees above the horizon.
 
     Both share one image plane, through the origin and perpendicular to the line of sight: a point on it has the same
     position in both images; a nearer point is further to the right in the left one.
-
-    Args:
-        elevation: `[N]` degrees above the horizon.
     """
     s, c = sine_cosine(elevation)
     zero, one = np.zeros_like(s), np.ones_like(s)
@@ -72,7 +67,7 @@ def stereo_cameras(elevation: Floats) -> Cameras:
 
 def lights(lighting: Ints) -> Lights:
     """The light of each lighting `[N]`, 0 to 5."""
-    around, up, lamp, sky, ambient, background = np.array(_LIGHTINGS, dtype=np.float64)[lighting].T
+    around, up, lamp, sky, ambient, background = np.array(LIGHTINGS, dtype=np.float64)[lighting].T
     (sa, ca), (su, cu) = sine_cosine(around), sine_cosine(up)
     return Lights(np.stack([ca * cu, sa * cu, su], axis=-1), lamp, sky, ambient, background)
 
@@ -81,11 +76,8 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
     """Stereo pairs `[N, 2, 48, 48]`, left before right.
 
     Args:
-        category: `[N]` 0 to 4, in smallNORB's order.
-        instance: `[N]` 0 to 9.
-        azimuth: `[N]` 0 to 17, an index into `AZIMUTHS`.
-        elevation: `[N]` 0 to 8, an index into `ELEVATIONS`.
-        lighting: `[N]` 0 to 5.
+        category, instance, lighting: `[N]` 0 to 4, in smallNORB's order, 0 to 9, and 0 to 5.
+        azimuth, elevation: `[N]` indices into `AZIMUTHS` and `ELEVATIONS`.
     """
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)
     for start in range(0, len(category), _BATCH):

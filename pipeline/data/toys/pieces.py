@@ -1,7 +1,4 @@
-"""The pieces of toys: ellipsoids, rods, boxes, wedges and wings.
-
-x points forward, y left, z up; lengths in any unit.
-"""
+"""The pieces of toys: ellipsoids, rods, boxes, wedges and wings. x points forward, y left, z up, in any unit."""
 
 from __future__ import annotations
 
@@ -65,10 +62,8 @@ def block(
 ) -> Piece:
     """A box whose top (local z = 1) is shortened on each side, by fractions of half its length or width.
 
-    With `front` 1 the top's front edge is in the middle, with 2 at the rear: a wedge.
-
-    Args:
-        axes: `[3, 3]`, half its length, width and height as columns.
+    With `front` 1 the top's front edge is in the middle, with 2 at the rear: a wedge. `axes` `[3, 3]` has half its
+    length, width and height as columns.
     """
     planes = [
         [0, 0, -1, 1],
@@ -90,12 +85,8 @@ def box(x: Pair, width: float, z: Pair, front: float = 0.0, rear: float = 0.0, s
 
 
 def wing(root: Point, tip: Point, chord: float, taper: float, thickness: float) -> Piece:
-    """A flat wing between the middles of its root and its tip, swept if their x differs.
-
-    Args:
-        chord: half its length from front to rear, at the root.
-        taper: the chord at the tip divided by that at the root.
-        thickness: half its thickness.
+    """A flat wing between the middles of its root and its tip, swept if their x differs. `chord` is half its length
+    from front to rear at the root, `taper` the chord at the tip divided by that, `thickness` half its thickness.
     """
     span = (np.array(tip) - np.array(root)) / 2
     across = np.cross(span, [1.0, 0.0, 0.0])

@@ -16,7 +16,7 @@ Shapes: `V` images, `P` pieces of a solid; world axes are x forward, y left, z u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,9 +81,8 @@ class Lights:
 
     Attributes:
         direction: `[V, 3]` unit vectors towards the lamp.
-        lamp: `[V]` brightness of a white surface that faces the lamp.
-        sky: `[V]` brightness of a white surface that faces up; half of it if it faces sideways, zero if down.
-        ambient: `[V]` brightness of a white surface in any direction.
+        lamp, sky, ambient: `[V]` brightness of a white surface that faces the lamp; that faces up (half of it if
+            sideways, zero if down); and in any direction.
         background: `[V]` brightness where a ray hits nothing.
     """
 
@@ -109,8 +108,7 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
 
     Args:
         solids: `V` solids. Images of the same solid should share one object, which is then processed only once.
-        greys: `[V]` share of the light that the solid reflects.
-        turns: `[V, 3, 3]` rotations of the solids about the world's origin.
+        greys, turns: `[V]` share of the light that a solid reflects; `[V, 3, 3]` its rotation about the world's origin.
     """
     side = RAYS * size
     positions = ray_positions(size)
@@ -136,7 +134,8 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
             seen = np.flatnonzero(distance < nearest[pixels])  # pixels are unique: an image has one n-th piece
             pixels, view = pixels[seen], views[job[ray[seen]]]
             nearest[pixels] = distance[seen]
-            bright[pixels] = greys[view] * _lit(normals(seen), view, lights)
+            x, y, z = normals
+            bright[pixels] = greys[view] * _lit((x[seen], y[seen], z[seen]), view, lights)
     fine = bright.reshape(-1, size, RAYS, size, RAYS)
     total = np.zeros((len(solids), size, size))
     for row in range(RAYS):  # the same order of summation on every machine
@@ -156,11 +155,7 @@ def _lit(normals: Vectors, view: Ints, lights: Lights) -> Floats:
 def _place(
     pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cameras: Cameras
 ) -> tuple[Floats, Floats, Floats]:
-    """`J` pieces in their images: the camera in each piece's local coordinates.
-
-    Returns:
-        the map `[J, 3, 3]` from the world to the piece; the eye `[J, 3]`; the camera's frame `[J, 3, 3]`.
-    """
+    """`J` pieces in their images: the map `[J, 3, 3]` from the world to a piece, and there the eye and the frame."""
     axes = np.stack([piece.axes for piece in pieces])
     centres = np.stack([piece.centre for piece in pieces])
     turn = turns[views]
@@ -171,10 +166,8 @@ def _place(
 
 
 def _rays(eye: Floats, frame: Floats, positions: Floats) -> tuple[Ints, Ints, Vectors]:
-    """All rays through the rectangle around the cube of each piece, in one list of `n`.
-
-    Returns:
-        the piece `[n]`; the pixel's index `[n]` in its image, row by row; and the direction in the piece's coordinates.
+    """All rays through the rectangle around the cube of each piece, in one list of `n`: the piece `[n]`; the pixel's
+    index `[n]` in its image, row by row; and the direction in the piece's coordinates.
     """
     side = len(positions)
     # (u, v, 1) times `t`, for each corner of the cube
@@ -209,8 +202,8 @@ def _away_from_zero(values: Floats) -> Floats:
     return np.where(np.abs(values) < _TINY, _TINY, values)
 
 
-_Hits = tuple[Ints, Floats, Callable[[Ints], Vectors]]
-"""Rays that hit their piece (indices `[m]`), their `t` `[m]`, and a function: the unit normals in the world at some."""
+_Hits = tuple[Ints, Floats, Vectors]
+"""Rays that hit their piece (indices `[m]`), their `t` `[m]`, and the unit normals in the world there."""
 
 
 def _meet_rounds(profiles: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
@@ -238,21 +231,13 @@ def _meet_rounds(profiles: Floats, inverse: Floats, eye: Floats, job: Ints, dire
     met = np.flatnonzero(by_end | ((falls > enter) & (falls < leave)))
     ray, job, by_end, facing = ray[met], job[met], by_end[met], facing[met]
     distance = np.where(by_end, enter[met], falls[met])
-
-    def normals(subset: Ints) -> Vectors:
-        of, t, end = job[subset], distance[subset], by_end[subset]
-        x, y, z = (eye[of, axis] + t * direction[axis][ray[subset]] for axis in range(3))
-        up = np.where(end, facing[subset], -(q / 2)[of] - w[of] * z)
-        return _unit(inverse[of], (np.where(end, 0.0, x), np.where(end, 0.0, y), up))
-
-    return ray, distance, normals
+    x, y, z = (eye[job, axis] + distance * direction[axis][ray] for axis in range(3))
+    up = np.where(by_end, facing, -(q / 2)[job] - w[job] * z)
+    return ray, distance, _unit(inverse[job], (np.where(by_end, 0.0, x), np.where(by_end, 0.0, y), up))
 
 
 def _meet_blocks(planes: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
-    """Where rays hit pieces between the planes `[J, 6, 4]`.
-
-    A ray enters at the last plane that it crosses inwards, unless it crosses another one outwards before.
-    """
+    """Where rays enter between planes `[J, 6, 4]`: at the last crossed inwards, if none was outwards before."""
     room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], eye)
     dx, dy, dz = direction
     enter = np.full(len(job), -np.inf)
@@ -268,16 +253,11 @@ def _meet_blocks(planes: Floats, inverse: Floats, eye: Floats, job: Ints, direct
         face = np.where(later, plane, face)
         leave = np.where(inwards, leave, np.minimum(leave, t))
     ray = np.flatnonzero(enter < leave)
-    job, face, distance = job[ray], face[ray], enter[ray]
     sides = planes.shape[1]
     nx, ny, nz = planes[..., :3].reshape(-1, 3).T
     x, y, z = _unit(np.repeat(inverse, sides, axis=0), (nx, ny, nz))
-
-    def normals(subset: Ints) -> Vectors:
-        of = job[subset] * sides + face[subset]
-        return x[of], y[of], z[of]
-
-    return ray, distance, normals
+    of = job[ray] * sides + face[ray]
+    return ray, enter[ray], (x[of], y[of], z[of])
 
 
 def _unit(inverse: Floats, gradient: Vectors) -> Vectors:

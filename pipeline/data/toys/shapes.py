@@ -22,16 +22,10 @@ Limbs = tuple[Pair, Pair]
 
 
 def _animal(size: Pair, limbs: Pair, nape: Pair, face: Pair, rump: Pair, stride: float, extra: str) -> list[Piece]:
-    """An animal with four legs.
-
-    Args:
-        size: half the length and half the height of the trunk.
-        limbs: length and radius of the legs.
-        nape: length of the neck, and its angle upwards in degrees.
-        face: radius of the head, and length of the muzzle.
-        rump: length of the tail, and its angle downwards in degrees.
-        stride: how far each foot is moved, the front ones forward and the rear ones back.
-        extra: a further part, such as ears.
+    """An animal with four legs: half its trunk's length and height (`size`), the length and radius of its legs
+    (`limbs`), the length of its neck and that one's angle upwards in degrees (`nape`), the radius of its head and the
+    length of its muzzle (`face`), the length of its tail and that one's angle downwards (`rump`), how far each foot is
+    moved, the front ones forward and the rear ones back (`stride`), and a further part, such as ears (`extra`).
     """
     (length, girth), (legs, leg), (neck, rise), (head, muzzle), (tail, droop) = size, limbs, nape, face, rump
     back = legs + 0.8 * girth
@@ -97,11 +91,8 @@ _ANIMALS = (
 
 
 def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float) -> tuple[list[Piece], Point]:
-    """An arm or a leg of two parts of equal length, and its end point.
-
-    Args:
-        swings: angles of the parts, degrees forward; 0 hangs down.
-        aside: how far each part leans to the left, as a multiple of its length before leaning.
+    """An arm or a leg of two parts of equal length, and its end point. `swings` are the angles of the parts, degrees
+    forward (0 hangs down); each leans to the left by `aside` times its length before leaning.
     """
     pieces: list[Piece] = []
     here = start
@@ -116,13 +107,9 @@ def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float
 
 
 def _human(arms: Limbs, legs: Limbs, aside: Pair, bulk: float, leg: float, hat: str, stick: Pair) -> list[Piece]:
-    """A figure on a round base.
-
-    Args:
-        aside: how far arms and legs lean outwards.
-        bulk: thickness of the body.
-        leg: length of half a leg.
-        stick: length of the stick in the right hand, and its angle in degrees; 90 points forward.
+    """A figure on a round base: how far arms and legs lean outwards (`aside`), the thickness of its body (`bulk`), the
+    length of half a leg (`leg`), and the length of the stick in its right hand with its angle in degrees; 90 points
+    forward.
     """
     shoulder = 0.45
     pieces: list[Piece] = [
@@ -225,12 +212,8 @@ _AIRPLANES = (
 
 
 def _truck(size: Pair, front: Four, axles: int, cargo: tuple[str, float]) -> list[Piece]:
-    """A cab with a load behind it, or a bus.
-
-    Args:
-        size: half the length and half the width.
-        front: length and height of the cab, length of the bonnet before it, how far the windscreen leans back.
-        cargo: kind of load, and its height.
+    """A cab with a load behind it, or a bus: half its length and width (`size`); the length and height of its cab, the
+    length of the bonnet before it, and how far the windscreen leans back (`front`); the kind of load and its height.
     """
     (length, width), (cab, cab_height, hood, slope), (load, height) = size, front, cargo
     floor = 0.3
@@ -285,14 +268,9 @@ _TRUCKS = (
 
 
 def _car(size: Pair, hull: Pair, cabin: Pair, glass: Point, extra: str) -> list[Piece]:
-    """A low body with a narrower cabin.
-
-    Args:
-        size: half the length and half the width.
-        hull: height of the body, and how far its front leans back.
-        cabin: its rear and its front end.
-        glass: height of the cabin above the body, how far windscreen and rear window lean in.
-        extra: a further part, or "open" for no roof, "round" for a domed one.
+    """A low body with a narrower cabin: half its length and width (`size`), the height of the body and how far its
+    front leans back (`hull`), the rear and the front end of the cabin, its height above the body and how far windscreen
+    and rear window lean in (`glass`), and a further part, or "open" for no roof, "round" for a domed one (`extra`).
     """
     (length, width), (body, nose), (roof, screen, back) = size, hull, glass
     low, waist = 0.12, 0.12 + 0.62 * body
@@ -350,11 +328,8 @@ _KINDS: tuple[tuple[Callable[..., list[Piece]], Sequence[tuple[Any, ...]]], ...]
 
 @cache
 def toy(category: int, instance: int) -> tuple[Solid, float]:
-    """One instance, 0 to 9, of a category, 0 to 4 in smallNORB's order.
-
-    Returns:
-        the solid, centred on the origin, with a bounding sphere whose radius is about 1; the share of the light that it
-        reflects.
+    """One instance, 0 to 9, of a category, 0 to 4 in smallNORB's order: the solid, centred on the origin, with a
+    bounding sphere whose radius is about 1, and the share of the light that it reflects.
     """
     make, forms = _KINDS[category]
     solid = tuple(make(*forms[instance]))

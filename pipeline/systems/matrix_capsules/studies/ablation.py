@@ -46,8 +46,7 @@ def measure(context: Context) -> Outcome:
 
     from pipeline.classification.errors import classification_errors
     from pipeline.learning.model import count_parameters
-    from pipeline.learning.runs import of_kind
-    from pipeline.learning.summary import best_rows
+    from pipeline.learning.runs import best_rows, of_kind
     from pipeline.results.outcome import MOST_HEADLINES, Outcome
     from pipeline.results.spread import nest, spread, stack_replicas
     from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
