@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.attention.model.top_down import Components, Cues, Parts, literal_mass
+from pipeline.systems.attention.model.top_down import Components, literal_mass
 from pipeline.systems.attention.settings import DensityStudy
 
 PEAK = 2.0
@@ -45,8 +45,8 @@ def run(study: DensityStudy) -> Outcome:
             equal = torch.full((n,), -math.log(n), dtype=torch.float64)
             for kappa in study.kappas:
                 components = Components(U, kappa * factors, study.sigma * factors.flip(0), equal)
-                cues = Cues(components).sample(torch.Size([study.samples]))
-                poses = Parts(components, cues[0]).sample(torch.Size([study.samples]))
+                cues = components.sample_cues(study.samples)
+                poses = components.sample_poses(study.samples, cues[0])
                 for name, scores in (
                     ("poses", scores_of_poses(components, cues[0], poses)),
                     ("cues", scores_of_cues(components, cues)),
@@ -71,7 +71,7 @@ def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[
     """Deviation from the identity, in standard errors, for poses `[samples, d]` given a cue `[d]`; one for each
     component with enough weight.
     """
-    log_mixture = Parts(components, cue).log_prob(poses)
+    log_mixture = components.log_pose_density(poses, cue)
     narrow = components.sigma * PEAK ** (-1 / len(cue))
     log_inside = replace(components, sigma=narrow).log_poses(poses)  # (samples, n)
     frequent = components.log_weights(cue) > math.log(LEAST)
@@ -82,7 +82,7 @@ def scores_of_cues(components: Components, cues: Tensor) -> list[float]:
     """The same for directions `[samples, d]`, for every component."""
     close = components.kappa * PEAK ** (2 / (cues.shape[-1] - 1))
     log_around = replace(components, kappa=close).log_cues(cues)  # (samples, n)
-    return _scores(log_around - Cues(components).log_prob(cues).unsqueeze(-1))
+    return _scores(log_around - components.log_cue_density(cues).unsqueeze(-1))
 
 
 def _scores(log_ratios: Tensor) -> list[float]:

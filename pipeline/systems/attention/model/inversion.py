@@ -20,7 +20,6 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
-from pyro import poutine
 from torch import Tensor
 
 from pipeline.systems.attention.model.routing import Parse
@@ -152,17 +151,8 @@ class _Search:
         samples. All starts of a scene use the same noise.
         """
         means, log_sds = q
-        B, R = means.shape[:2]
         noise = self.noise(samples, means[:, :1])
         z = means + log_sds.exp() * noise  # (samples, B, R, n, D)
         log_q = (-0.5 * (noise.square() + math.log(2 * math.pi)) - log_sds).sum((-1, -2))
-
-        def repeated(values: Tensor) -> Tensor:
-            return values.unsqueeze(1).expand(samples, B, R, *values.shape[1:]).flatten(0, 2)
-
-        cues = None if self.cues is None else repeated(self.cues)
-        model = poutine.condition(hierarchy.model, data={"objects": z.flatten(0, 2)})
-        trace = poutine.trace(model).get_trace(repeated(self.parts), cues)
-        trace.compute_log_prob()
-        joint = sum(trace.nodes[site]["log_prob"] for site in trace.observation_nodes)
-        return (joint.view(samples, B, R) - log_q).mean(0)
+        parts, cues = (None if each is None else each.unsqueeze(1) for each in (self.parts, self.cues))
+        return (hierarchy.log_joint(z, parts, cues) - log_q).mean(0)
