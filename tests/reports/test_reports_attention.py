@@ -54,7 +54,7 @@ def test_figures(studied: Writer, params: Params) -> None:
 
 def test_tables(studied: Writer, params: Params, outcomes: dict[str, Outcome]) -> None:
     tables = {table.name: table for table in build(recorded(studied.results, params))}
-    assert list(tables) == ["attention-density", "attention-parsing"]
+    assert list(tables) == ["attention-parsing"]
     first = outcomes["parsing"].table.iloc[0]
     parsing = tables["attention-parsing"].shown.set_index("method")
     assert parsing.iloc[0]["parents found (%)"] == f"{100 * first['found']:.1f}"

@@ -311,37 +311,15 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             )
 
 
-_TABLES: dict[str, tuple[str, str, Columns]] = {
-    "density": (
-        "Samples against densities of the top-down model",
-        "By how many standard errors samples violate an identity that holds only for their own density (poses, cues; "
-        "the largest over the components); integral of equation 7 if a pose is its own cue, with weights that are a "
-        "softmax of log densities (literal) or of the densities (printed).",
-        {
-            "what": ("what", ""),
-            "dimensions": ("dimensions", ".0f"),
-            "kappa": ("kappa", "g"),
-            "z": ("deviation (standard errors)", ".2f"),
-            "mass": ("integral", ".2f"),
-        },
-    ),
-    "parsing": (
-        "Planted scenes, parsed",
-        "Share of parts with a parent whose parent is found, with its standard error over scenes; share of clutter "
-        "that is recognised, for methods that model clutter; root mean square error of the shown objects' poses, in "
-        'units of their sd. Of several starts the most likely is kept. "True poses" is given the poses of the objects.',
-        {
-            "sigma": ("sd of parts", "g"),
-            "shown": ("objects", ".0f"),
-            "method": ("method", ""),
-            "found": ("parents found (%)", ".1%"),
-            "standard_error": ("standard error", ".1%"),
-            "clutter_found": ("clutter recognised (%)", ".1%"),
-            "pose_error": ("pose error", ".3f"),
-        },
-    ),
+_PARSED: Columns = {
+    "sigma": ("sd of parts", "g"),
+    "shown": ("objects", ".0f"),
+    "method": ("method", ""),
+    "found": ("parents found (%)", ".1%"),
+    "standard_error": ("standard error", ".1%"),
+    "clutter_found": ("clutter recognised (%)", ".1%"),
+    "pose_error": ("pose error", ".3f"),
 }
-"""By kind of study whose figure does not say all: title, caption, and the columns."""
 
 
 def executed(results: Results) -> list[Study]:
@@ -351,12 +329,14 @@ def executed(results: Results) -> list[Study]:
 
 
 def build(results: Results) -> list[Table]:
-    """A table for each study that was executed and has one, sorted by kind."""
-    tables = []
-    for study in executed(results):
-        title, caption, columns = _TABLES.get(study.kind, ("", "", {}))
-        data = study.table(list(columns)) if columns else None
-        if data is not None:
-            name = f"attention-{study.name}"
-            tables.append(study_table(name, title, caption, data, columns, study.numbers.records))
-    return tables
+    """A table of each study of parsing that was executed: all methods, of which the figure has the best."""
+    caption = (
+        "Share of parts with a parent whose parent is found, with its standard error over scenes; share of clutter "
+        "that is recognised, for methods that model clutter; root mean square error of the shown objects' poses, in "
+        'units of their sd. Of several starts the most likely is kept. "True poses" is given the poses of the objects.'
+    )
+    return [
+        study_table(f"attention-{study.name}", "Planted scenes, parsed", caption, data, _PARSED, study.numbers.records)
+        for study in executed(results)
+        if study.kind == "parsing" and (data := study.table(list(_PARSED))) is not None
+    ]
