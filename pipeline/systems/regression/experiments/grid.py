@@ -25,10 +25,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.regression.model.architectures import build_architecture, class_scores, coupled_probabilities
+from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
 from pipeline.systems.regression.model.capsules import prior_means
 from pipeline.systems.regression.model.expectation_maximisation import CHUNK
-from pipeline.systems.regression.model.fits import Inputs, errors, fit_architecture
+from pipeline.systems.regression.model.fits import Inputs, decisions, errors, fit_architecture
 from pipeline.systems.regression.settings import GridStudy
 
 PLANE, SHOWN = 2, 8
@@ -49,16 +49,16 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
     rows: list[dict[str, Any]] = []
     reliability: list[NDArray[np.float64]] = []
     arrays: Arrays = {}
-    X, y = inputs.X["test"], inputs.y["test"]
+    X = inputs.X["test"]
     cells = [(decision, size) for decision in study.decisions for size in study.sizes]
     for decision, size in tqdm(cells, desc="grid", unit="fit"):
         architecture = build_architecture(decision, size, inputs.classes)
         W, iterations, seconds = fit_architecture(inputs, architecture, study.schedule)
         row = {"model": decision, "size": size, **errors(architecture, W, inputs)}
         row |= {"iterations": iterations, "parameters": W.numel(), "seconds": seconds}
-        probabilities = [coupled_probabilities(architecture, W.double(), block.double()) for block in X.split(CHUNK)]
-        decided = [class_scores(architecture, W, block).argmax(1) for block in X.split(CHUNK)]
-        measured, bins = calibration(*(torch.cat(each).cpu().numpy() for each in (probabilities, decided, [y])))
+        blocks = [coupled_probabilities(architecture, W.double(), block.double()) for block in X.split(CHUNK)]
+        found = torch.cat(blocks), decisions(architecture, W, X), inputs.y["test"]
+        measured, bins = calibration(*(each.cpu().numpy() for each in found))
         rows.append(row | measured)
         reliability += [bins] if size == max(study.sizes) else []
         if decision == "multiclass" and size == PLANE:

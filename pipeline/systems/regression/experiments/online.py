@@ -56,33 +56,32 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
         "incremental, momentum": islice(incremental(problems, batches, W, study.momentum), 0, None, study.batches),
         "online": online_passes(),
     }
-    rows = []
+    measured = []
     for name, method in methods.items():
         for done, weights in enumerate(islice(method, study.passes), start=1):
             found = problems.passed(weights, which, None, problems.examples)
             log_loss = -float(found.log_likelihood[0]) / (len(X) * math.log(inputs.classes))
             wrong = errors(problems.architecture, problems.own_coordinates(weights).float(), inputs)
-            rows.append({"method": name, "passes": done, "log_loss": log_loss, **wrong})
-    table = pd.DataFrame(rows)
-    last = {str(name): rows.iloc[-1] for name, rows in table.groupby("method")}
+            measured.append({"method": name, "passes": done, "log_loss": log_loss, **wrong})
+    table = pd.DataFrame(measured)
+    by_method = {str(name): rows for name, rows in table.groupby("method")}
+    goal = by_method["batch"].iloc[-1]
 
     def first(rows: pd.DataFrame, key: str) -> float:
         """Passes until batch EM's final value is reached; one more than there are if it is not."""
-        reached = rows[rows[key] <= last["batch"][key] + 1e-12]["passes"]
-        return float(reached.min()) if len(reached) else study.passes + 1.0
+        return min(rows[rows[key] <= goal[key] + 1e-12]["passes"], default=study.passes + 1)
 
     numbers = {
         "last": {
-            name: {key: one(row[key]) for key in ("log_loss", "train", "validation", "test")}
-            for name, row in last.items()
+            name: {key: one(rows[key].iloc[-1]) for key in ("log_loss", "train", "validation", "test")}
+            for name, rows in by_method.items()
         },
         "passes": study.passes,
         "reached": {
-            str(name): {key: one(first(rows, key)) for key in ("log_loss", "validation")}
-            for name, rows in table.groupby("method")
+            name: {key: one(first(rows, key)) for key in ("log_loss", "validation")} for name, rows in by_method.items()
         },
     }
-    return Outcome("online", table, numbers, tuple(f"last.{method}.test" for method in last))
+    return Outcome("online", table, numbers, tuple(f"last.{method}.test" for method in by_method))
 
 
 def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:
@@ -106,15 +105,11 @@ def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum
 
 def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:
     """Examples in random batches, stratified by class as far as possible."""
-    parts: list[list[Tensor]] = [[] for _ in range(batches)]
-    for start, stop in pairwise(examples.bounds):
-        order = start + torch.randperm(stop - start, generator=generator)
-        for into, rows in zip(parts, order.tensor_split(batches), strict=True):
-            into.append(rows)
+    by_class = [start + torch.randperm(stop - start, generator=generator) for start, stop in pairwise(examples.bounds)]
     result = []
-    for part in parts:
-        bounds = torch.tensor([0, *(len(each) for each in part)]).cumsum(0).tolist()
-        result.append(Examples(examples.inputs[torch.cat(part).to(examples.inputs.device)], bounds))
+    for rows in zip(*(order.tensor_split(batches) for order in by_class), strict=True):
+        bounds = torch.tensor([0, *map(len, rows)]).cumsum(0).tolist()
+        result.append(Examples(examples.inputs[torch.cat(rows).to(examples.inputs.device)], bounds))
     return result
 
 
@@ -128,11 +123,8 @@ class Online:
     """
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:
-        self.architecture, self.ridge, self.rate = architecture, ridge, rate
-        self.W = W
-        self.seen = 0
-        # Mean of x x^T, class by class.
-        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])
+        self.architecture, self.W, self.ridge, self.rate, self.seen = architecture, W, ridge, rate, 0
+        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])  # mean of x x^T, class by class
         self.posteriors = torch.zeros_like(W)  # mean of E[h | x, y] x^T
         self._pass = EStep(architecture, W.dtype, W.device)
 
@@ -142,9 +134,8 @@ class Online:
         counts = torch.bincount(y, minlength=self.architecture.classes)
         examples = Examples(X[order], [0, *counts.cumsum(0).tolist()])
         found = self._pass(self.W, torch.arange(len(self.W)), self.W.new_zeros(len(self.W)), examples)
-        step = 1.0 if self.seen == 0 else (self.seen + 2.0) ** -self.rate
-        moments = class_moments(X, y, self.architecture.classes)
-        self.inputs = torch.lerp(self.inputs, moments / len(X), step)
+        step = (self.seen + 2.0) ** -self.rate if self.seen else 1.0
+        self.inputs = torch.lerp(self.inputs, class_moments(X, y, self.architecture.classes) / len(X), step)
         self.posteriors = torch.lerp(self.posteriors, found.moments / len(X), step)
         gram = self.architecture.sum_seen(self.inputs)  # (K or 1, p, p)
         power = gram.diagonal(dim1=1, dim2=2).mean(-1)

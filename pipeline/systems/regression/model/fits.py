@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -80,12 +81,13 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
 
 def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
     """The error of weights `W [K, C, d, p]` on each part, as a share of its inputs; nan if the part is empty."""
-    found = {}
-    for part, X in inputs.X.items():
-        decided = torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)])
-        wrong = int((decided != inputs.y[part]).sum())
-        found[part] = wrong / len(X) if len(X) else float("nan")
-    return found
+    wrong = {part: decisions(architecture, W, X) != inputs.y[part] for part, X in inputs.X.items()}
+    return {part: int(each.sum()) / len(each) if len(each) else math.nan for part, each in wrong.items()}
+
+
+def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
+    """The classes `[n]` that inputs `X [n, p]` are assigned to by weights `W [K, C, d, p]`."""
+    return torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)])
 
 
 def checkpoint(folder: Path, **depends: Any) -> Checkpoint:
@@ -115,14 +117,13 @@ def fit_architecture(
     W = problems.subspace_start()
     kept = kept_at.load(W.device) if kept_at else None
 
-    def look(state: State) -> None:
+    def keep(state: State, *, force: bool = False) -> None:
         if kept_at:
-            kept_at.save(vars(state), {})
+            kept_at.save(vars(state), {}, force=force)
 
     validation = problems.sort(inputs.X["validation"], inputs.y["validation"])
-    state, _ = fit(problems, W, validation, schedule, state=State(**kept[0]) if kept else None, look=look)
-    if kept_at:
-        kept_at.save(vars(state), {}, force=True)
+    state, _ = fit(problems, W, validation, schedule, state=State(**kept[0]) if kept else None, look=keep)
+    keep(state, force=True)
     W, most = problems.own_coordinates(state.best).float(), int(state.iterations.max())
     return W, most, time.perf_counter() - begun
 
