@@ -98,7 +98,7 @@ def test_inversion_sees_cues_only_where_its_name_says_so() -> None:
     model = hierarchy(0.3)
     scenes = plant(model, study.scenes, 2, np.random.default_rng(10))
     others = replace(scenes, cues=scenes.cues.roll(1, dims=0))
-    inverted, again = (parsing.invert_with_and_without(model, each, study)[0] for each in (scenes, others))
+    inverted, again = (parsing.invert_with_and_without(model, each, study) for each in (scenes, others))
     alike = {method for method in inverted if torch.equal(inverted[method].parents, again[method].parents)}
     assert alike == {parsing.INVERSION}
     assert inverted.keys() == {parsing.INVERSION, "inversion, cues", "inversion, cues, scales learned"}

@@ -21,7 +21,7 @@ from pipeline.systems.attention.settings import ToyStudy
     ],
 )
 def test_minimisers(reading: str, penalty: str, expected: list[float]) -> None:
-    found = infer(reading, penalty, 1.0, 0.005, 8000)[-1]
+    found = infer(reading, penalty, 1.0, 0.005, 8000)
     np.testing.assert_allclose(found, expected, atol=0.02)
 
 

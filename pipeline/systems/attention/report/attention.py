@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
-from itertools import cycle, product
-from typing import Any, Literal
+from itertools import cycle
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -57,8 +57,6 @@ FAMILIES = (
 )
 """Colour, marker and dashes of a family of methods, and its members; only the best member of each is drawn."""
 SCALES = ((BLUE, "o"), (INK, "s"), (VERMILLION, "v"), (GREEN, "^"), (PURPLE, "D"))
-DASHES = ("-", "--", ":", "-.")
-"""Where there are more scales than colours, colours repeat with other dashes."""
 OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
 SHAPES = ((BLUE, "^"), (VERMILLION, "s"), (GREEN, "*"))
 """Colours and markers of a triangle, a square and a star, in their order in results."""
@@ -183,11 +181,10 @@ def attention_over_iterations(table: pd.DataFrame) -> Figure:
     """Entropy of attention (nats) and share of parts that attend most to their own parent, by iteration and scale."""
     figure, axes = panels(2, 2.4)
     means = table.groupby(["scale", "iteration"])[["entropy", "right"]].mean().reset_index()
-    for (scale, rows), (dashes, (colour, marker)) in zip(means.groupby("scale"), cycle(product(DASHES, SCALES))):
-        look: Any = {"color": colour, "marker": marker, "linestyle": dashes}
-        look["label"] = f"scale {scale:g}" + (" (the paper's)" if scale == 1 else "")
-        axes[0].plot(rows["iteration"], rows["entropy"], **look)
-        axes[1].plot(rows["iteration"], 100 * rows["right"], **look)
+    for (scale, rows), (colour, marker) in zip(means.groupby("scale"), cycle(SCALES)):
+        label = f"scale {scale:g}" + (" (the paper's)" if scale == 1 else "")
+        axes[0].plot(rows["iteration"], rows["entropy"], color=colour, marker=marker)
+        axes[1].plot(rows["iteration"], 100 * rows["right"], color=colour, marker=marker, label=label)
     axes[0].set(xlabel="iteration", ylabel="entropy over parents (nats)", ylim=(0, None))
     axes[1].set(xlabel="iteration", ylabel="parts at their own parent (%)", ylim=(0, 100))
     axes[1].legend(loc="lower left")
