@@ -123,8 +123,9 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y holds one class only ({labels[0]}): classification needs two or more")
         held = held_out(numbers, self.validation_fraction, check_random_state(self.random_state))
         inputs, classes = self._inputs(X), torch.from_numpy(numbers).to(self.device)
+        self._architecture = build_architecture(self.decision, int(self.capsule_size), len(labels))
         try:
-            problems = Problems(inputs[~held], classes[~held], self._architecture(), ridge=self.ridge)
+            problems = Problems(inputs[~held], classes[~held], self._architecture, ridge=self.ridge)
             W = problems.subspace_start()
         except ValueError as error:
             named = ", ".join(f"{number}: {label}" for number, label in enumerate(labels[:20]))
@@ -155,9 +156,6 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         """
         return self._for_rows(coupled_probabilities, X)
 
-    def _architecture(self) -> Architecture:
-        return build_architecture(self.decision, int(self.capsule_size), len(self.classes_))
-
     def _inputs(self, X: NDArray[np.float64]) -> Tensor:
         whole = np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
         return torch.from_numpy(np.ascontiguousarray(whole)).to(self.device)
@@ -167,8 +165,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         inputs = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
         W = torch.from_numpy(self.capsules_).to(self.device)
-        architecture = self._architecture()
-        return torch.cat([function(architecture, W, rows) for rows in inputs.split(_ROWS)]).cpu().numpy()
+        return torch.cat([function(self._architecture, W, rows) for rows in inputs.split(_ROWS)]).cpu().numpy()
 
 
 def held_out(classes: NDArray[np.int64], fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:

@@ -65,7 +65,7 @@ def test_inputs_are_the_leading_singular_directions_of_the_training_images() -> 
 def test_a_cut_fit_goes_on_where_it_was(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = ScheduleParams.model_validate(SCHEDULE)
     architecture = build_architecture("one-vs-all", 2, 3)
-    W, iterations, _ = fit_architecture(inputs, architecture, schedule)
+    W, fitted = fit_architecture(inputs, architecture, schedule)
     kept = replace(inputs, keep_at=partial(checkpoint, tmp_path, data="planted"))
 
     real = fits.fit
@@ -83,7 +83,7 @@ def test_a_cut_fit_goes_on_where_it_was(inputs: Inputs, tmp_path: Path, monkeypa
     monkeypatch.setattr(fits, "fit", real)
     again = fit_architecture(kept, architecture, schedule)
     assert torch.equal(again[0], W)
-    assert again[1] == iterations
+    assert again[1]["iterations"] == fitted["iterations"]
     assert len(list(tmp_path.glob("*/checkpoint.safetensors"))) == 1
 
 

@@ -19,10 +19,11 @@ from torch import Tensor
 from torch.nn import functional
 from tqdm import tqdm
 
+from pipeline.data.datasets import PARTS
 from pipeline.data.warps import invert
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
-from pipeline.systems.regression.model.fits import Inputs, errors, fit_architecture
+from pipeline.systems.regression.model.fits import Inputs, fit_architecture
 from pipeline.systems.regression.settings import DistortedStudy
 
 CHUNK = 4096
@@ -106,21 +107,11 @@ def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
         data = enlarged(inputs, study.examples, strength, study.seed) if strength else inputs
         if inputs.keep_at:
             data = replace(data, keep_at=partial(inputs.keep_at, distorted=strength))
-        W, iterations, seconds = fit_architecture(data, architecture, study.schedule)
-        rows.append(
-            {
-                "data": "distorted" if strength else "plain",
-                "strength": strength,
-                "examples": len(data.X["train"]),
-                **errors(architecture, W, data),
-                "iterations": iterations,
-                "seconds": seconds,
-            }
-        )
+        row = {"data": "distorted" if strength else "plain", "strength": strength, "examples": len(data.X["train"])}
+        rows.append(row | fit_architecture(data, architecture, study.schedule)[1])
     best = min(rows[1:], key=lambda row: float(row["validation"]))
     numbers = {
-        row["data"]: {part: one(row[part]) for part in ("train", "validation", "test")}
-        | {key: row[key] for key in ("examples", "strength")}
+        row["data"]: {part: one(row[part]) for part in PARTS} | {key: row[key] for key in ("examples", "strength")}
         for row in (rows[0], best)
     }
     generator = torch.Generator().manual_seed(study.seed)

@@ -96,16 +96,13 @@ def checkpoint(folder: Path, **depends: Any) -> Checkpoint:
 
 
 def fit_architecture(
-    inputs: Inputs,
-    architecture: Architecture,
-    schedule: ScheduleParams,
-    ridge: float = 0.0,
-) -> tuple[Tensor, int, float]:
+    inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
+) -> tuple[Tensor, dict[str, float]]:
     """Fit an architecture to the training part from the subspace start; the validation part ends the rounds.
 
     Returns:
-        weights `[K, C, d, p]` in the inputs' own coordinates, float32; the number of iterations, the maximum over the
-        problems; the seconds of the whole fit, including the start.
+        weights `[K, C, d, p]` in the inputs' own coordinates, float32; the `errors` of each part, the number of
+        `iterations` (the maximum over the problems), and the `seconds` of the whole fit, including the start.
 
     Raises:
         ValueError: a class has too few examples for its capsule.
@@ -125,7 +122,8 @@ def fit_architecture(
     state, _ = fit(problems, W, validation, schedule, state=State(**kept[0]) if kept else None, look=keep)
     keep(state, force=True)
     W, most = problems.own_coordinates(state.best).float(), int(state.iterations.max())
-    return W, most, time.perf_counter() - begun
+    seconds = time.perf_counter() - begun
+    return W, {**errors(architecture, W, inputs), "iterations": most, "seconds": seconds}
 
 
 def fit_without_validation(
