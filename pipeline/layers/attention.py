@@ -167,13 +167,8 @@ def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
 
 
 def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
-    """`block.plain_forward(x, y)`, `[B, n, d]`, where that is `supported`.
-
-    Args:
-        form: of the kernel; None for the best that this processor has.
-
-    Raises:
-        MemoryError: there is not enough memory.
+    """`block.plain_forward(x, y)`, `[B, n, d]`, where that is `supported`, by the form of the kernel
+    that is best on this processor, if none is given. Raises `MemoryError` if there is not enough memory.
     """
     parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
     kernel, eps = form or kernels.load(_SOURCE), block.norm_query.eps

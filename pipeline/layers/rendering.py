@@ -71,15 +71,9 @@ def sample_templates(templates: Tensor, points: Tensor) -> Tensor:
 
 
 def composite(layers: Tensor) -> Tensor:
-    """Composite P layers over a black background, in order, with the operator "over".
+    """Layers `[B, P, 2, H, W]`, intensity C_j and opacity a_j in [0, 1], composited over black: `[B, H, W]`.
 
-    With a black background and premultiplied colour the operator is P <- P + a_j (C_j - P).
-
-    Args:
-        layers: `[B, P, 2, H, W]`: intensity C_j and opacity a_j in [0, 1] of each layer.
-
-    Returns:
-        `[B, H, W]`.
+    With a black background and premultiplied colour the operator "over", in order, is P <- P + a_j (C_j - P).
     """
     # All layers are unbound at once: the gradient is then one stack. Indexing would fill a full-size zero tensor for
     # each layer.
@@ -139,13 +133,8 @@ def supported(templates: Tensor, A: Tensor, presence: Tensor) -> bool:
 def compiled_render(
     templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None
 ) -> Tensor:
-    """`plain_render(templates, A, presence, size)`, `[B, size, size]`, where that is `supported`.
-
-    Args:
-        form: of the kernel; None for the best that this processor has.
-
-    Raises:
-        MemoryError: there is not enough memory.
+    """`plain_render(templates, A, presence, size)`, `[B, size, size]`, where that is `supported`, by the form of the
+    kernel that is best on this processor, if none is given. Raises `MemoryError` if there is not enough memory.
     """
     inverse = poses.invert(poses.to_matrix(A))
     pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))

@@ -48,11 +48,10 @@ def run(study: ParsingStudy) -> Outcome:
         ours = found(inverted[INVERSION], scenes)
         leads.append({method: ours - found(parse, scenes) for method, parse in routed.items()})
     table = pd.DataFrame(rows)
-    means = table.groupby("method", sort=False)[["found", "clutter_found", "pose_error"]].agg(
-        pd.Series.mean, skipna=False
-    )
+    measures = ["found", "clutter_found", "pose_error"]
+    means = table.groupby("method", sort=False)[measures].agg(pd.Series.mean, skipna=False)
     numbers: dict[str, Any] = {
-        **{measure: means[measure].dropna().map(one).to_dict() for measure in means},
+        **{measure: means[measure].dropna().map(one).to_dict() for measure in measures},
         "lead": {method: lead_of([each[method] for each in leads]) for method in leads[0]},
         "settings": len(leads),
     }

@@ -119,11 +119,7 @@ class _Search:
     def ascend(
         self, hierarchy: Hierarchy, q: Gaussian, log_scales: Tensor | None = None, widest: float = 1.0
     ) -> Gaussian:
-        """Half of the steps of Adam.
-
-        Args:
-            log_scales: logs of kappa and sigma, learned in place; None: they are the hierarchy's.
-        """
+        """Half of the steps of Adam. The logs of kappa and sigma, where given, are learned in place."""
         steps = self.settings.steps // 2
         means, log_sds = (each.clone().requires_grad_() for each in q)
         learned = [means, log_sds] + ([] if log_scales is None else [log_scales])
@@ -154,5 +150,5 @@ class _Search:
         noise = self.noise(samples, means[:, :1])
         z = means + log_sds.exp() * noise  # (samples, B, R, n, D)
         log_q = (-0.5 * (noise.square() + math.log(2 * math.pi)) - log_sds).sum((-1, -2))
-        parts, cues = (None if each is None else each.unsqueeze(1) for each in (self.parts, self.cues))
-        return (hierarchy.log_joint(z, parts, cues) - log_q).mean(0)
+        cues = None if self.cues is None else self.cues.unsqueeze(1)
+        return (hierarchy.log_joint(z, self.parts.unsqueeze(1), cues) - log_q).mean(0)

@@ -58,8 +58,8 @@ def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Genera
     )
     kappa, sigma = (each.double().numpy()[parents] for each in (components.kappa, components.sigma))
     parts = torch.from_numpy(U + sigma[..., None] * random.normal(size=U.shape)).to(W)
-    cues = von_mises_fisher.sample(directions.reshape(count * m, -1), kappa.ravel(), random)
-    cues = torch.from_numpy(cues).to(W).view_as(parts)
+    drawn = von_mises_fisher.sample(directions.reshape(count * m, -1), kappa.ravel(), random)
+    cues = torch.from_numpy(drawn).to(W).view_as(parts)
     return Scenes(parts, cues, torch.from_numpy(parents), poses.to(W), torch.from_numpy(present))
 
 

@@ -139,10 +139,8 @@ class Hierarchy:
         return torch.einsum("ijab,...jb->...ija", self.W, poses)
 
     def components(self, poses: Tensor, present: Tensor | None = None) -> Components:
-        """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`.
-
-        Args:
-            present: mask of the objects known to be present, `[..., n]`; None: any may be.
+        """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`. Any object
+        may be there, or only those that are `present [..., n]`.
         """
         U = self.predictions(poses)
         nothing = torch.zeros_like(U[..., :1, :])

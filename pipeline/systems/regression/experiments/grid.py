@@ -55,7 +55,7 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
     for decision, size in tqdm(cells, desc="grid", unit="fit"):
         architecture = build_architecture(decision, size, inputs.classes)
         W, fitted = fit_architecture(inputs, architecture, study.schedule)
-        row = {"model": decision, "size": size, **fitted, "parameters": W.numel()}
+        row: dict[str, Any] = {"model": decision, "size": size, **fitted, "parameters": W.numel()}
         blocks = [coupled_probabilities(architecture, W.double(), block.double()) for block in X.split(CHUNK)]
         found = torch.cat(blocks), decisions(architecture, W, X), inputs.y["test"]
         measured, bins = calibration(*(each.cpu().numpy() for each in found))
@@ -66,9 +66,9 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
         if decision == "multiclass" and size == SHOWN:
             arrays |= prototypes(W, inputs)
     for name in study.baselines:
-        row, bins = baseline(name, inputs)
+        row, of_probabilities = baseline(name, inputs)
         rows.append(row)
-        reliability += [] if bins is None else [bins]
+        reliability += [] if of_probabilities is None else [of_probabilities]
     numbers: dict[str, Any] = {"errors": {decision: {} for decision in study.decisions}, "baseline": {}}
     for row in rows:
         names = (*PARTS, "seconds", "test_log_loss", "ece", "ece_by_chance")

@@ -87,11 +87,8 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
 def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:
     """The weights `[K, C, d, r]` after every update of incremental EM over fixed batches, each visited in turn.
 
-    It starts with an E-step on every batch, so that the first update equals that of EM.
-
-    Args:
-        W: initial weights, whitened like `problems`.
-        momentum: gamma of equation 27, whose term is added to the update as it is to that of batch EM.
+    It starts, from whitened weights, with an E-step on every batch, so that the first update equals that of EM. The
+    term of equation 27, with gamma = `momentum`, is added to each update as it is to that of batch EM.
     """
     everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))
     kept = torch.stack([problems.passed(W, everyone, zeros, batch).moments for batch in batches])  # (B, K, C, d, r)
@@ -114,12 +111,8 @@ def split(examples: Examples, batches: int, generator: torch.Generator) -> list[
 
 
 class Online:
-    """Online EM: running means of the moments, updated once per batch; inputs are not whitened.
-
-    Args:
-        W: initial weights, `[K, C, d, p]`, float64.
-        ridge: as in `Problems`.
-        rate: alpha of the step sizes.
+    """Online EM from weights `[K, C, d, p]`, float64: running means of the moments, updated once per batch, with step
+    sizes of which `rate` is alpha; inputs are not whitened, and the ridge is as in `Problems`.
     """
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:

@@ -18,7 +18,7 @@ def run(inputs: Inputs, study: StartsStudy) -> Outcome:
     X, y = inputs.without_validation()
     single = build_architecture("multiclass", study.size, inputs.classes)
     several = Architecture("multiclass", single.capsules.expand(study.seeds, -1), study.size)
-    rows = []
+    rows: list[tuple[str, int, float]] = []
 
     def add(start: str, problems: Problems, W: Tensor) -> None:
         history = fit_without_validation(problems, W, study.momentum, study.threshold, study.iterations)

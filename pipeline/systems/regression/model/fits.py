@@ -55,10 +55,7 @@ class Inputs:
 
 def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Inputs:
     """Each part's images, projected onto the leading right singular vectors of the training images, without centring
-    (document 002, section 3.1).
-
-    Args:
-        features: p; at most the number of pixels is used.
+    (document 002, section 3.1): as many as `features`, or as there are pixels.
     """
     images = {part: dataset.part(part)[0] for part in PARTS}
 
@@ -98,14 +95,12 @@ def checkpoint(folder: Path, **depends: Any) -> Checkpoint:
 def fit_architecture(
     inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
-    """Fit an architecture to the training part from the subspace start; the validation part ends the rounds.
+    """Fit an architecture to the training part from the subspace start; the validation part ends the rounds. Raises
+    `ValueError` if a class has too few examples for its capsule.
 
     Returns:
         weights `[K, C, d, p]` in the inputs' own coordinates, float32; the `errors` of each part, the number of
         `iterations` (the maximum over the problems), and the `seconds` of the whole fit, including the start.
-
-    Raises:
-        ValueError: a class has too few examples for its capsule.
     """
     begun = time.perf_counter()
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture, ridge=ridge)

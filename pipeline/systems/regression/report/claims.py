@@ -79,10 +79,8 @@ class RegressionStudy(Study):
 
 
 def executed(results: Results) -> list[RegressionStudy]:
-    """All studies, sorted by kind; within a kind the paper's data sets in its order, then others, then by name.
-
-    Raises:
-        ResultError: a result is corrupt, or lacks its settings.
+    """All studies, sorted by kind; within a kind the paper's data sets in its order, then others, then by name. Raises
+    `ResultError` if a result is corrupt, or lacks its settings.
     """
 
     def place(study: RegressionStudy) -> tuple[object, ...]:

@@ -65,12 +65,8 @@ FEWEST = 5
 
 @in_house_style
 def error_over_size(table: pd.DataFrame) -> Figure:
-    """Figure 5: test and training error (percent) over capsule size, one line per architecture.
-
-    Other classifiers are horizontal lines.
-
-    Args:
-        table: columns model, size (0 for other classifiers), train, test (shares).
+    """Figure 5: test and training error (percent) over capsule size, one line per architecture; horizontal lines for
+    other classifiers, whose size is 0 in the table.
     """
     figure, axes = panels(2, 2.6, sharey=True)
     sizes = sorted({*table["size"]} - {0})
@@ -85,7 +81,7 @@ def error_over_size(table: pd.DataFrame) -> Figure:
     for name, (words, dashes) in BASELINES.items():
         for value in table[table["model"] == name]["test"]:
             axes[0].axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
-    axes[0].set(ylabel="error (%)", ylim=(0, 106 * table[["test", "train"]].max(axis=None)))  # no marker on the frame
+    axes[0].set(ylabel="error (%)", ylim=(0, 106 * table[["test", "train"]].to_numpy().max()))  # no marker on the frame
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
@@ -110,10 +106,8 @@ def calibration(reliability: dict[str, np.ndarray]) -> Figure:
 
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray) -> Figure:
-    """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors of all images; its class is blue.
-
-    Args:
-        latents: `[n, m, 2]`; labels: `[n]`; confident: `[m, S, S]`, drawn in each panel's corner.
+    """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors `[n, m, 2]` of all images, blue for
+    its class, and in its corner a confident image, of `[m, S, S]`.
     """
     classes, columns = len(confident), 5
     rows = -(-classes // columns)
@@ -137,11 +131,8 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
 
 @in_house_style
 def two_losses(table: pd.DataFrame, key: str, looks: dict[str, tuple[str, str, str]], x: str, error: str) -> Figure:
-    """Training log-loss and an error (percent) side by side, one line for each value of the column `key`.
-
-    Args:
-        looks: name, colour and dashes of the line of each value.
-        x, error: columns.
+    """Training log-loss and an error (percent) side by side, one line for each value of the column `key`, with its
+    name, colour and dashes.
     """
     figure, axes = panels(2, 2.4)
     for each, column, factor in zip(axes, ("log_loss", error), (1.0, 100.0), strict=True):

@@ -38,11 +38,7 @@ def check(params: Params, where: str, study: RegressionStudy) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Run a study with the settings of an entry of `regression`.
-
-    Raises:
-        UserError: the data set does not fit the study.
-    """
+    """Run a study with the settings of an entry of `regression`. Raises `UserError` if its data do not fit."""
     from pipeline.compute import prepare
     from pipeline.systems.regression.model.fits import build_inputs, checkpoint
 
