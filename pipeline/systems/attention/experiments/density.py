@@ -47,22 +47,22 @@ def run(study: DensityStudy) -> Outcome:
                 components = Components(U, kappa * factors, study.sigma * factors.flip(0), equal)
                 cues = components.sample_cues(study.samples)
                 poses = components.sample_poses(study.samples, cues[0])
-                for name, scores in (
-                    ("poses", scores_of_poses(components, cues[0], poses)),
-                    ("cues", scores_of_cues(components, cues)),
-                ):
-                    largest = max(scores, key=abs)
-                    rows.append({"what": name, "dimensions": d, "kappa": kappa, "z": largest, "mass": math.nan})
-                    tests += len(scores)
-                for name, mass in zip(WEIGHTS, literal_mass(components, study.samples // 10), strict=True):
-                    rows.append({"what": name, "dimensions": d, "kappa": kappa, "z": math.nan, "mass": float(mass)})
+                where = {"dimensions": d, "kappa": kappa}
+                scores = {
+                    "poses": scores_of_poses(components, cues[0], poses),
+                    "cues": scores_of_cues(components, cues),
+                }
+                rows += [{"what": name, **where, "z": max(each, key=abs)} for name, each in scores.items()]
+                tests += sum(map(len, scores.values()))
+                masses = zip(WEIGHTS, literal_mass(components, study.samples // 10), strict=True)
+                rows += [{"what": name, **where, "mass": float(mass)} for name, mass in masses]
     table = pd.DataFrame(rows)
-    masses = {name: table.loc[table["what"] == name, "mass"] for name in WEIGHTS}
+    ends = table.groupby("what")["mass"].agg(least="min", most="max").map(one)
     numbers = {
         "largest_z": one(table["z"].abs().max()),
         "tests": tests,
         "components": n,
-        **{f"{name}_mass": {"least": one(mass.min()), "most": one(mass.max())} for name, mass in masses.items()},
+        **{f"{name}_mass": ends.loc[name].to_dict() for name in WEIGHTS},
     }
     return Outcome("density", table, numbers, ("largest_z",))
 

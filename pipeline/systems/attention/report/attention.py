@@ -31,7 +31,6 @@ from pipeline.drawing.style import (
     in_house_style,
     panels,
 )
-from pipeline.drawing.table import Columns, Table, study_table
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label
@@ -308,32 +307,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             )
 
 
-_PARSED: Columns = {
-    "sigma": ("sd of parts", "g"),
-    "shown": ("objects", ".0f"),
-    "method": ("method", ""),
-    "found": ("parents found (%)", ".1%"),
-    "standard_error": ("standard error", ".1%"),
-    "clutter_found": ("clutter recognised (%)", ".1%"),
-    "pose_error": ("pose error", ".3f"),
-}
-
-
 def executed(results: Results) -> list[Study]:
     """All studies, sorted by kind. Raises `ResultError` if a result is corrupt or lacks its settings."""
     kinds = ("toy", "iterated", "density", "parsing")
     return sorted(studies_of(results, "attention", Study), key=lambda study: kinds.index(study.kind))
-
-
-def build(results: Results) -> list[Table]:
-    """A table of each study of parsing that was executed: all methods, of which the figure has the best."""
-    caption = (
-        "Share of parts with a parent whose parent is found, with its standard error over scenes; share of clutter "
-        "that is recognised, for methods that model clutter; root mean square error of the shown objects' poses, in "
-        'units of their sd. Of several starts the most likely is kept. "True poses" is given the poses of the objects.'
-    )
-    return [
-        study_table(f"attention-{study.name}", "Planted scenes, parsed", caption, data, _PARSED, study.numbers.records)
-        for study in executed(results)
-        if study.kind == "parsing" and (data := study.table(list(_PARSED))) is not None
-    ]

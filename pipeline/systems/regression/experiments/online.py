@@ -23,6 +23,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from pipeline.data.datasets import PARTS
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import Architecture, build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import EStep, Examples, Problems, class_moments
@@ -56,32 +57,27 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
         "incremental, momentum": islice(incremental(problems, batches, W, study.momentum), 0, None, study.batches),
         "online": online_passes(),
     }
-    measured = []
+    rows = []
     for name, method in methods.items():
         for done, weights in enumerate(islice(method, study.passes), start=1):
             found = problems.passed(weights, which, None, problems.examples)
             log_loss = -float(found.log_likelihood[0]) / (len(X) * math.log(inputs.classes))
             wrong = errors(problems.architecture, problems.own_coordinates(weights).float(), inputs)
-            measured.append({"method": name, "passes": done, "log_loss": log_loss, **wrong})
-    table = pd.DataFrame(measured)
-    by_method = {str(name): rows for name, rows in table.groupby("method")}
-    goal = by_method["batch"].iloc[-1]
-
-    def first(rows: pd.DataFrame, key: str) -> float:
-        """Passes until batch EM's final value is reached; one more than there are if it is not."""
-        return min(rows[rows[key] <= goal[key] + 1e-12]["passes"], default=study.passes + 1)
-
-    numbers = {
-        "last": {
-            name: {key: one(rows[key].iloc[-1]) for key in ("log_loss", "train", "validation", "test")}
-            for name, rows in by_method.items()
-        },
-        "passes": study.passes,
-        "reached": {
-            name: {key: one(first(rows, key)) for key in ("log_loss", "validation")} for name, rows in by_method.items()
-        },
+            rows.append({"method": name, "passes": done, "log_loss": log_loss, **wrong})
+    table = pd.DataFrame(rows)
+    last = table.groupby("method")[["log_loss", *PARTS]].last()
+    goal = last.T["batch"] + 1e-12
+    # Passes until batch EM's final value is reached; one more than there are if it is not.
+    reached = {
+        key: table[table[key] <= goal[key]].groupby("method")["passes"].min() for key in ("log_loss", "validation")
     }
-    return Outcome("online", table, numbers, tuple(f"last.{method}.test" for method in by_method))
+    passes = pd.DataFrame(reached, index=last.index).fillna(study.passes + 1)
+    numbers = {
+        "last": last.map(one).to_dict("index"),
+        "passes": study.passes,
+        "reached": passes.map(one).to_dict("index"),
+    }
+    return Outcome("online", table, numbers, tuple(f"last.{method}.test" for method in last.index))
 
 
 def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:

@@ -53,14 +53,12 @@ class Architecture:
 def build_architecture(decision: Decision, size: int, classes: int) -> Architecture:
     """The problems of an architecture with capsules of one size, for two or more classes."""
     if decision == "multiclass" or classes == 2:  # with two classes, all three have the same single problem
-        return Architecture(decision, torch.arange(classes)[None], size)
-    if decision == "one-vs-all":
-        capsules = torch.ones(classes, classes, dtype=torch.long) - torch.eye(classes, dtype=torch.long)
-        return Architecture(decision, capsules, size)
-    pairs = list(combinations(range(classes), 2))
-    capsules = torch.full((len(pairs), classes), -1)
-    for k, (first, second) in enumerate(pairs):
-        capsules[k, first], capsules[k, second] = 0, 1
+        capsules = torch.arange(classes)[None]
+    elif decision == "one-vs-all":
+        capsules = 1 - torch.eye(classes, dtype=torch.long)
+    else:
+        pairs = [{i: 0, j: 1} for i, j in combinations(range(classes), 2)]
+        capsules = torch.tensor([[of_pair.get(c, -1) for c in range(classes)] for of_pair in pairs])
     return Architecture(decision, capsules, size)
 
 

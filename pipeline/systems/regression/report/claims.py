@@ -218,24 +218,6 @@ def closed_forms_are_exact(study: RegressionStudy) -> Answer:
     return largest, largest <= 5 and alike
 
 
-def exactness(results: Results) -> Finding | None:
-    """`closed_forms_are_exact`, with notes on the calibration of the largest capsules: probabilities that are exact for
-    the model need not be right about test images.
-    """
-    finding = _measure("exactness", closed_forms_are_exact)(results)
-    grid = next(iter(answering(results, "grid")), None)
-    if finding is None or grid is None:
-        return finding
-    records, notes = grid.numbers.records, []
-    for decision, sizes in grid.numbers.at("errors").items():
-        size = max(sizes, key=int)
-        notes.append(
-            f"calibration error of {decision}, d = {size}, on test images of {dataset_label(records)}: "
-            f"{100 * sizes[size]['ece']['mean']:.1f} %, log loss {sizes[size]['test_log_loss']['mean']:.2f} nats"
-        )
-    return replace(finding, records=[*finding.records, *records], notes=notes)
-
-
 def likelihood_never_falls(study: RegressionStudy) -> Answer:
     """Section 2.3: in no iteration of plain EM did the normalised log-loss rise, by more than its interpolation table
     is rounded. Our number is its largest change.
@@ -297,7 +279,7 @@ MEASURES: dict[str, Measure] = {
     "002.fig4": _measure("grid", prototypes_differ),
     "002.fig6": _measure("convergence", momentum_and_thresholds),
     "002.fig8": _measure("starts", subspace_is_best),
-    "002.exact": exactness,
+    "002.exact": _measure("exactness", closed_forms_are_exact),
     "002.monotone": _measure("convergence", likelihood_never_falls),
     "002.online": _measure("online", fewer_passes),
     "002.ridge": _measure("ridge", penalty_helps),
