@@ -36,7 +36,7 @@ def test_figures(studied: tuple[Writer, Params]) -> None:
     drawings = {drawing.name: drawing for drawing in draw(recorded(writer.results, params), written)}
     assert list(drawings) == [
         "capsule-size-grid-digits", "calibration-grid-digits", "planes-grid-digits", "prototypes-grid-digits",
-        "convergence-digits", "starts-digits", "online-digits", "distorted-digits",
+        "convergence-digits", "starts-digits", "online-digits",
     ]  # fmt: skip
     check_drawn(drawings.values())
     assert written.missing == []

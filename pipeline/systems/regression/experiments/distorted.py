@@ -98,9 +98,8 @@ def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
     """Errors of one architecture after training on the original images, and on these with distorted copies.
 
     Training errors include the distorted copies. Of several strengths of the distortions, the one with the fewest
-    validation errors is reported and drawn; the table has all.
+    validation errors is reported; the table has all.
     """
-    images = inputs.images["train"]
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows: list[dict[str, Any]] = []
     for strength in (0.0, *study.strengths):
@@ -114,9 +113,5 @@ def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
         row["data"]: {part: one(row[part]) for part in PARTS} | {key: row[key] for key in ("examples", "strength")}
         for row in (rows[0], best)
     }
-    generator = torch.Generator().manual_seed(study.seed)
-    copied = torch.from_numpy(images[:20]).float().repeat_interleave(4, 0) / 255
-    shown = distort(copied, generator, best["strength"])
-    arrays = {"originals": images[:20, 0], "copies": (shown[:, 0] * 255).round().to(torch.uint8).numpy()}
     headline = tuple(f"{data}.{part}" for data in numbers for part in ("train", "test"))
-    return Outcome("distorted", pd.DataFrame(rows), numbers, headline, arrays)
+    return Outcome("distorted", pd.DataFrame(rows), numbers, headline)

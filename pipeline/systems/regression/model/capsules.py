@@ -19,6 +19,7 @@ Shapes: n inputs of p numbers, m capsules of d numbers. Weights are `[..., m, d,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -137,16 +138,18 @@ def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
     return class_probabilities(lengths, d, l0)
 
 
-def subspace_start(moment: Tensor, size: int) -> Tensor:
+def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
     """A capsule's weights `[size, p]` from the leading eigenvectors of its class (equation 28), those of the moment
-    `1 / n_i X_i^T X_i [p, p]` of its inputs, float64. Raises `ValueError` if these span fewer than `size` dimensions.
+    `1 / n_i X_i^T X_i [p, p]` of its inputs, float64. Raises `ValueError`, which names the capsule's classes, if these
+    span fewer than `size` dimensions.
     """
     values, vectors = torch.linalg.eigh(moment)
     values, vectors = values.flip(0)[:size], vectors.flip(1)[:, :size]
     least = float(values[0]) * len(moment) * torch.finfo(moment.dtype).eps
     rank = int((values > max(least, 0.0)).sum())
     if rank < size:
-        raise ValueError(f"the inputs span {rank} dimensions, fewer than the capsule's size {size}")
+        named = f"class{'es' * (len(classes) > 1)} {', '.join(map(str, classes))}"
+        raise ValueError(f"{named}: the inputs span {rank} dimensions, fewer than the capsule's size {size}")
     # The sign of an eigenvector is arbitrary: the largest element is made positive, so that starts are reproducible.
     signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
     return (vectors * signs / (math.sqrt(size) * values.sqrt())).T

@@ -228,12 +228,8 @@ class Problems:
         @cache
         def start(classes: tuple[int, ...]) -> Tensor:
             count = sum(self.examples.counts[c] for c in classes)
-            try:
-                return subspace_start(self.moments[list(classes)].sum(0).cpu() / count, d) @ self.colourer.cpu()
-            except ValueError as error:
-                raise ValueError(
-                    f"class{'es' if classes[1:] else ''} {', '.join(map(str, classes))}: {error}"
-                ) from None
+            moment = self.moments[list(classes)].sum(0).cpu() / count
+            return subspace_start(moment, d, classes) @ self.colourer.cpu()
 
         W = [
             start(tuple(c for c, capsule in enumerate(capsules) if capsule == j))

@@ -49,8 +49,8 @@ class Inputs:
 
     def without_validation(self) -> tuple[Tensor, Tensor]:
         """Inputs and classes of the training and the validation part together."""
-        parts = ("train", "validation")
-        return torch.cat([self.X[part] for part in parts]), torch.cat([self.y[part] for part in parts])
+        X, y = (torch.cat([each["train"], each["validation"]]) for each in (self.X, self.y))
+        return X, y
 
 
 def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Inputs:

@@ -208,19 +208,6 @@ def _pictures(study: RegressionStudy, table: pd.DataFrame, written: Written) -> 
             records,
             partial(pictures.image_rows, rows, [str(a + 1) for a in range(len(rows[0][1]))], "element"),
         )
-    if "copies" in arrays:
-        copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
-        rows = [("original", arrays["originals"][:12] / 255.0)]
-        rows += [(f"copy {k + 1}", copies[:12, k] / 255.0) for k in range(3)]
-        yield Drawing(
-            name,
-            "png",
-            f"Distorted copies, {name}",
-            "The distorted copies used for training in addition to the original images, in place of infinite MNIST.",
-            "A row of digits and three rows of distorted copies of them.",
-            records,
-            partial(pictures.image_rows, rows),
-        )
 
 
 _FIGURES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
@@ -265,7 +252,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             name = f"capsule-size-{study.name}" if study.kind == "grid" else study.name
             told = caption.format(data=dataset_label(records), settings=study.settings)
             yield Drawing(name, "svg", f"{title}, {study.name}", told, alt, records, partial(function, table))
-        if table is not None and study.kind in ("grid", "distorted"):
+        if table is not None and study.kind == "grid":
             yield from _pictures(study, table, written)
 
 
