@@ -16,12 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from pipeline.systems.regression.model.architectures import (
-    Architecture,
-    build_architecture,
-    class_scores,
-    coupled_probabilities,
-)
+from pipeline.systems.regression.model.architectures import build_architecture, class_scores, coupled_probabilities
 from pipeline.systems.regression.model.expectation_maximisation import Problems
 from pipeline.systems.regression.model.schedule import fit
 from pipeline.systems.regression.settings import Decision, ScheduleParams
@@ -160,7 +155,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         whole = np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
         return torch.from_numpy(np.ascontiguousarray(whole)).to(self.device)
 
-    def _for_rows(self, function: Callable[[Architecture, Tensor, Tensor], Tensor], X: Any) -> NDArray[np.float64]:
+    def _for_rows(self, function: Callable[..., Tensor], X: Any) -> NDArray[np.float64]:
         """A function of the architecture, its weights and inputs, for all inputs `X`, some rows at a time."""
         check_is_fitted(self)
         inputs = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))

@@ -14,11 +14,7 @@ from torch import Tensor
 
 from pipeline.systems.regression.model import expectation_maximisation as em
 from pipeline.systems.regression.model.architectures import build_architecture
-from pipeline.systems.regression.model.capsules import (
-    class_probabilities,
-    posterior_means,
-    predict_probabilities,
-)
+from pipeline.systems.regression.model.capsules import class_probabilities, posterior_means, predict_probabilities
 from pipeline.systems.regression.model.expectation_maximisation import Problems
 
 DOUBLE = torch.float64

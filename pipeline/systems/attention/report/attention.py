@@ -18,19 +18,7 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import (
-    BLACK,
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    ORANGE,
-    PURPLE,
-    VERMILLION,
-    WIDTH,
-    in_house_style,
-    panels,
-)
+from pipeline.drawing.style import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILLION, WIDTH, in_house_style, panels
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label
@@ -239,7 +227,7 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
                 mine = arrays[parents][row] == j
                 axis.plot(*places[mine, :2].T, marker, color=colour, markersize=4, linestyle="")
             nobody = arrays[parents][row] == len(SHAPES)
-            axis.plot(*places[nobody, :2].T, "x", color=BLACK, markersize=4, linestyle="")
+            axis.plot(*places[nobody, :2].T, "x", color=INK, markersize=4, linestyle="")
             (left, right), (bottom, top) = zip(shown.min(0) - 0.3, shown.max(0) + 0.3, strict=True)
             axis.set(aspect="equal", xticks=[], yticks=[], xlim=(left, right), ylim=(bottom, top))
             axis.grid(visible=False)

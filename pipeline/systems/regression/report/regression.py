@@ -11,26 +11,14 @@ from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import (
-    BLACK,
-    BLUE,
-    COLUMN,
-    FAINT,
-    GREEN,
-    INK,
-    ORANGE,
-    VERMILLION,
-    WIDTH,
-    in_house_style,
-    panels,
-)
+from pipeline.drawing.style import BLUE, COLUMN, FAINT, GREEN, INK, ORANGE, VERMILLION, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Columns, Table, study_table
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS, RegressionStudy, executed
 
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
-LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (BLACK, "^")), strict=True))
+LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (INK, "^")), strict=True))
 """The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
 BASELINES = {
     "logistic-regression": ("logistic regression", ":"),
