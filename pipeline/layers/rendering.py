@@ -46,17 +46,10 @@ def sampling_points(A: Tensor, size: int) -> Tensor:
 
 
 def warp_templates(templates: Tensor, A: Tensor, size: int) -> Tensor:
-    """Each template drawn at its pose with bilinear interpolation, zero outside of it.
+    """Templates `[P, C, h, w]`, or `[B, P, C, h, w]` if each image has its own, drawn with bilinear interpolation at
+    poses `A [B, P, 6]`, zero outside: `[B, P, C, size, size]`.
 
     The pose maps the template's frame to the image, so the value at image point x is the template's at (I + A)^-1 x.
-
-    Args:
-        templates: `[P, C, h, w]`, C channels for each of P parts, or `[B, P, C, h, w]`, different for each image.
-        A: poses `[B, P, 6]`, offsets from the identity.
-        size: side of the image, in pixels.
-
-    Returns:
-        `[B, P, C, size, size]`.
     """
     return sample_templates(templates, sampling_points(A, size))
 
@@ -85,16 +78,8 @@ def composite(layers: Tensor) -> Tensor:
 
 
 def render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
-    """The image of parts at their poses, each part's opacity weighted by its presence.
-
-    Args:
-        templates: `[P, 2, h, w]`: intensity and opacity, both in [0, 1].
-        A: poses `[B, P, 6]`.
-        presence: `[B, P]` in [0, 1].
-        size: side of the image, in pixels.
-
-    Returns:
-        `[B, size, size]`.
+    """The image `[B, size, size]` of templates `[P, 2, h, w]`, intensity and opacity in [0, 1], at poses `A [B, P, 6]`,
+    each part's opacity weighted by its presence `[B, P]` in [0, 1].
     """
     found = compiled_render if supported(templates, A, presence) else plain_render
     return found(templates, A, presence, size)

@@ -26,8 +26,6 @@ APART = 2.0
 """Ratio of the last component's concentration to the first's, and of their sds."""
 LEAST = 0.01
 """Minimum weight of a component in the tests of poses: of rarer components there are too few samples."""
-WEIGHTS = ("literal", "printed")
-"""Argument of the softmax in equation 7's weights if a pose is its own cue: log densities, or densities as printed."""
 
 
 def run(study: DensityStudy) -> Outcome:
@@ -54,15 +52,15 @@ def run(study: DensityStudy) -> Outcome:
                 }
                 rows += [{"what": name, **where, "z": max(each, key=abs)} for name, each in scores.items()]
                 tests += sum(map(len, scores.values()))
-                masses = zip(WEIGHTS, literal_mass(components, study.samples // 10), strict=True)
-                rows += [{"what": name, **where, "mass": float(mass)} for name, mass in masses]
+                masses = literal_mass(components, study.samples // 10)
+                rows += [{"what": name, **where, "mass": mass} for name, mass in masses.items()]
     table = pd.DataFrame(rows)
-    ends = table.groupby("what")["mass"].agg(least="min", most="max").map(one)
+    ends = table.groupby("what").agg(least=("mass", "min"), most=("mass", "max")).dropna().map(one)
     numbers = {
         "largest_z": one(table["z"].abs().max()),
         "tests": tests,
         "components": n,
-        **{f"{name}_mass": ends.loc[name].to_dict() for name in WEIGHTS},
+        **ends.rename(index="{}_mass".format).to_dict("index"),
     }
     return Outcome("density", table, numbers, ("largest_z",))
 

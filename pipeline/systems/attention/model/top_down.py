@@ -26,7 +26,7 @@ Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -177,20 +177,14 @@ def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale
     return torch.stack(found)
 
 
-def literal_mass(components: Components, samples: int) -> tuple[Tensor, Tensor]:
-    """Integral of equation 7 if a pose is its own cue, `[...]`: Monte Carlo with `samples` draws of each component.
+def literal_mass(components: Components, samples: int) -> dict[str, float]:
+    """Integral of equation 7 if a pose is its own cue: Monte Carlo with `samples` draws of each component.
 
-    The integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j.
-
-    Returns:
-        the integral with weights from a softmax of log densities, as here, and of the densities themselves, as printed.
+    The integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j. It is `literal` with weights from a softmax
+    of log densities, as here, and `printed` with one of the densities themselves.
     """
     U, sigma = components.predictions, components.sigma
-    V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (K, ..., n, d), from each component
-    own = replace(components, predictions=U.unsqueeze(-3), log_prior=components.log_prior.unsqueeze(-2))
+    V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (K, n, d), from each component
     cues = torch.nn.functional.normalize(V, dim=-1)
-
-    def mass(log_weights: Tensor) -> Tensor:  # (K, ..., n, n)
-        return log_weights.exp().diagonal(dim1=-2, dim2=-1).sum(-1).mean(0)
-
-    return mass(own.log_weights(cues)), mass(own.log_printed_weights(cues))
+    log_weights = {"literal": components.log_weights(cues), "printed": components.log_printed_weights(cues)}
+    return {name: float(each.exp().diagonal(dim1=1, dim2=2).sum(-1).mean()) for name, each in log_weights.items()}
