@@ -17,12 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from pipeline.systems.regression.model.architectures import build_architecture, class_scores, coupled_probabilities
-from pipeline.systems.regression.model.expectation_maximisation import Problems
+from pipeline.systems.regression.model.expectation_maximisation import CHUNK, Problems
 from pipeline.systems.regression.model.schedule import fit
 from pipeline.systems.regression.settings import Decision, ScheduleParams
-
-_ROWS = 4096
-"""Inputs whose classes are predicted together."""
 
 
 class CapsuleRegression(ClassifierMixin, BaseEstimator):
@@ -160,7 +157,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         inputs = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
         W = torch.from_numpy(self.capsules_).to(self.device)
-        return torch.cat([function(self._architecture, W, rows) for rows in inputs.split(_ROWS)]).cpu().numpy()
+        return torch.cat([function(self._architecture, W, rows) for rows in inputs.split(CHUNK)]).cpu().numpy()
 
 
 def held_out(classes: NDArray[np.int64], fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:

@@ -60,7 +60,7 @@ def run(study: DensityStudy) -> Outcome:
         "largest_z": one(table["z"].abs().max()),
         "tests": tests,
         "components": n,
-        **ends.rename(index="{}_mass".format).to_dict("index"),
+        **{f"{name}_mass": ends.loc[name].to_dict() for name in ends.index},
     }
     return Outcome("density", table, numbers, ("largest_z",))
 
