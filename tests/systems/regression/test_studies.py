@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from pipeline.systems.regression.experiments.grid import BINS, calibration
 from pipeline.systems.regression.model import fits
 from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.fits import Inputs, build_inputs, checkpoint, errors, fit_architecture
+from pipeline.systems.regression.model.fits import Inputs, build_inputs, errors, fit_architecture
 from pipeline.systems.regression.settings import RegressionStudy, ScheduleParams
 
 SCHEDULE = {"momentum": 0.9, "thresholds": [0.5, 0.0], "patience": [4, 2], "most_iterations": 50}
@@ -66,7 +65,7 @@ def test_a_cut_fit_goes_on_where_it_was(inputs: Inputs, tmp_path: Path, monkeypa
     schedule = ScheduleParams.model_validate(SCHEDULE)
     architecture = build_architecture("one-vs-all", 2, 3)
     W, fitted = fit_architecture(inputs, architecture, schedule)
-    kept = replace(inputs, keep_at=partial(checkpoint, tmp_path, data="planted"))
+    kept = replace(inputs, checkpoints=tmp_path, depends={"data": "planted"})
 
     real = fits.fit
 

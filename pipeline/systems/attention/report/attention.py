@@ -220,14 +220,10 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
         places = arrays["places"][row]
         shown = np.concatenate([places[:, :2], arrays["outlines"][row][..., :2].reshape(-1, 2)])
         for axis, (title, parents, outlines) in zip(grid[row], views, strict=True):
-            for j, (colour, marker) in enumerate(SHAPES):
-                outline = arrays[outlines][row][:, j]
-                ring = np.concatenate([outline, outline[:1]])
-                axis.plot(ring[:, 0], ring[:, 1], color=colour, linewidth=0.8, alpha=0.55)
-                mine = arrays[parents][row] == j
-                axis.plot(*places[mine, :2].T, marker, color=colour, markersize=4, linestyle="")
-            nobody = arrays[parents][row] == len(SHAPES)
-            axis.plot(*places[nobody, :2].T, "x", color=INK, markersize=4, linestyle="")
+            for outline, (colour, _) in zip(arrays[outlines][row].swapaxes(0, 1), SHAPES, strict=True):
+                axis.fill(*outline[:, :2].T, facecolor="none", edgecolor=colour, linewidth=0.8, alpha=0.55)
+            for j, (colour, marker) in enumerate((*SHAPES, (INK, "x"))):
+                axis.plot(*places[arrays[parents][row] == j, :2].T, marker, color=colour, markersize=4, linestyle="")
             (left, right), (bottom, top) = zip(shown.min(0) - 0.3, shown.max(0) + 0.3, strict=True)
             axis.set(aspect="equal", xticks=[], yticks=[], xlim=(left, right), ylim=(bottom, top))
             axis.grid(visible=False)
@@ -270,9 +266,11 @@ _FIGURES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of the attention studies, sorted by kind."""
-    for study in executed(results):
+    kinds = list(_FIGURES)
+    drawn = (study for study in studies_of(results, "attention", Study) if study.kind in kinds)
+    for study in sorted(drawn, key=lambda study: kinds.index(study.kind)):
         records, table = study.numbers.records, study.table(())
-        if study.kind in _FIGURES and table is not None:
+        if table is not None:
             function, title, caption, alt = _FIGURES[study.kind]
             told = caption.format(data=dataset_label(records), settings=study.settings)
             yield Drawing(f"attention-{study.name}", "svg", title, told, alt, records, partial(function, table))
@@ -293,9 +291,3 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 records,
                 partial(parsed_scenes, arrays),
             )
-
-
-def executed(results: Results) -> list[Study]:
-    """All studies, sorted by kind. Raises `ResultError` if a result is corrupt or lacks its settings."""
-    kinds = ("toy", "iterated", "density", "parsing")
-    return sorted(studies_of(results, "attention", Study), key=lambda study: kinds.index(study.kind))

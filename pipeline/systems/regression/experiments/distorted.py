@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -104,8 +103,7 @@ def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
     rows: list[dict[str, Any]] = []
     for strength in (0.0, *study.strengths):
         data = enlarged(inputs, study.examples, strength, study.seed) if strength else inputs
-        if inputs.keep_at:
-            data = replace(data, keep_at=partial(inputs.keep_at, distorted=strength))
+        data = replace(data, depends={**inputs.depends, "distorted": strength})
         row = {"data": "distorted" if strength else "plain", "strength": strength, "examples": len(data.X["train"])}
         rows.append(row | fit_architecture(data, architecture, study.schedule)[1])
     best = min(rows[1:], key=lambda row: float(row["validation"]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,8 @@ class Inputs:
         basis: `[pixels, p]`, multiplied with images in [0, 1].
         classes: number of classes.
         images: uint8 `[n, 1, S, S]`.
-        keep_at: returns the checkpoint of a fit to these inputs that depends on the given JSON values; None: fits are
-            not kept.
+        checkpoints: where unfinished fits are kept; None: they are not.
+        depends: JSON values that a fit depends on besides its own settings.
     """
 
     X: dict[str, Tensor]
@@ -45,7 +45,8 @@ class Inputs:
     basis: Tensor
     classes: int
     images: dict[str, NDArray[np.uint8]]
-    keep_at: Callable[..., Checkpoint] | None = None
+    checkpoints: Path | None = None
+    depends: dict[str, Any] = field(default_factory=dict)
 
     def without_validation(self) -> tuple[Tensor, Tensor]:
         """Inputs and classes of the training and the validation part together."""
@@ -87,11 +88,6 @@ def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
     return torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)])
 
 
-def checkpoint(folder: Path, **depends: Any) -> Checkpoint:
-    """The checkpoint, in a folder, of a fit that depends on the given JSON values."""
-    return Checkpoint(folder, fingerprint(**depends, torch=torch.__version__))
-
-
 def fit_architecture(
     inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
@@ -104,8 +100,9 @@ def fit_architecture(
     """
     begun = time.perf_counter()
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture, ridge=ridge)
-    depends = {"ridge": ridge, "decision": architecture.decision, "size": architecture.size}
-    kept_at = inputs.keep_at and inputs.keep_at(schedule=schedule.model_dump(mode="json"), **depends)
+    settings = {"schedule": schedule.model_dump(mode="json"), "ridge": ridge, "torch": torch.__version__}
+    settings |= {"decision": architecture.decision, "size": architecture.size, **inputs.depends}
+    kept_at = Checkpoint(inputs.checkpoints, fingerprint(**settings)) if inputs.checkpoints else None
     W = problems.subspace_start()
     kept = kept_at.load(W.device) if kept_at else None
 
