@@ -36,7 +36,7 @@ def hierarchy(sigma: float, objects: int = 3, parts: int = 10, clutter: float = 
 def test_planted_parents_are_found_at_low_noise() -> None:
     model = hierarchy(0.02, clutter=0.0)
     scenes = plant(model, 40, 2, np.random.default_rng(1))
-    inverted = invert(model, scenes.parts, None, settings_of(), seeded())
+    inverted = invert(model, scenes.parts, None, settings_of())
     assert found(inverted.parse, scenes).mean() > 0.97
     shown = scenes.present & torch.stack([(scenes.parents == j).sum(1) >= 2 for j in range(3)], dim=1)
     assert float((inverted.parse.poses - scenes.poses).square().mean(-1).sqrt()[shown].median()) < 0.05
@@ -51,7 +51,7 @@ def test_one_object_alone_is_a_linear_gaussian_model() -> None:
     model = hierarchy(0.3, objects=1, parts=5, clutter=0.0)
     scenes = plant(model, 3, 1, np.random.default_rng(2))
     settings = settings_of(steps=600, rate=0.02, starts=2, kept=1, samples=8, judging=64, widest=1.0)
-    inverted = invert(model, scenes.parts, None, settings, seeded())
+    inverted = invert(model, scenes.parts, None, settings)
     precision = 1 + 5 / 0.3**2  # orthogonal transformations
     mean = votes(model.W, scenes.parts)[:, :, 0].sum(1) / 0.3**2 / precision
     torch.testing.assert_close(inverted.parse.poses[:, 0], mean, rtol=0, atol=0.05)
@@ -68,7 +68,7 @@ def test_scales_are_learned() -> None:
     scenes = plant(model, 100, 1, np.random.default_rng(3))
     wrong = replace(model, kappa=model.kappa * 3, sigma=model.sigma * 3, clutter=0.1)
     settings = settings_of(steps=300, starts=3, kept=2)
-    inverted = invert(wrong, scenes.parts, scenes.cues, settings, seeded(), learn=True)
+    inverted = invert(wrong, scenes.parts, scenes.cues, settings, learn=True)
     assert inverted.sigma == pytest.approx(0.15, rel=0.15)
     assert inverted.kappa == pytest.approx(10, rel=0.15)
 
@@ -120,7 +120,7 @@ def test_what_is_told_as_the_bound_did_not_choose() -> None:
     few, many = (
         settings_of(steps=200, rate=0.02, starts=starts, kept=starts, judging=1, widest=1.0) for starts in (1, 16)
     )
-    a, b = (invert(model, scenes.parts, None, each, seeded()).bound for each in (few, many))
+    a, b = (invert(model, scenes.parts, None, each).bound for each in (few, many))
     assert float(b.mean()) == pytest.approx(float(a.mean()), abs=4 * float((b - a).std()) / math.sqrt(200))
 
 

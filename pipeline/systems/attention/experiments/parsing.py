@@ -80,15 +80,11 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
 
 def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
     """Results of inversion, by method: with and without cues and the model's scales."""
-
-    def inverted(start: Hierarchy, cues: Tensor | None, learn: bool = False) -> Parse:
-        return invert(start, scenes.parts, cues, study, torch.Generator().manual_seed(study.seed), learn=learn).parse
-
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
     return {
-        INVERSION: inverted(hierarchy, None),
-        "inversion, cues": inverted(hierarchy, scenes.cues),
-        "inversion, cues, scales learned": inverted(wrong, scenes.cues, learn=True),
+        INVERSION: invert(hierarchy, scenes.parts, None, study).parse,
+        "inversion, cues": invert(hierarchy, scenes.parts, scenes.cues, study).parse,
+        "inversion, cues, scales learned": invert(wrong, scenes.parts, scenes.cues, study, learn=True).parse,
     }
 
 
@@ -167,7 +163,7 @@ def overlapping(study: ParsingStudy) -> dict[str, np.ndarray]:
     hierarchy = Hierarchy(shapes(24), torch.tensor([study.kappa]), torch.tensor([0.06]), 0.15, 1.0, 0.9)
     scenes = plant(hierarchy, 3, 3, random)
     settings = study.model_copy(update={"starts": 4 * study.starts})
-    inverted = invert(hierarchy, scenes.parts, None, settings, torch.Generator().manual_seed(study.seed)).parse
+    inverted = invert(hierarchy, scenes.parts, None, settings).parse
     routed = dynamic_routing(votes(hierarchy.W, scenes.parts), study.long_iterations)
     return {
         "places": scenes.parts.numpy(),

@@ -50,13 +50,7 @@ class Inverted:
 
 
 def invert(
-    hierarchy: Hierarchy,
-    parts: Tensor,
-    cues: Tensor | None,
-    settings: ParsingStudy,
-    generator: torch.Generator,
-    *,
-    learn: bool = False,
+    hierarchy: Hierarchy, parts: Tensor, cues: Tensor | None, settings: ParsingStudy, *, learn: bool = False
 ) -> Inverted:
     """Posterior of scenes with parts `[B, m, d]` and their cues (or none).
 
@@ -64,7 +58,7 @@ def invert(
         learn: first learn kappa and sigma, one value of each for all scenes. They are learned only from each scene's
             best start, after the first half of the steps: wrong starts would make them too wide.
     """
-    search = _Search(parts, cues, settings, generator)
+    search = _Search(parts, cues, settings, torch.Generator().manual_seed(settings.seed))
     if learn:
         q = search.best(hierarchy, search.from_starts(hierarchy, 1.0), 1)  # the given scales are a guess, wide enough
         log_scales = torch.stack([hierarchy.kappa.mean().log(), hierarchy.sigma.mean().log()]).requires_grad_()
