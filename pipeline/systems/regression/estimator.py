@@ -94,11 +94,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> CapsuleRegression:
-        """Fit to inputs `X [n, features]` and their labels `y [n]`.
-
-        Raises:
-            ValueError: labels of one class only, a class whose examples (or the dimensions they span) are fewer than
-                its capsule's size, all-zero inputs, or a parameter out of its range.
+        """Fit to inputs `X [n, features]` and their labels `y [n]`. Raises `ValueError` if there is one class only, the
+        examples of a class span fewer dimensions than its capsule, all inputs are 0, or a parameter is out of range.
         """
         self._validate_params()
         schedule = ScheduleParams(
@@ -140,8 +137,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
         multiclass, or two classes: the model's exact probabilities (equation 16). one-vs-all: each class's probability
         against all others, normalised. all-vs-all: the probabilities of all pairs, coupled by the second method of Wu,
-        Lin and Weng (2004), as in LIBSVM. There the most probable class can differ from that of `predict`, as votes
-        count the same however narrow they are; with the other two decisions, and with two classes, it is the same.
+        Lin and Weng (2004), as in LIBSVM; only there can the most probable class differ from that of `predict`.
 
         The default rounds of training look for few errors and leave probabilities too low for the predicted class:
         calibrate them, for example with `sklearn.calibration.CalibratedClassifierCV`, before relying on them.

@@ -62,19 +62,16 @@ def run(study: ParsingStudy) -> Outcome:
 def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
     """Results of routing, by method."""
     at, sigma = votes(hierarchy.W, scenes.parts), float(hierarchy.sigma)
-
-    def em(iterations: int, starts: int = 1, log_clutter: Tensor | None = None) -> Parse:
-        return em_routing(at, iterations, sigma, torch.Generator().manual_seed(study.seed), starts, log_clutter)
-
+    many = (at, study.long_iterations, sigma, study.seed, study.routing_starts)
     # Transformations are orthogonal, so clutter has the same density in votes as in parts.
     log_clutter = torch.distributions.Normal(0.0, hierarchy.clutter_sd).log_prob(scenes.parts).sum(-1)
     return {
         "k-means": k_means(at, study.long_iterations),
         "dynamic routing": dynamic_routing(at, study.iterations),
         "dynamic routing, long": dynamic_routing(at, study.long_iterations),
-        "EM routing": em(study.iterations),
-        "EM routing, several starts": em(study.long_iterations, study.routing_starts),
-        "EM routing, several starts, clutter": em(study.long_iterations, study.routing_starts, log_clutter),
+        "EM routing": em_routing(at, study.iterations, sigma, study.seed),
+        "EM routing, several starts": em_routing(*many),
+        "EM routing, several starts, clutter": em_routing(*many, log_clutter),
     }
 
 
