@@ -15,10 +15,10 @@ from pydantic import TypeAdapter
 from sklearn.metrics import log_loss
 
 from pipeline.data.datasets import Dataset
+from pipeline.learning.checkpoints import Checkpoint
 from pipeline.systems.regression.experiments import convergence, distorted, exactness, grid, online, ridge, starts
 from pipeline.systems.regression.experiments.distorted import distort
 from pipeline.systems.regression.experiments.grid import BINS, calibration
-from pipeline.systems.regression.model import fits
 from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
 from pipeline.systems.regression.model.expectation_maximisation import Problems
 from pipeline.systems.regression.model.fits import Inputs, build_inputs, errors, fit_architecture
@@ -28,9 +28,8 @@ SCHEDULE = {"momentum": 0.9, "thresholds": [0.5, 0.0], "patience": [4, 2], "most
 
 
 def study_of(kind: str, **settings: Any) -> Any:
-    return TypeAdapter(RegressionStudy).validate_python(
-        {"study": kind, "dataset": "planted", "features": 5, **settings}
-    )
+    study = {"study": kind, "dataset": "planted", "features": 5, **settings}
+    return TypeAdapter(RegressionStudy).validate_python(study)
 
 
 @pytest.fixture
@@ -67,19 +66,16 @@ def test_a_cut_fit_goes_on_where_it_was(inputs: Inputs, tmp_path: Path, monkeypa
     W, fitted = fit_architecture(inputs, architecture, schedule)
     kept = replace(inputs, checkpoints=tmp_path, depends={"data": "planted"})
 
-    real = fits.fit
+    save = Checkpoint.save
 
-    def cut(*args: Any, look: Any, **kwargs: Any) -> Any:
-        def once(state: Any) -> None:
-            look(state)
-            raise KeyboardInterrupt
+    def save_and_stop(*arguments: Any, **options: Any) -> None:
+        save(*arguments, **options)
+        raise KeyboardInterrupt
 
-        return real(*args, look=once, **kwargs)
-
-    monkeypatch.setattr(fits, "fit", cut)
+    monkeypatch.setattr(Checkpoint, "save", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
         fit_architecture(kept, architecture, schedule)
-    monkeypatch.setattr(fits, "fit", real)
+    monkeypatch.setattr(Checkpoint, "save", save)
     again = fit_architecture(kept, architecture, schedule)
     assert torch.equal(again[0], W)
     assert again[1]["iterations"] == fitted["iterations"]

@@ -60,8 +60,7 @@ def distort(
     angles = math.radians(strength * angle) * uniform(B)
     scales = 1 + strength * stretch * uniform(B, 2)
     shears, shifts = strength * shear * uniform(B), strength * shift * 2 / size * uniform(B, 2)
-    cosine, sine = angles.cos(), angles.sin()
-    rotation = torch.stack([torch.stack([cosine, sine], -1), torch.stack([-sine, cosine], -1)], -2)
+    rotation = torch.stack([angles.cos(), angles.sin(), -angles.sin(), angles.cos()], -1).unflatten(-1, (2, 2))
     slant = torch.eye(2).repeat(B, 1, 1)
     slant[:, 0, 1] = shears
     matrices = torch.cat([rotation @ slant @ torch.diag_embed(scales), shifts.unsqueeze(-1)], dim=-1)

@@ -32,6 +32,5 @@ def run(inputs: Inputs, study: StartsStudy) -> Outcome:
     add("subspace", reference, reference.subspace_start())
     table = pd.DataFrame(rows, columns=["start", "seed", "error"])
     *errors, best = table["error"]
-    return Outcome(
-        "starts", table, {"subspace": one(best), "best_random": one(min(errors))}, ("subspace", "best_random")
-    )
+    numbers = {"subspace": one(best), "best_random": one(min(errors))}
+    return Outcome("starts", table, numbers, tuple(numbers))
