@@ -1,17 +1,27 @@
 """Set transformer (Lee et al. 2019) and attention pooling over space (document 000, section 4).
 
-Linear maps with one weight per set element ("independent MLPs") are `PerElement`.
+Linear maps with one weight per set element ("independent MLPs") are `PerElement`. On a CPU, blocks of multihead
+attention run in a compiled kernel (`attention.cpp`): `MultiheadAttentionBlock.plain_forward` is the form to read.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pipeline.layers import compiled_attention
+from pipeline import kernels
+
+_SOURCE = Path(__file__).with_name("attention.cpp")
+_LANES = 8
+"""The numbers of a head must be a multiple of it."""
+_PARTS = ("query", "key_value", "feed", "norm_query", "norm_key", "norm_feed")
+"""Layers of a block, in the order of their gradients in the kernel: weight, then bias."""
+_INT, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 
 class PerElement(nn.Module):
@@ -81,9 +91,7 @@ class MultiheadAttentionBlock(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """By the compiled kernel where it can be used, else by `plain_forward`."""
-        if compiled_attention.supported(self, x, y):
-            return compiled_attention.attend(self, x, y)
-        return self.plain_forward(x, y)
+        return attend(self, x, y) if supported(self, x, y) else self.plain_forward(x, y)
 
     def plain_forward(self, x: Tensor, y: Tensor) -> Tensor:
         """The block in PyTorch's operators."""
@@ -126,3 +134,75 @@ class SetTransformer(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.code(self.norm(self.pool(self.seeds, x)))
+
+
+class _Linear(ctypes.Structure):
+    """`struct Linear` of the kernel."""
+
+    _fields_ = (("weight", _POINTER), ("bias", _POINTER))
+
+
+class _Block(ctypes.Structure):
+    """`struct Block` of the kernel, field by field."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("images", "queries", "keys", "width", "heads", "shared", "threads")),
+        *((name, _POINTER) for name in ("x", "y")),
+        *((name, _Linear) for name in ("norm_query", "norm_key", "norm_feed", "query", "key_value", "feed")),
+        ("eps", ctypes.c_double),
+    )
+
+
+def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
+    """Whether the kernel can be used for queries `x [B or 1, n, d]` and keys `y [B, m, d]` of such a block."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype == y.dtype == block.query.weight.dtype == torch.float32
+        and x.dim() == y.dim() == 3
+        and x.shape[0] in (1, y.shape[0])
+        and min(x.numel(), y.numel()) > 0
+        and x.shape[-1] // block.heads % _LANES == 0
+        and kernels.load(_SOURCE) is not None
+    )
+
+
+def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
+    """`block.plain_forward(x, y)`, `[B, n, d]`, where that is `supported`, by the form of the kernel
+    that is best on this processor, if none is given. Raises `MemoryError` if there is not enough memory.
+    """
+    parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
+    kernel, eps = form or kernels.load(_SOURCE), block.norm_query.eps
+    result: Tensor = _Attend.apply(x, y, block.heads, eps, kernel, *parameters)
+    return result
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y, heads, eps, kernel, *parameters):  # type: ignore[no-untyped-def]
+        x, y, *parameters = (each.contiguous() for each in (x, y, *parameters))
+        block = _struct(x, y, heads, eps, parameters)
+        kept, out = x.new_empty(kernel.kept_floats(block)), x.new_empty(len(y), *x.shape[1:])
+        kernel.call("attention_forward", block, kept, out)
+        ctx.save_for_backward(kept, x, y, *parameters)
+        ctx.settings = heads, eps, kernel
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        kept, x, y, *parameters = ctx.saved_tensors
+        heads, eps, kernel = ctx.settings
+        sizes = [each.numel() for each in parameters]
+        to_x, to_y, found = torch.empty_like(x), torch.empty_like(y), x.new_empty(sum(sizes))
+        block = _struct(x, y, heads, eps, parameters)
+        kernel.call("attention_backward", block, kept, gradient.contiguous(), to_x, to_y, found)
+        gradients = (part.view_as(each) for part, each in zip(found.split(sizes), parameters, strict=True))
+        return to_x, to_y, None, None, None, *gradients
+
+
+def _struct(x: Tensor, y: Tensor, heads: int, eps: float, parameters: list[Tensor]) -> _Block:
+    """The kernel's view of a block; it does not keep the tensors alive."""
+    addresses = [each.data_ptr() for each in parameters]
+    linears = {name: _Linear(*addresses[2 * place : 2 * place + 2]) for place, name in enumerate(_PARTS)}
+    sizes = (len(y), x.shape[1], *y.shape[1:], heads, len(x) < len(y), torch.get_num_threads())
+    return _Block(*sizes, x.data_ptr(), y.data_ptr(), eps=eps, **linears)

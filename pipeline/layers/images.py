@@ -57,15 +57,10 @@ def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
 
 
 def warped_crops(images: Tensor, size: int, places: Tensor, matrices: Tensor) -> Tensor:
-    """As `crops`, of images whose content is moved first: in one resampling, bilinear; all channels alike.
+    """As `crops`, float32, of images whose content is moved first: in one resampling, bilinear; all channels alike.
 
-    Args:
-        images: `[B, C, S, S]`; beyond their edges, the pixels at the edge go on.
-        places: `[B, 2]` upper left corners of the crops (row, column).
-        matrices: `[B, 2, 3]`, forward, in pixels from the images' middle, x to the right and y down.
-
-    Returns:
-        `[B, C, size, size]` float32, in the units of the images.
+    The matrices `[B, 2, 3]` are forward, in pixels from the images' middle, x to the right and y down. Beyond the
+    images' edges, the pixels at the edge go on.
     """
     count, channels, side, _ = images.shape
     # Places of a crop in [-1, 1] become pixels from the image's middle, then those that the content comes from, then

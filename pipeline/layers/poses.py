@@ -8,6 +8,8 @@ every pose from the left: I + A becomes R (I + A).
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -67,12 +69,10 @@ def rotation(angles: Tensor) -> Tensor:
     return torch.stack([cos, sin, zero, -sin, cos, zero], dim=-1).unflatten(-1, (2, 3))
 
 
-def spread(count: int, scale: float, reach: float = 0.5) -> Tensor:
-    """Offsets `[count, 6]` of upright frames of relative size `scale`, centred on a grid over [-reach, reach]."""
-    side = 1
-    while side * side < count:
-        side += 1
-    ticks = torch.linspace(-reach, reach, side) if side > 1 else torch.zeros(1)
+def spread(count: int, scale: float) -> Tensor:
+    """Offsets `[count, 6]` of upright frames of relative size `scale`, centred on a grid over [-1/2, 1/2]."""
+    side = math.isqrt(count - 1) + 1
+    ticks = torch.linspace(-0.5, 0.5, side) if side > 1 else torch.zeros(1)
     y, x = torch.meshgrid(ticks, ticks, indexing="ij")
     # With fewer frames than grid points, they are spread evenly over the points, so that no side stays empty.
     places = torch.linspace(0, side * side - 1, count).round().long()

@@ -1,12 +1,23 @@
-"""Rendering of templates at their poses by alpha compositing (document 000, section 2.1)."""
+"""Rendering of templates at their poses by alpha compositing (document 000, section 2.1).
+
+On a CPU it runs in a compiled kernel (`rendering.cpp`), without an array for each layer: `plain_render` is the form to
+read.
+"""
 
 from __future__ import annotations
+
+import ctypes
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipeline.layers import compiled_rendering, poses
+from pipeline import kernels
+from pipeline.layers import poses
+
+_SOURCE = Path(__file__).with_name("rendering.cpp")
+_INT, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 
 def pixel_centres(like: Tensor, size: int) -> Tensor:
@@ -35,17 +46,10 @@ def sampling_points(A: Tensor, size: int) -> Tensor:
 
 
 def warp_templates(templates: Tensor, A: Tensor, size: int) -> Tensor:
-    """Each template drawn at its pose with bilinear interpolation, zero outside of it.
+    """Templates `[P, C, h, w]`, or `[B, P, C, h, w]` if each image has its own, drawn with bilinear interpolation at
+    poses `A [B, P, 6]`, zero outside: `[B, P, C, size, size]`.
 
     The pose maps the template's frame to the image, so the value at image point x is the template's at (I + A)^-1 x.
-
-    Args:
-        templates: `[P, C, h, w]`, C channels for each of P parts, or `[B, P, C, h, w]`, different for each image.
-        A: poses `[B, P, 6]`, offsets from the identity.
-        size: side of the image, in pixels.
-
-    Returns:
-        `[B, P, C, size, size]`.
     """
     return sample_templates(templates, sampling_points(A, size))
 
@@ -60,15 +64,9 @@ def sample_templates(templates: Tensor, points: Tensor) -> Tensor:
 
 
 def composite(layers: Tensor) -> Tensor:
-    """Composite P layers over a black background, in order, with the operator "over".
+    """Layers `[B, P, 2, H, W]`, intensity C_j and opacity a_j in [0, 1], composited over black: `[B, H, W]`.
 
-    With a black background and premultiplied colour the operator is P <- P + a_j (C_j - P).
-
-    Args:
-        layers: `[B, P, 2, H, W]`: intensity C_j and opacity a_j in [0, 1] of each layer.
-
-    Returns:
-        `[B, H, W]`.
+    With a black background and premultiplied colour the operator "over", in order, is P <- P + a_j (C_j - P).
     """
     # All layers are unbound at once: the gradient is then one stack. Indexing would fill a full-size zero tensor for
     # each layer.
@@ -80,22 +78,11 @@ def composite(layers: Tensor) -> Tensor:
 
 
 def render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
-    """The image of parts at their poses, each part's opacity weighted by its presence.
-
-    Args:
-        templates: `[P, 2, h, w]`: intensity and opacity, both in [0, 1].
-        A: poses `[B, P, 6]`.
-        presence: `[B, P]` in [0, 1].
-        size: side of the image, in pixels.
-
-    By the compiled kernel where it can be used, else by `plain_render`.
-
-    Returns:
-        `[B, size, size]`.
+    """The image `[B, size, size]` of templates `[P, 2, h, w]`, intensity and opacity in [0, 1], at poses `A [B, P, 6]`,
+    each part's opacity weighted by its presence `[B, P]` in [0, 1].
     """
-    if compiled_rendering.supported(templates, A, presence):
-        return compiled_rendering.render(templates, A, presence, size)
-    return plain_render(templates, A, presence, size)
+    found = compiled_render if supported(templates, A, presence) else plain_render
+    return found(templates, A, presence, size)
 
 
 def plain_render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
@@ -104,3 +91,62 @@ def plain_render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> T
     # Interpolation is linear, so presences can weight the small templates instead of the large layers.
     weighted = presence[..., None, None] * alpha  # (B, P, h, w)
     return composite(warp_templates(torch.stack([colour.expand_as(weighted), weighted], dim=2), A, size))
+
+
+class _Scene(ctypes.Structure):
+    """`struct Scene` of the kernel, field by field."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("images", "parts", "height", "width", "size", "threads")),
+        *((name, _POINTER) for name in ("templates", "inverse", "presence")),
+    )
+
+
+def supported(templates: Tensor, A: Tensor, presence: Tensor) -> bool:
+    """Whether the kernel can be used for templates `[P, 2, h, w]`, poses `[B, P, 6]` and presences `[B, P]`."""
+    return (
+        A.device.type == "cpu"
+        and templates.dtype == A.dtype == presence.dtype == torch.float32
+        and templates.dim() == 4
+        and A.dim() == 3
+        and presence.shape == A.shape[:2]
+        and A.numel() > 0
+        and kernels.load(_SOURCE) is not None
+    )
+
+
+def compiled_render(
+    templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None
+) -> Tensor:
+    """`plain_render(templates, A, presence, size)`, `[B, size, size]`, where that is `supported`, by the form of the
+    kernel that is best on this processor, if none is given. Raises `MemoryError` if there is not enough memory.
+    """
+    inverse = poses.invert(poses.to_matrix(A))
+    pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))
+    return pictures
+
+
+class _Render(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, templates, inverse, presence, size, kernel):  # type: ignore[no-untyped-def]
+        inputs = [each.contiguous() for each in (templates, inverse, presence)]
+        pictures = inverse.new_empty(len(inverse), size, size)
+        kernel.call("render_forward", _struct(*inputs, size), pictures)
+        ctx.save_for_backward(*inputs)
+        ctx.size, ctx.kernel = size, kernel
+        return pictures
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        inputs = ctx.saved_tensors
+        found = [torch.empty_like(each) for each in inputs]
+        ctx.kernel.call("render_backward", _struct(*inputs, ctx.size), gradient.contiguous(), *found)
+        return *found, None, None
+
+
+def _struct(templates: Tensor, inverse: Tensor, presence: Tensor, size: int) -> _Scene:
+    """The kernel's view of what is drawn; it does not keep the tensors alive."""
+    (images, parts), (height, width) = presence.shape, templates.shape[-2:]
+    addresses = (each.data_ptr() for each in (templates, inverse, presence))
+    return _Scene(images, parts, height, width, size, torch.get_num_threads(), *addresses)

@@ -10,8 +10,7 @@ from gradients import assert_near, assert_same_for_any_number_of_threads, forms_
 from torch import Tensor
 
 from pipeline import kernels
-from pipeline.layers.attention import MultiheadAttentionBlock
-from pipeline.layers.compiled_attention import _SOURCE, attend, supported
+from pipeline.layers.attention import _SOURCE, MultiheadAttentionBlock, attend, supported
 
 FORMS = forms_here(_SOURCE)
 needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")

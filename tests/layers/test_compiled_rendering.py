@@ -8,9 +8,8 @@ from gradients import assert_same_for_any_number_of_threads, forms_here, with_gr
 from torch import Tensor
 
 from pipeline import kernels
-from pipeline.layers import compiled_rendering, poses
-from pipeline.layers.compiled_rendering import _SOURCE, supported
-from pipeline.layers.rendering import plain_render
+from pipeline.layers import poses
+from pipeline.layers.rendering import _SOURCE, compiled_render, plain_render, supported
 
 FORMS = forms_here(_SOURCE)
 needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
@@ -35,7 +34,7 @@ def case(size: str) -> list[Tensor]:
 
 def compiled(inputs: list[Tensor], side: int, form: str | None = None) -> list[Tensor]:
     leaves = [each.clone().requires_grad_() for each in inputs]
-    return with_gradients(compiled_rendering.render(*leaves, side, kernels.find(_SOURCE, form)), leaves)
+    return with_gradients(compiled_render(*leaves, side, kernels.find(_SOURCE, form)), leaves)
 
 
 def plain(inputs: list[Tensor], side: int) -> list[Tensor]:
@@ -73,7 +72,7 @@ def test_poses_without_rotation_whose_rows_lie_on_template_edges() -> None:
     for shift in (-0.5, 0.0, 0.25, 0.5, 3.0):
         A = torch.tensor([[[-0.5, 0, shift, 0, -0.5, -shift]]])
         inputs = [white, A, torch.ones(1, 1)]
-        torch.testing.assert_close(compiled_rendering.render(*inputs, 8), plain_render(*inputs, 8))
+        torch.testing.assert_close(compiled_render(*inputs, 8), plain_render(*inputs, 8))
 
 
 @needs_kernel

@@ -63,7 +63,7 @@ def test_offsets_round_trip_and_zero_is_the_identity() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5, 16, 24])
 def test_spread_covers_the_image_with_upright_frames(count: int) -> None:
-    matrices = poses.to_matrix(poses.spread(count, 0.43, reach=0.5))
+    matrices = poses.to_matrix(poses.spread(count, 0.43))
     linear, centres = matrices[..., :2], matrices[..., 2]
     torch.testing.assert_close(linear, 0.43 * torch.eye(2).expand(count, 2, 2))
     assert len({tuple(centre) for centre in centres.tolist()}) == count, "no two frames in one place"

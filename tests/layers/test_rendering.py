@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pipeline.layers import poses
-from pipeline.layers.rendering import composite, render, warp_templates
+from pipeline.layers.rendering import render
 
 SIZE = 9
 
@@ -98,18 +98,3 @@ def test_gradients_agree_with_finite_differences(wanted: str) -> None:
 
     # Bilinear sampling has kinks at template pixels; at random poses no image pixel lies within 1e-6 of one.
     assert torch.autograd.gradcheck(picture, (variable,), eps=1e-7, atol=1e-5, rtol=1e-4)
-
-
-def test_every_channel_is_warped_alike_and_composited_by_the_over_formula() -> None:
-    templates, A, _ = some_parts(batch=2, parts=3)
-    drawn = warp_templates(templates, A, SIZE)
-    assert drawn.shape == (2, 3, 2, SIZE, SIZE)
-    swapped = warp_templates(templates.flip(1), A, SIZE)
-    torch.testing.assert_close(swapped, drawn.flip(2))
-    colour, alpha = drawn.unbind(2)
-    expected = torch.zeros(2, SIZE, SIZE, dtype=torch.float64)
-    for j in range(3):
-        expected = colour[:, j] * alpha[:, j] + expected * (1 - alpha[:, j])
-    torch.testing.assert_close(composite(drawn), expected)
-    own = warp_templates(templates.expand(2, 3, 2, 5, 6), A, SIZE)  # one template for each image
-    torch.testing.assert_close(own, drawn)

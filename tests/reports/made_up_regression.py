@@ -127,4 +127,3 @@ def write_regression(writer: Writer, name: str = "digits", **provenance: Any) ->
         prototypes=np.repeat(digits[:, None], 8, axis=1),
         reliability=np.tile([[0.0, 0, 0, 0], [3, 0.4, 0.3, 0.1], [97, 0.9, 0.95, 0.03]], (4, 1, 1)),
     )
-    writer.examples("regression", f"distorted-{name}", originals=digits.repeat(2, 0), copies=digits.repeat(8, 0))

@@ -12,7 +12,7 @@ from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
 from pipeline.results.outcome import Outcome
 from pipeline.systems.attention.experiments import density, iterated, parsing, toy
-from pipeline.systems.attention.report.attention import MEASURES, build, draw, parents_found
+from pipeline.systems.attention.report.attention import MEASURES, draw, parents_found
 from pipeline.systems.attention.settings import DensityStudy, IteratedStudy, ParsingStudy, ToyStudy
 
 
@@ -50,16 +50,6 @@ def test_figures(studied: Writer, params: Params) -> None:
     assert names == ["attention-toy", "attention-iterated", "attention-parsing", "scenes-parsing"]
     check_drawn(drawings)
     assert written.missing == []
-
-
-def test_tables(studied: Writer, params: Params, outcomes: dict[str, Outcome]) -> None:
-    tables = {table.name: table for table in build(recorded(studied.results, params))}
-    assert list(tables) == ["attention-density", "attention-parsing"]
-    first = outcomes["parsing"].table.iloc[0]
-    parsing = tables["attention-parsing"].shown.set_index("method")
-    assert parsing.iloc[0]["parents found (%)"] == f"{100 * first['found']:.1f}"
-    assert set(parsing.loc["dynamic routing", "clutter recognised (%)"]) == {""}, "it has no such answer"
-    assert "" not in set(parsing.loc["inversion", "clutter recognised (%)"])
 
 
 def test_of_each_family_the_best_is_drawn(outcomes: dict[str, Outcome]) -> None:

@@ -36,7 +36,7 @@ def test_figures(studied: tuple[Writer, Params]) -> None:
     drawings = {drawing.name: drawing for drawing in draw(recorded(writer.results, params), written)}
     assert list(drawings) == [
         "capsule-size-grid-digits", "calibration-grid-digits", "planes-grid-digits", "prototypes-grid-digits",
-        "convergence-digits", "starts-digits", "online-digits", "distorted-digits",
+        "convergence-digits", "starts-digits", "online-digits",
     ]  # fmt: skip
     check_drawn(drawings.values())
     assert written.missing == []
@@ -76,7 +76,6 @@ def test_all_claims_are_answered_and_stand_ins_are_marked(studied: tuple[Writer,
     assert all(each.holds for name, each in found.items() if name not in figures)
     assert "size 1 / 16, examples 60 / 1,000,000 (ours / the paper's)" in found["002.1m"].remarks
     assert "tested on 360 images (paper: 10,000)" in found["002.fig5.d"].remarks
-    assert "6.0 %, log loss 0.30 nats" in found["002.exact"].notes[0], "with the calibration"
 
 
 def test_claims_about_both_sets_need_both(values: dict[str, Any], writer: Writer) -> None:

@@ -16,18 +16,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from pipeline.systems.regression.model.architectures import (
-    Architecture,
-    build_architecture,
-    class_scores,
-    coupled_probabilities,
-)
-from pipeline.systems.regression.model.expectation_maximisation import Problems
+from pipeline.systems.regression.model.architectures import build_architecture, class_scores, coupled_probabilities
+from pipeline.systems.regression.model.expectation_maximisation import CHUNK, Problems
 from pipeline.systems.regression.model.schedule import fit
 from pipeline.systems.regression.settings import Decision, ScheduleParams
-
-_ROWS = 4096
-"""Inputs whose classes are predicted together."""
 
 
 class CapsuleRegression(ClassifierMixin, BaseEstimator):
@@ -102,11 +94,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> CapsuleRegression:
-        """Fit to inputs `X [n, features]` and their labels `y [n]`.
-
-        Raises:
-            ValueError: labels of one class only, a class whose examples (or the dimensions they span) are fewer than
-                its capsule's size, all-zero inputs, or a parameter out of its range.
+        """Fit to inputs `X [n, features]` and their labels `y [n]`. Raises `ValueError` if there is one class only, the
+        examples of a class span fewer dimensions than its capsule, all inputs are 0, or a parameter is out of range.
         """
         self._validate_params()
         schedule = ScheduleParams(
@@ -123,8 +112,9 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y holds one class only ({labels[0]}): classification needs two or more")
         held = held_out(numbers, self.validation_fraction, check_random_state(self.random_state))
         inputs, classes = self._inputs(X), torch.from_numpy(numbers).to(self.device)
+        self._architecture = build_architecture(self.decision, int(self.capsule_size), len(labels))
         try:
-            problems = Problems(inputs[~held], classes[~held], self._architecture(), ridge=self.ridge)
+            problems = Problems(inputs[~held], classes[~held], self._architecture, ridge=self.ridge)
             W = problems.subspace_start()
         except ValueError as error:
             named = ", ".join(f"{number}: {label}" for number, label in enumerate(labels[:20]))
@@ -147,28 +137,23 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
         multiclass, or two classes: the model's exact probabilities (equation 16). one-vs-all: each class's probability
         against all others, normalised. all-vs-all: the probabilities of all pairs, coupled by the second method of Wu,
-        Lin and Weng (2004), as in LIBSVM. There the most probable class can differ from that of `predict`, as votes
-        count the same however narrow they are; with the other two decisions, and with two classes, it is the same.
+        Lin and Weng (2004), as in LIBSVM; only there can the most probable class differ from that of `predict`.
 
         The default rounds of training look for few errors and leave probabilities too low for the predicted class:
         calibrate them, for example with `sklearn.calibration.CalibratedClassifierCV`, before relying on them.
         """
         return self._for_rows(coupled_probabilities, X)
 
-    def _architecture(self) -> Architecture:
-        return build_architecture(self.decision, int(self.capsule_size), len(self.classes_))
-
     def _inputs(self, X: NDArray[np.float64]) -> Tensor:
         whole = np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
         return torch.from_numpy(np.ascontiguousarray(whole)).to(self.device)
 
-    def _for_rows(self, function: Callable[[Architecture, Tensor, Tensor], Tensor], X: Any) -> NDArray[np.float64]:
+    def _for_rows(self, function: Callable[..., Tensor], X: Any) -> NDArray[np.float64]:
         """A function of the architecture, its weights and inputs, for all inputs `X`, some rows at a time."""
         check_is_fitted(self)
         inputs = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
         W = torch.from_numpy(self.capsules_).to(self.device)
-        architecture = self._architecture()
-        return torch.cat([function(architecture, W, rows) for rows in inputs.split(_ROWS)]).cpu().numpy()
+        return torch.cat([function(self._architecture, W, rows) for rows in inputs.split(CHUNK)]).cpu().numpy()
 
 
 def held_out(classes: NDArray[np.int64], fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from benchmarks.enumerated import EnumeratedModel
 from pipeline import kernels
-from pipeline.layers import compiled_attention, compiled_rendering, poses
+from pipeline.layers import attention, poses, rendering
 from pipeline.systems.generative.model.bound import trace_bound
 from pipeline.systems.generative.model.distributions import join
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -120,7 +120,7 @@ def test_gradients_agree_with_finite_differences(model, images, noise, name):
 
 
 @pytest.mark.skipif(
-    any(kernels.find(module._SOURCE) is None for module in (compiled_attention, compiled_rendering)),
+    any(kernels.find(module._SOURCE) is None for module in (attention, rendering)),
     reason="the kernels are not compiled here",
 )
 def test_a_training_step_by_the_kernels_is_that_of_pytorchs_operators(small_params, images, noise):

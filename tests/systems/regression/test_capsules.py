@@ -109,10 +109,10 @@ def test_posterior_means_average_to_prior_means() -> None:
 def test_the_subspace_start_is_equation_28() -> None:
     values = torch.tensor([4.0, 0.25, 9.0], dtype=torch.float64)
     Q = torch.linalg.qr(torch.randn(3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))[0]
-    W = subspace_start(Q @ torch.diag(values) @ Q.T, 2)
+    W = subspace_start(Q @ torch.diag(values) @ Q.T, 2, (0,))
     for row, column in zip(W, (2, 0), strict=True):
         expected = Q[:, column] / math.sqrt(2 * float(values[column]))
         expected = expected * expected[expected.abs().argmax()].sign()
         torch.testing.assert_close(row, expected)
-    with pytest.raises(ValueError, match="span 1 dimensions, fewer than the capsule's size 2"):
-        subspace_start(torch.diag(torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)), 2)
+    with pytest.raises(ValueError, match="class 0: the inputs span 1 dimensions, fewer than the capsule's size 2"):
+        subspace_start(torch.diag(torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)), 2, (0,))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.attention.model.top_down import Components, Cues, Parts, literal_mass
+from pipeline.systems.attention.model.top_down import Components, literal_mass
 from pipeline.systems.attention.settings import DensityStudy
 
 PEAK = 2.0
@@ -26,8 +26,6 @@ APART = 2.0
 """Ratio of the last component's concentration to the first's, and of their sds."""
 LEAST = 0.01
 """Minimum weight of a component in the tests of poses: of rarer components there are too few samples."""
-WEIGHTS = ("literal", "printed")
-"""Argument of the softmax in equation 7's weights if a pose is its own cue: log densities, or densities as printed."""
 
 
 def run(study: DensityStudy) -> Outcome:
@@ -45,24 +43,24 @@ def run(study: DensityStudy) -> Outcome:
             equal = torch.full((n,), -math.log(n), dtype=torch.float64)
             for kappa in study.kappas:
                 components = Components(U, kappa * factors, study.sigma * factors.flip(0), equal)
-                cues = Cues(components).sample(torch.Size([study.samples]))
-                poses = Parts(components, cues[0]).sample(torch.Size([study.samples]))
-                for name, scores in (
-                    ("poses", scores_of_poses(components, cues[0], poses)),
-                    ("cues", scores_of_cues(components, cues)),
-                ):
-                    largest = max(scores, key=abs)
-                    rows.append({"what": name, "dimensions": d, "kappa": kappa, "z": largest, "mass": math.nan})
-                    tests += len(scores)
-                for name, mass in zip(WEIGHTS, literal_mass(components, study.samples // 10), strict=True):
-                    rows.append({"what": name, "dimensions": d, "kappa": kappa, "z": math.nan, "mass": float(mass)})
+                cues = components.sample_cues(study.samples)
+                poses = components.sample_poses(study.samples, cues[0])
+                where = {"dimensions": d, "kappa": kappa}
+                scores = {
+                    "poses": scores_of_poses(components, cues[0], poses),
+                    "cues": scores_of_cues(components, cues),
+                }
+                rows += [{"what": name, **where, "z": max(each, key=abs)} for name, each in scores.items()]
+                tests += sum(map(len, scores.values()))
+                masses = literal_mass(components, study.samples // 10)
+                rows += [{"what": name, **where, "mass": mass} for name, mass in masses.items()]
     table = pd.DataFrame(rows)
-    masses = {name: table.loc[table["what"] == name, "mass"] for name in WEIGHTS}
+    ends = table.groupby("what").agg(least=("mass", "min"), most=("mass", "max")).dropna().map(one)
     numbers = {
         "largest_z": one(table["z"].abs().max()),
         "tests": tests,
         "components": n,
-        **{f"{name}_mass": {"least": one(mass.min()), "most": one(mass.max())} for name, mass in masses.items()},
+        **{f"{name}_mass": ends.loc[name].to_dict() for name in ends.index},
     }
     return Outcome("density", table, numbers, ("largest_z",))
 
@@ -71,7 +69,7 @@ def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[
     """Deviation from the identity, in standard errors, for poses `[samples, d]` given a cue `[d]`; one for each
     component with enough weight.
     """
-    log_mixture = Parts(components, cue).log_prob(poses)
+    log_mixture = components.log_pose_density(poses, cue)
     narrow = components.sigma * PEAK ** (-1 / len(cue))
     log_inside = replace(components, sigma=narrow).log_poses(poses)  # (samples, n)
     frequent = components.log_weights(cue) > math.log(LEAST)
@@ -82,7 +80,7 @@ def scores_of_cues(components: Components, cues: Tensor) -> list[float]:
     """The same for directions `[samples, d]`, for every component."""
     close = components.kappa * PEAK ** (2 / (cues.shape[-1] - 1))
     log_around = replace(components, kappa=close).log_cues(cues)  # (samples, n)
-    return _scores(log_around - Cues(components).log_prob(cues).unsqueeze(-1))
+    return _scores(log_around - components.log_cue_density(cues).unsqueeze(-1))
 
 
 def _scores(log_ratios: Tensor) -> list[float]:

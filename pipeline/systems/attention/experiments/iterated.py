@@ -43,15 +43,11 @@ def run(study: IteratedStudy) -> Outcome:
                 for step in range(study.iterations)
             ]
     table = pd.DataFrame(rows)
+    means = table.groupby(["iteration", "scale"])[["entropy", "single", "right"]].mean()  # over the sds
+    by_scale = means.rename(index="{:g}".format, level="scale").map(one)
     numbers = {
         "log_objects": one(math.log(n)),
-        "first": _by_scale(table[table["iteration"] == 1]),
-        "last": _by_scale(table[table["iteration"] == study.iterations]),
+        "first": by_scale.loc[[1]].droplevel("iteration").to_dict("index"),
+        "last": by_scale.loc[[study.iterations]].droplevel("iteration").to_dict("index"),
     }
     return Outcome("iterated", table, numbers, tuple(f"last.{scale:g}.single" for scale in study.scales))
-
-
-def _by_scale(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, float]]]:
-    """Means over the sds, by scale: entropy, single, right."""
-    means = rows.groupby("scale")[["entropy", "single", "right"]].mean()
-    return {f"{scale:g}": {str(name): one(value) for name, value in row.items()} for scale, row in means.iterrows()}

@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.attention.model.inversion import Inverted, invert
+from pipeline.systems.attention.model.inversion import invert
 from pipeline.systems.attention.model.routing import Parse, dynamic_routing, em_routing, k_means
 from pipeline.systems.attention.model.scenes import Scenes, orthogonal_transforms, plant, votes
 from pipeline.systems.attention.model.top_down import Hierarchy
@@ -34,12 +34,12 @@ def run(study: ParsingStudy) -> Outcome:
     """
     random = np.random.default_rng(study.seed)
     W = orthogonal_transforms(study.parts, study.objects, study.dimensions, random)
-    rows, scales, leads = [], [], []
+    rows, leads = [], []
     settings = [(sigma, shown) for sigma in study.sigmas for shown in study.shown]
     for sigma, shown in tqdm(settings, desc="parsing", unit="setting"):
         hierarchy = Hierarchy(W, torch.tensor([study.kappa]), torch.tensor([sigma]), study.clutter, 1.0, 1.0)
         scenes = plant(hierarchy, study.scenes, shown, random)
-        routed, (inverted, learned) = route(hierarchy, scenes, study), invert_with_and_without(hierarchy, scenes, study)
+        routed, inverted = route(hierarchy, scenes, study), invert_with_and_without(hierarchy, scenes, study)
         truth = hierarchy.components(scenes.poses, scenes.present)
         by_cues = {"true poses": None, "true poses, cues": scenes.cues}
         known = {method: Parse(truth.parents(scenes.parts, cues), scenes.poses) for method, cues in by_cues.items()}
@@ -47,17 +47,13 @@ def run(study: ParsingStudy) -> Outcome:
             rows.append({"sigma": sigma, "shown": shown, "method": method, **measured(parse, scenes)})
         ours = found(inverted[INVERSION], scenes)
         leads.append({method: ours - found(parse, scenes) for method, parse in routed.items()})
-        scales.append({"sigma": sigma, "shown": shown, **learned})
     table = pd.DataFrame(rows)
-    by_method = table.groupby("method", sort=False)
+    measures = ["found", "clutter_found", "pose_error"]
+    means = table.groupby("method", sort=False)[measures].agg(pd.Series.mean, skipna=False)
     numbers: dict[str, Any] = {
-        **{
-            measure: {str(name): one(each[measure].mean()) for name, each in by_method if each[measure].notna().all()}
-            for measure in ("found", "clutter_found", "pose_error")
-        },
+        **{measure: means[measure].dropna().map(one).to_dict() for measure in measures},
         "lead": {method: lead_of([each[method] for each in leads]) for method in leads[0]},
         "settings": len(leads),
-        "learned": scales,
     }
     headline = tuple(f"found.{method}" for method in numbers["found"])
     return Outcome("parsing", table, numbers, headline, overlapping(study))
@@ -66,38 +62,27 @@ def run(study: ParsingStudy) -> Outcome:
 def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
     """Results of routing, by method."""
     at, sigma = votes(hierarchy.W, scenes.parts), float(hierarchy.sigma)
-
-    def em(iterations: int, starts: int = 1, log_clutter: Tensor | None = None) -> Parse:
-        return em_routing(at, iterations, sigma, torch.Generator().manual_seed(study.seed), starts, log_clutter)
-
+    many = (at, study.long_iterations, sigma, study.seed, study.routing_starts)
     # Transformations are orthogonal, so clutter has the same density in votes as in parts.
     log_clutter = torch.distributions.Normal(0.0, hierarchy.clutter_sd).log_prob(scenes.parts).sum(-1)
     return {
         "k-means": k_means(at, study.long_iterations),
         "dynamic routing": dynamic_routing(at, study.iterations),
         "dynamic routing, long": dynamic_routing(at, study.long_iterations),
-        "EM routing": em(study.iterations),
-        "EM routing, several starts": em(study.long_iterations, study.routing_starts),
-        "EM routing, several starts, clutter": em(study.long_iterations, study.routing_starts, log_clutter),
+        "EM routing": em_routing(at, study.iterations, sigma, study.seed),
+        "EM routing, several starts": em_routing(*many),
+        "EM routing, several starts, clutter": em_routing(*many, log_clutter),
     }
 
 
-def invert_with_and_without(
-    hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy
-) -> tuple[dict[str, Parse], dict[str, float]]:
-    """Results of inversion, by method: with and without cues and the model's scales; and the scales that it learned."""
-
-    def inverted(start: Hierarchy, cues: Tensor | None, learn: bool = False) -> Inverted:
-        return invert(start, scenes.parts, cues, study, torch.Generator().manual_seed(study.seed), learn=learn)
-
+def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
+    """Results of inversion, by method: with and without cues and the model's scales."""
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
-    learned = inverted(wrong, scenes.cues, learn=True)
-    parses = {
-        INVERSION: inverted(hierarchy, None).parse,
-        "inversion, cues": inverted(hierarchy, scenes.cues).parse,
-        "inversion, cues, scales learned": learned.parse,
+    return {
+        INVERSION: invert(hierarchy, scenes.parts, None, study).parse,
+        "inversion, cues": invert(hierarchy, scenes.parts, scenes.cues, study).parse,
+        "inversion, cues, scales learned": invert(wrong, scenes.parts, scenes.cues, study, learn=True).parse,
     }
-    return parses, {"kappa": learned.kappa, "learned_sigma": learned.sigma}
 
 
 def found(parse: Parse, scenes: Scenes) -> Tensor:
@@ -153,8 +138,9 @@ def shapes(parts: int) -> Tensor:
     An object's pose is (x, y, s cos a, s sin a); a part's pose is its position and its direction along the outline, in
     the same form.
     """
-    found = []
-    for sides in (3, 4, 5):
+    W = np.zeros((3, parts, 4, 4))
+    W[..., [0, 1], [0, 1]] = 1
+    for of_shape, sides in zip(W, (3, 4, 5), strict=True):
         corners = np.exp(2j * np.pi * (np.arange(2 * sides) / (2 * sides) + 0.25))
         corners[1::2] *= 0.45 if sides == 5 else math.cos(math.pi / sides)
         ring = np.append(corners, corners[0])
@@ -162,17 +148,10 @@ def shapes(parts: int) -> Tensor:
         at = (np.arange(parts) + 0.5) / parts * lengths[-1]
         places = np.interp(at, lengths, ring.real) + 1j * np.interp(at, lengths, ring.imag)
         edge = np.diff(ring)[np.searchsorted(lengths, at, side="right") - 1]
-        found.append([_similarity(place, way / abs(way)) for place, way in zip(places, edge, strict=True)])
-    return torch.tensor(np.array(found)).transpose(0, 1).float()
-
-
-def _similarity(place: complex, way: complex) -> list[list[float]]:
-    return [
-        [1.0, 0.0, place.real, -place.imag],
-        [0.0, 1.0, place.imag, place.real],
-        [0.0, 0.0, way.real, -way.imag],
-        [0.0, 0.0, way.imag, way.real],
-    ]
+        for row, numbers in ((0, places), (2, edge / abs(edge))):  # a product with s exp(i a)
+            of_shape[:, row, 2], of_shape[:, row, 3] = numbers.real, -numbers.imag
+            of_shape[:, row + 1, 2], of_shape[:, row + 1, 3] = numbers.imag, numbers.real
+    return torch.from_numpy(W).transpose(0, 1).float()
 
 
 def overlapping(study: ParsingStudy) -> dict[str, np.ndarray]:
@@ -181,7 +160,7 @@ def overlapping(study: ParsingStudy) -> dict[str, np.ndarray]:
     hierarchy = Hierarchy(shapes(24), torch.tensor([study.kappa]), torch.tensor([0.06]), 0.15, 1.0, 0.9)
     scenes = plant(hierarchy, 3, 3, random)
     settings = study.model_copy(update={"starts": 4 * study.starts})
-    inverted = invert(hierarchy, scenes.parts, None, settings, torch.Generator().manual_seed(study.seed)).parse
+    inverted = invert(hierarchy, scenes.parts, None, settings).parse
     routed = dynamic_routing(votes(hierarchy.W, scenes.parts), study.long_iterations)
     return {
         "places": scenes.parts.numpy(),

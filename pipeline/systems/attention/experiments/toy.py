@@ -34,9 +34,8 @@ PENALTIES = ("none", "L1", "L2")
 
 
 def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) -> NDArray[np.float64]:
-    """Hidden activities over the inference, `[steps + 1, 3]`: gradient steps, proximal ones for L1's exact zeros."""
-    x = np.array(INPUT)
-    h, path = x.copy(), [x.copy()]
+    """Hidden activities `[3]` after inference: gradient steps, proximal ones for L1's exact zeros."""
+    x = h = np.array(INPUT)
     half = 0.5 if reading == "two-sided" else 1.0
     for _ in range(steps):
         gradient = np.full(3, -2 * half * (TARGET - h.sum()))
@@ -47,8 +46,7 @@ def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) ->
         h = h - rate * gradient
         if penalty == "L1":
             h = np.sign(h) * np.maximum(np.abs(h) - rate * weight, 0.0)
-        path.append(h)
-    return np.stack(path)
+    return h
 
 
 def least_weight(rate: float, steps: int) -> float | None:
@@ -58,7 +56,7 @@ def least_weight(rate: float, steps: int) -> float | None:
     """
 
     def active(weight: float) -> int:
-        return int(np.count_nonzero(infer("two-sided", "L1", weight, rate, steps)[-1]))
+        return int(np.count_nonzero(infer("two-sided", "L1", weight, rate, steps)))
 
     low, high = 0.0, LARGEST_WEIGHT
     for _ in range(HALVINGS):
@@ -75,7 +73,7 @@ def run(study: ToyStudy) -> Outcome:
     rows = []
     end: dict[str, Any] = {}
     for reading, weight, penalty in product(READINGS, study.weights, PENALTIES):
-        h = infer(reading, penalty, weight, study.rate, study.steps)[-1]
+        h = infer(reading, penalty, weight, study.rate, study.steps)
         units = {f"h{i + 1}": float(value) for i, value in enumerate(h)}
         units |= {"hoyer": float(hoyer(h)), "effective_number": float(effective_number(h))}
         rows.append({"reading": reading, "weight": weight, "penalty": penalty, **units})

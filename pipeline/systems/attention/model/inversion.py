@@ -20,7 +20,6 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
-from pyro import poutine
 from torch import Tensor
 
 from pipeline.systems.attention.model.routing import Parse
@@ -51,13 +50,7 @@ class Inverted:
 
 
 def invert(
-    hierarchy: Hierarchy,
-    parts: Tensor,
-    cues: Tensor | None,
-    settings: ParsingStudy,
-    generator: torch.Generator,
-    *,
-    learn: bool = False,
+    hierarchy: Hierarchy, parts: Tensor, cues: Tensor | None, settings: ParsingStudy, *, learn: bool = False
 ) -> Inverted:
     """Posterior of scenes with parts `[B, m, d]` and their cues (or none).
 
@@ -65,7 +58,7 @@ def invert(
         learn: first learn kappa and sigma, one value of each for all scenes. They are learned only from each scene's
             best start, after the first half of the steps: wrong starts would make them too wide.
     """
-    search = _Search(parts, cues, settings, generator)
+    search = _Search(parts, cues, settings, torch.Generator().manual_seed(settings.seed))
     if learn:
         q = search.best(hierarchy, search.from_starts(hierarchy, 1.0), 1)  # the given scales are a guess, wide enough
         log_scales = torch.stack([hierarchy.kappa.mean().log(), hierarchy.sigma.mean().log()]).requires_grad_()
@@ -120,11 +113,7 @@ class _Search:
     def ascend(
         self, hierarchy: Hierarchy, q: Gaussian, log_scales: Tensor | None = None, widest: float = 1.0
     ) -> Gaussian:
-        """Half of the steps of Adam.
-
-        Args:
-            log_scales: logs of kappa and sigma, learned in place; None: they are the hierarchy's.
-        """
+        """Half of the steps of Adam. The logs of kappa and sigma, where given, are learned in place."""
         steps = self.settings.steps // 2
         means, log_sds = (each.clone().requires_grad_() for each in q)
         learned = [means, log_sds] + ([] if log_scales is None else [log_scales])
@@ -152,17 +141,8 @@ class _Search:
         samples. All starts of a scene use the same noise.
         """
         means, log_sds = q
-        B, R = means.shape[:2]
         noise = self.noise(samples, means[:, :1])
         z = means + log_sds.exp() * noise  # (samples, B, R, n, D)
         log_q = (-0.5 * (noise.square() + math.log(2 * math.pi)) - log_sds).sum((-1, -2))
-
-        def repeated(values: Tensor) -> Tensor:
-            return values.unsqueeze(1).expand(samples, B, R, *values.shape[1:]).flatten(0, 2)
-
-        cues = None if self.cues is None else repeated(self.cues)
-        model = poutine.condition(hierarchy.model, data={"objects": z.flatten(0, 2)})
-        trace = poutine.trace(model).get_trace(repeated(self.parts), cues)
-        trace.compute_log_prob()
-        joint = sum(trace.nodes[site]["log_prob"] for site in trace.observation_nodes)
-        return (joint.view(samples, B, R) - log_q).mean(0)
+        cues = None if self.cues is None else self.cues.unsqueeze(1)
+        return (hierarchy.log_joint(z, self.parts.unsqueeze(1), cues) - log_q).mean(0)

@@ -47,12 +47,7 @@ def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
 
 
 def em_routing(
-    votes: Tensor,
-    iterations: int,
-    floor: float,
-    generator: torch.Generator,
-    starts: int = 1,
-    log_clutter: Tensor | None = None,
+    votes: Tensor, iterations: int, floor: float, seed: int, starts: int = 1, log_clutter: Tensor | None = None
 ) -> Parse:
     """E- and M-steps of EM routing without trained parameters: a mixture with one Gaussian for each object, with an sd
     for each dimension; mixing weights are proportional to the assigned parts.
@@ -64,7 +59,7 @@ def em_routing(
         log_clutter: log density of each part as clutter, in the units of votes, `[B, m]`; None: there is no clutter.
     """
     B, m, n, _ = votes.shape
-    noise = torch.randn(B, starts, m, n, generator=generator, dtype=votes.dtype)
+    noise = torch.randn(B, starts, m, n, generator=torch.Generator().manual_seed(seed), dtype=votes.dtype)
     noise[:, 0] = 0
     votes, parents = votes.repeat_interleave(starts, 0), noise.softmax(-1).flatten(0, 1)
     if log_clutter is not None:  # its initial weight is that of one component

@@ -57,15 +57,10 @@ def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Genera
         for each in (components.predictions, components.directions)
     )
     kappa, sigma = (each.double().numpy()[parents] for each in (components.kappa, components.sigma))
-    parts = U + sigma[..., None] * random.normal(size=U.shape)
-    cues = von_mises_fisher.sample(directions.reshape(count * m, -1), kappa.ravel(), random).reshape(parts.shape)
-    return Scenes(
-        torch.from_numpy(parts).to(W),
-        torch.from_numpy(cues).to(W),
-        torch.from_numpy(parents),
-        poses.to(W),
-        torch.from_numpy(present),
-    )
+    parts = torch.from_numpy(U + sigma[..., None] * random.normal(size=U.shape)).to(W)
+    drawn = von_mises_fisher.sample(directions.reshape(count * m, -1), kappa.ravel(), random)
+    cues = torch.from_numpy(drawn).to(W).view_as(parts)
+    return Scenes(parts, cues, torch.from_numpy(parents), poses.to(W), torch.from_numpy(present))
 
 
 def votes(W: Tensor, parts: Tensor) -> Tensor:

@@ -26,15 +26,12 @@ Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
 
 import numpy as np
-import pyro
-import pyro.distributions as dist
 import torch
-from pyro.distributions import constraints
 from torch import Tensor
+from torch.distributions import Normal
 
 from pipeline.systems.attention.model import von_mises_fisher
 
@@ -90,58 +87,31 @@ class Components:
         """P(s | pose, cue), `[..., n]`."""
         return (self.log_weights(cues) + self.log_poses(parts)).softmax(-1)
 
+    def log_cue_density(self, cues: Tensor) -> Tensor:
+        """log p(q) of cues `[..., d]`, parents summed out: `[...]`, nats."""
+        return (self.log_prior + self.log_cues(cues)).logsumexp(-1)
 
-class _Mixture(dist.TorchDistribution):
-    """A distribution of vectors `[..., d]` whose parents are summed out."""
+    def log_pose_density(self, parts: Tensor, cues: Tensor | None) -> Tensor:
+        """Equation 7: log p(V | q) of poses `[..., d]`, parents summed out: `[...]`, nats."""
+        return (self.log_weights(cues) + self.log_poses(parts)).logsumexp(-1)
 
-    arg_constraints: ClassVar[dict[str, Any]] = {}
-    support = constraints.real_vector
-
-    def __init__(self, components: Components, cues: Tensor | None = None) -> None:
-        self.components, self.cues = components, cues
-        shape = components.predictions.shape
-        super().__init__(shape[:-2], shape[-1:], validate_args=False)
-
-    def _draw(self, sample_shape: torch.Size, *values: Tensor) -> list[Tensor]:
-        """Draw parents from their weights given the cues; of each of the values `[..., n, d]` those of the parents:
-        `[*sample_shape, ..., d]`.
+    def sample_cues(self, count: int) -> Tensor:
+        """Cues of a part `[count, d]`: parents from the prior, then directions around those of their predictions, drawn
+        by SciPy with a seed from torch's generator.
         """
-        logits = self.components.log_weights(self.cues)
-        parents = torch.distributions.Categorical(logits=logits).sample(sample_shape)
-        expanded = (each.expand(*parents.shape, *each.shape[-2:]) for each in values)
-        return [each.take_along_dim(parents[..., None, None], dim=-2).squeeze(-2) for each in expanded]
-
-
-class Cues(_Mixture):
-    """Directions `[..., d]`: the mixture of von Mises-Fisher distributions with the prior's weights.
-
-    Samples are drawn by SciPy, with a seed from torch's generator.
-    """
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """`[...]`, nats."""
-        return (self.components.log_prior + self.components.log_cues(value)).logsumexp(-1)
-
-    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
-        """Draw a parent from the prior, then a direction around that of its prediction."""
-        means, kappa = self._draw(sample_shape, self.components.directions, self.components.kappa.unsqueeze(-1))
+        parents = self._sample_parents(None, count)
         random = np.random.default_rng(int(torch.randint(2**62, ())))
-        flat = means.reshape(-1, means.shape[-1]).double().numpy()
-        drawn = von_mises_fisher.sample(flat, kappa.flatten().double().numpy(), random)
-        return torch.from_numpy(drawn).to(means).view_as(means)
+        means, kappa = (each[parents].double().numpy() for each in (self.directions, self.kappa))
+        return torch.from_numpy(von_mises_fisher.sample(means, kappa, random)).to(self.predictions)
 
+    def sample_poses(self, count: int, cue: Tensor) -> Tensor:
+        """Poses of a part `[count, d]` given its cue `[d]`: parents from the weights, then poses around predictions."""
+        parents = self._sample_parents(cue, count)
+        means = self.predictions[parents]
+        return means + self.sigma[parents].unsqueeze(-1) * torch.randn_like(means)
 
-class Parts(_Mixture):
-    """Poses `[..., d]` given their cues (unit vectors `[..., d]`; None: the weights are the prior): equation 7."""
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """`[...]`, nats."""
-        return (self.components.log_weights(self.cues) + self.components.log_poses(value)).logsumexp(-1)
-
-    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008
-        """Draw a parent from the weights, then a pose around its prediction."""
-        means, sigma = self._draw(sample_shape, self.components.predictions, self.components.sigma.unsqueeze(-1))
-        return means + sigma * torch.randn_like(means)
+    def _sample_parents(self, cue: Tensor | None, count: int) -> Tensor:
+        return torch.distributions.Categorical(logits=self.log_weights(cue)).sample(torch.Size([count]))
 
 
 @dataclass(frozen=True)
@@ -169,10 +139,8 @@ class Hierarchy:
         return torch.einsum("ijab,...jb->...ija", self.W, poses)
 
     def components(self, poses: Tensor, present: Tensor | None = None) -> Components:
-        """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`.
-
-        Args:
-            present: mask of the objects known to be present, `[..., n]`; None: any may be.
+        """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`. Any object
+        may be there, or only those that are `present [..., n]`.
         """
         U = self.predictions(poses)
         nothing = torch.zeros_like(U[..., :1, :])
@@ -186,21 +154,16 @@ class Hierarchy:
             torch.cat([share, share.new_full((*share.shape[:-1], 1), self.clutter)], dim=-1).log(),
         )
 
-    def model(self, parts: Tensor, cues: Tensor | None) -> None:
-        """The generative process of B scenes as a Pyro model.
+    def log_joint(self, poses: Tensor, parts: Tensor, cues: Tensor | None) -> Tensor:
+        """log p(z, q, V) of scenes, `[...]`, nats: object poses `[..., n, D]`, cues and poses of parts `[..., m, d]`.
 
-        Args:
-            parts: observed poses `[B, m, d]`.
-            cues: observed directions `[B, m, d]`; None: no cues, and the weights are the prior.
+        Without cues log p(z, V), where a part's weights are the prior.
         """
-        _, n, _, D = self.W.shape
-        with pyro.plate("scenes", len(parts)):
-            nowhere = self.W.new_zeros(len(parts), n, D)
-            poses = pyro.sample("objects", dist.Normal(nowhere, self.object_sd).to_event(2))
-            components = self.components(poses)
-            if cues is not None:
-                pyro.sample("cues", Cues(components).to_event(1), obs=cues)
-            pyro.sample("parts", Parts(components, cues).to_event(1), obs=parts)
+        components = self.components(poses)
+        joint = Normal(torch.zeros_like(poses), self.object_sd).log_prob(poses).flatten(-2).sum(-1)
+        if cues is not None:
+            joint = joint + components.log_cue_density(cues).sum(-1)
+        return joint + components.log_pose_density(parts, cues).sum(-1)
 
 
 def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale: float) -> Tensor:
@@ -214,20 +177,14 @@ def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale
     return torch.stack(found)
 
 
-def literal_mass(components: Components, samples: int) -> tuple[Tensor, Tensor]:
-    """Integral of equation 7 if a pose is its own cue, `[...]`: Monte Carlo with `samples` draws of each component.
+def literal_mass(components: Components, samples: int) -> dict[str, float]:
+    """Integral of equation 7 if a pose is its own cue: Monte Carlo with `samples` draws of each component.
 
-    The integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j.
-
-    Returns:
-        the integral with weights from a softmax of log densities, as here, and of the densities themselves, as printed.
+    The integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j. It is `literal` with weights from a softmax
+    of log densities, as here, and `printed` with one of the densities themselves.
     """
     U, sigma = components.predictions, components.sigma
-    V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (K, ..., n, d), from each component
-    own = replace(components, predictions=U.unsqueeze(-3), log_prior=components.log_prior.unsqueeze(-2))
+    V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (K, n, d), from each component
     cues = torch.nn.functional.normalize(V, dim=-1)
-
-    def mass(log_weights: Tensor) -> Tensor:  # (K, ..., n, n)
-        return log_weights.exp().diagonal(dim1=-2, dim2=-1).sum(-1).mean(0)
-
-    return mass(own.log_weights(cues)), mass(own.log_printed_weights(cues))
+    log_weights = {"literal": components.log_weights(cues), "printed": components.log_printed_weights(cues)}
+    return {name: float(each.exp().diagonal(dim1=1, dim2=2).sum(-1).mean()) for name, each in log_weights.items()}

@@ -61,10 +61,8 @@ def log_density(x: Tensor, mean: Tensor, kappa: Tensor) -> Tensor:
 
 
 def sample(mean: NDArray[np.float64], kappa: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
-    """A random unit vector around each mean direction, `[n, d]`, by SciPy's sampler rotated to each mean.
-
-    Args:
-        kappa: one for each mean, `[n]`, with few distinct values: those of one value are drawn at once.
+    """A random unit vector around each mean direction, `[n, d]`, by SciPy's sampler rotated to each mean. Of its
+    concentrations `kappa [n]`, those of one value are drawn at once.
     """
     from scipy.stats import uniform_direction, vonmises_fisher
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial
-from itertools import cycle, product
-from typing import Any, Literal
+from itertools import cycle
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -18,20 +18,7 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import (
-    BLACK,
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    ORANGE,
-    PURPLE,
-    VERMILLION,
-    WIDTH,
-    in_house_style,
-    panels,
-)
-from pipeline.drawing.table import Columns, Table, study_table
+from pipeline.drawing.style import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILLION, WIDTH, in_house_style, panels
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label
@@ -57,8 +44,6 @@ FAMILIES = (
 )
 """Colour, marker and dashes of a family of methods, and its members; only the best member of each is drawn."""
 SCALES = ((BLUE, "o"), (INK, "s"), (VERMILLION, "v"), (GREEN, "^"), (PURPLE, "D"))
-DASHES = ("-", "--", ":", "-.")
-"""Where there are more scales than colours, colours repeat with other dashes."""
 OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
 SHAPES = ((BLUE, "^"), (VERMILLION, "s"), (GREEN, "*"))
 """Colours and markers of a triangle, a square and a star, in their order in results."""
@@ -183,11 +168,10 @@ def attention_over_iterations(table: pd.DataFrame) -> Figure:
     """Entropy of attention (nats) and share of parts that attend most to their own parent, by iteration and scale."""
     figure, axes = panels(2, 2.4)
     means = table.groupby(["scale", "iteration"])[["entropy", "right"]].mean().reset_index()
-    for (scale, rows), (dashes, (colour, marker)) in zip(means.groupby("scale"), cycle(product(DASHES, SCALES))):
-        look: Any = {"color": colour, "marker": marker, "linestyle": dashes}
-        look["label"] = f"scale {scale:g}" + (" (the paper's)" if scale == 1 else "")
-        axes[0].plot(rows["iteration"], rows["entropy"], **look)
-        axes[1].plot(rows["iteration"], 100 * rows["right"], **look)
+    for (scale, rows), (colour, marker) in zip(means.groupby("scale"), cycle(SCALES)):
+        label = f"scale {scale:g}" + (" (the paper's)" if scale == 1 else "")
+        axes[0].plot(rows["iteration"], rows["entropy"], color=colour, marker=marker)
+        axes[1].plot(rows["iteration"], 100 * rows["right"], color=colour, marker=marker, label=label)
     axes[0].set(xlabel="iteration", ylabel="entropy over parents (nats)", ylim=(0, None))
     axes[1].set(xlabel="iteration", ylabel="parts at their own parent (%)", ylim=(0, 100))
     axes[1].legend(loc="lower left")
@@ -236,14 +220,10 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
         places = arrays["places"][row]
         shown = np.concatenate([places[:, :2], arrays["outlines"][row][..., :2].reshape(-1, 2)])
         for axis, (title, parents, outlines) in zip(grid[row], views, strict=True):
-            for j, (colour, marker) in enumerate(SHAPES):
-                outline = arrays[outlines][row][:, j]
-                ring = np.concatenate([outline, outline[:1]])
-                axis.plot(ring[:, 0], ring[:, 1], color=colour, linewidth=0.8, alpha=0.55)
-                mine = arrays[parents][row] == j
-                axis.plot(*places[mine, :2].T, marker, color=colour, markersize=4, linestyle="")
-            nobody = arrays[parents][row] == len(SHAPES)
-            axis.plot(*places[nobody, :2].T, "x", color=BLACK, markersize=4, linestyle="")
+            for outline, (colour, _) in zip(arrays[outlines][row].swapaxes(0, 1), SHAPES, strict=True):
+                axis.fill(*outline[:, :2].T, facecolor="none", edgecolor=colour, linewidth=0.8, alpha=0.55)
+            for j, (colour, marker) in enumerate((*SHAPES, (INK, "x"))):
+                axis.plot(*places[arrays[parents][row] == j, :2].T, marker, color=colour, markersize=4, linestyle="")
             (left, right), (bottom, top) = zip(shown.min(0) - 0.3, shown.max(0) + 0.3, strict=True)
             axis.set(aspect="equal", xticks=[], yticks=[], xlim=(left, right), ylim=(bottom, top))
             axis.grid(visible=False)
@@ -286,9 +266,11 @@ _FIGURES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of the attention studies, sorted by kind."""
-    for study in executed(results):
+    kinds = list(_FIGURES)
+    drawn = (study for study in studies_of(results, "attention", Study) if study.kind in kinds)
+    for study in sorted(drawn, key=lambda study: kinds.index(study.kind)):
         records, table = study.numbers.records, study.table(())
-        if study.kind in _FIGURES and table is not None:
+        if table is not None:
             function, title, caption, alt = _FIGURES[study.kind]
             told = caption.format(data=dataset_label(records), settings=study.settings)
             yield Drawing(f"attention-{study.name}", "svg", title, told, alt, records, partial(function, table))
@@ -309,54 +291,3 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 records,
                 partial(parsed_scenes, arrays),
             )
-
-
-_TABLES: dict[str, tuple[str, str, Columns]] = {
-    "density": (
-        "Samples against densities of the top-down model",
-        "By how many standard errors samples violate an identity that holds only for their own density (poses, cues; "
-        "the largest over the components); integral of equation 7 if a pose is its own cue, with weights that are a "
-        "softmax of log densities (literal) or of the densities (printed).",
-        {
-            "what": ("what", ""),
-            "dimensions": ("dimensions", ".0f"),
-            "kappa": ("kappa", "g"),
-            "z": ("deviation (standard errors)", ".2f"),
-            "mass": ("integral", ".2f"),
-        },
-    ),
-    "parsing": (
-        "Planted scenes, parsed",
-        "Share of parts with a parent whose parent is found, with its standard error over scenes; share of clutter "
-        "that is recognised, for methods that model clutter; root mean square error of the shown objects' poses, in "
-        'units of their sd. Of several starts the most likely is kept. "True poses" is given the poses of the objects.',
-        {
-            "sigma": ("sd of parts", "g"),
-            "shown": ("objects", ".0f"),
-            "method": ("method", ""),
-            "found": ("parents found (%)", ".1%"),
-            "standard_error": ("standard error", ".1%"),
-            "clutter_found": ("clutter recognised (%)", ".1%"),
-            "pose_error": ("pose error", ".3f"),
-        },
-    ),
-}
-"""By kind of study whose figure does not say all: title, caption, and the columns."""
-
-
-def executed(results: Results) -> list[Study]:
-    """All studies, sorted by kind. Raises `ResultError` if a result is corrupt or lacks its settings."""
-    kinds = ("toy", "iterated", "density", "parsing")
-    return sorted(studies_of(results, "attention", Study), key=lambda study: kinds.index(study.kind))
-
-
-def build(results: Results) -> list[Table]:
-    """A table for each study that was executed and has one, sorted by kind."""
-    tables = []
-    for study in executed(results):
-        title, caption, columns = _TABLES.get(study.kind, ("", "", {}))
-        data = study.table(list(columns)) if columns else None
-        if data is not None:
-            name = f"attention-{study.name}"
-            tables.append(study_table(name, title, caption, data, columns, study.numbers.records))
-    return tables

@@ -31,15 +31,12 @@ def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
         for variant, settings in variants.items()
     ]
     table = pd.concat(tables, ignore_index=True)[["variant", "iteration", "log_loss", "error"]]
-    last = table.groupby("variant").last()
+    last = table.groupby("variant")[["log_loss", "error"]].last().rename(columns={"error": "train"})
     numbers = {
-        "last": {
-            str(variant): {"log_loss": one(row["log_loss"]), "train": one(row["error"])}
-            for variant, row in last.iterrows()
-        },
+        "last": last.map(one).to_dict("index"),
         # Of the normalised log-loss: above 0 if an iteration of plain EM lowered the likelihood.
         "largest_rise": one(table[table["variant"] == "plain"]["log_loss"].diff().max()),
         "iterations": study.iterations,
     }
-    headline = tuple(f"last.{variant}.{key}" for variant in last.index for key in ("log_loss", "train"))
+    headline = tuple(f"last.{variant}.{key}" for variant in last.index for key in last)
     return Outcome("convergence", table, numbers, headline)

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
+from pipeline.data.datasets import PARTS
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.regression.model.architectures import build_architecture, class_scores, coupled_probabilities
+from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
 from pipeline.systems.regression.model.capsules import prior_means
 from pipeline.systems.regression.model.expectation_maximisation import CHUNK
-from pipeline.systems.regression.model.fits import Inputs, errors, fit_architecture
+from pipeline.systems.regression.model.fits import Inputs, decisions, fit_architecture
 from pipeline.systems.regression.settings import GridStudy
 
 PLANE, SHOWN = 2, 8
@@ -49,16 +50,15 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
     rows: list[dict[str, Any]] = []
     reliability: list[NDArray[np.float64]] = []
     arrays: Arrays = {}
-    X, y = inputs.X["test"], inputs.y["test"]
+    X = inputs.X["test"]
     cells = [(decision, size) for decision in study.decisions for size in study.sizes]
     for decision, size in tqdm(cells, desc="grid", unit="fit"):
         architecture = build_architecture(decision, size, inputs.classes)
-        W, iterations, seconds = fit_architecture(inputs, architecture, study.schedule)
-        row = {"model": decision, "size": size, **errors(architecture, W, inputs)}
-        row |= {"iterations": iterations, "parameters": W.numel(), "seconds": seconds}
-        probabilities = [coupled_probabilities(architecture, W.double(), block.double()) for block in X.split(CHUNK)]
-        decided = [class_scores(architecture, W, block).argmax(1) for block in X.split(CHUNK)]
-        measured, bins = calibration(*(torch.cat(each).cpu().numpy() for each in (probabilities, decided, [y])))
+        W, fitted = fit_architecture(inputs, architecture, study.schedule)
+        row: dict[str, Any] = {"model": decision, "size": size, **fitted, "parameters": W.numel()}
+        blocks = [coupled_probabilities(architecture, W.double(), block.double()) for block in X.split(CHUNK)]
+        found = torch.cat(blocks), decisions(architecture, W, X), inputs.y["test"]
+        measured, bins = calibration(*(each.cpu().numpy() for each in found))
         rows.append(row | measured)
         reliability += [bins] if size == max(study.sizes) else []
         if decision == "multiclass" and size == PLANE:
@@ -66,17 +66,17 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
         if decision == "multiclass" and size == SHOWN:
             arrays |= prototypes(W, inputs)
     for name in study.baselines:
-        row, bins_of = baseline(name, inputs)
+        row, of_probabilities = baseline(name, inputs)
         rows.append(row)
-        reliability += bins_of
-    numbers: dict[str, Any] = {}
-    for cell in rows:
-        names = ("train", "validation", "test", "seconds", "test_log_loss", "ece", "ece_by_chance")
-        found = {name: one(cell[name]) for name in names if name in cell}
-        if cell["size"]:
-            numbers.setdefault("errors", {}).setdefault(cell["model"], {})[str(cell["size"])] = found
+        reliability += [] if of_probabilities is None else [of_probabilities]
+    numbers: dict[str, Any] = {"errors": {decision: {} for decision in study.decisions}, "baseline": {}}
+    for row in rows:
+        names = (*PARTS, "seconds", "test_log_loss", "ece", "ece_by_chance")
+        cell = {name: one(row[name]) for name in names if name in row}
+        if row["size"]:
+            numbers["errors"][row["model"]][str(row["size"])] = cell
         else:
-            numbers.setdefault("baseline", {})[cell["model"]] = found
+            numbers["baseline"][row["model"]] = cell
     if "latents" in arrays:
         numbers["rim"] = rim(arrays["latents"], arrays["labels"])
     if "prototypes" in arrays:
@@ -161,13 +161,12 @@ def variety(prototypes: NDArray[np.generic]) -> float:
     return float(np.mean([len(np.unique(each.reshape(len(each), -1), axis=0)) / len(each) for each in prototypes]))
 
 
-def baseline(name: str, inputs: Inputs) -> tuple[dict[str, Any], list[NDArray[np.float64]]]:
+def baseline(name: str, inputs: Inputs) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
     """A scikit-learn classifier on the same inputs; its strength is chosen on the validation part.
 
     Returns:
-        its row of the table. Its seconds include the fits with all strengths, as a user has to run them; `chosen` is
-        the strength.
-        Its reliability on the test part if it is `PROBABILISTIC`, else nothing.
+        its row of the table, whose seconds include the fits with all strengths, as a user has to run them, and whose
+        `chosen` is the strength; its reliability on the test part if it is `PROBABILISTIC`, else None.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
@@ -187,17 +186,13 @@ def baseline(name: str, inputs: Inputs) -> tuple[dict[str, Any], list[NDArray[np
     X, y = ({part: values.cpu().numpy() for part, values in each.items()} for each in (inputs.X, inputs.y))
     scale = float(np.sqrt((X["train"] ** 2).mean()))
     X = {part: values / scale for part, values in X.items()}
-    held = {}
-    for strength, model in candidates[name].items():
-        model.fit(X["train"], y["train"])
-        held[strength] = model.score(X["validation"], y["validation"])
-    chosen = max(held, key=lambda strength: held[strength])
-    best = candidates[name][chosen]
-    found = {part: 1 - float(best.score(X[part], y[part])) for part in ("train", "validation", "test")}
-    seconds = time.perf_counter() - begun
-    row = {"model": name, "size": 0, **found, "seconds": seconds, "chosen": chosen}
+    fitted = {strength: model.fit(X["train"], y["train"]) for strength, model in candidates[name].items()}
+    chosen = max(fitted, key=lambda strength: fitted[strength].score(X["validation"], y["validation"]))
+    best = fitted[chosen]
+    found = {part: 1 - float(best.score(X[part], y[part])) for part in PARTS}
+    row = {"model": name, "size": 0, **found, "seconds": time.perf_counter() - begun, "chosen": chosen}
     if name != PROBABILISTIC:
-        return row, []
+        return row, None
     probabilities = best.predict_proba(X["test"])
     measured, bins = calibration(probabilities, probabilities.argmax(1), y["test"])
-    return row | measured, [bins]
+    return row | measured, bins

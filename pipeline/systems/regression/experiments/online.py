@@ -23,6 +23,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from pipeline.data.datasets import PARTS
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import Architecture, build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import EStep, Examples, Problems, class_moments
@@ -64,35 +65,26 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
             wrong = errors(problems.architecture, problems.own_coordinates(weights).float(), inputs)
             rows.append({"method": name, "passes": done, "log_loss": log_loss, **wrong})
     table = pd.DataFrame(rows)
-    last = {str(name): rows.iloc[-1] for name, rows in table.groupby("method")}
-
-    def first(rows: pd.DataFrame, key: str) -> float:
-        """Passes until batch EM's final value is reached; one more than there are if it is not."""
-        reached = rows[rows[key] <= last["batch"][key] + 1e-12]["passes"]
-        return float(reached.min()) if len(reached) else study.passes + 1.0
-
-    numbers = {
-        "last": {
-            name: {key: one(row[key]) for key in ("log_loss", "train", "validation", "test")}
-            for name, row in last.items()
-        },
-        "passes": study.passes,
-        "reached": {
-            str(name): {key: one(first(rows, key)) for key in ("log_loss", "validation")}
-            for name, rows in table.groupby("method")
-        },
+    last = table.groupby("method")[["log_loss", *PARTS]].last()
+    goal = last.T["batch"] + 1e-12
+    # Passes until batch EM's final value is reached; one more than there are if it is not.
+    reached = {
+        key: table[table[key] <= goal[key]].groupby("method")["passes"].min() for key in ("log_loss", "validation")
     }
-    return Outcome("online", table, numbers, tuple(f"last.{method}.test" for method in last))
+    passes = pd.DataFrame(reached, index=last.index).fillna(study.passes + 1)
+    numbers = {
+        "last": last.map(one).to_dict("index"),
+        "passes": study.passes,
+        "reached": passes.map(one).to_dict("index"),
+    }
+    return Outcome("online", table, numbers, tuple(f"last.{method}.test" for method in last.index))
 
 
 def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:
     """The weights `[K, C, d, r]` after every update of incremental EM over fixed batches, each visited in turn.
 
-    It starts with an E-step on every batch, so that the first update equals that of EM.
-
-    Args:
-        W: initial weights, whitened like `problems`.
-        momentum: gamma of equation 27, whose term is added to the update as it is to that of batch EM.
+    It starts, from whitened weights, with an E-step on every batch, so that the first update equals that of EM. The
+    term of equation 27, with gamma = `momentum`, is added to each update as it is to that of batch EM.
     """
     everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))
     kept = torch.stack([problems.passed(W, everyone, zeros, batch).moments for batch in batches])  # (B, K, C, d, r)
@@ -106,33 +98,22 @@ def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum
 
 def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:
     """Examples in random batches, stratified by class as far as possible."""
-    parts: list[list[Tensor]] = [[] for _ in range(batches)]
-    for start, stop in pairwise(examples.bounds):
-        order = start + torch.randperm(stop - start, generator=generator)
-        for into, rows in zip(parts, order.tensor_split(batches), strict=True):
-            into.append(rows)
+    by_class = [start + torch.randperm(stop - start, generator=generator) for start, stop in pairwise(examples.bounds)]
     result = []
-    for part in parts:
-        bounds = torch.tensor([0, *(len(each) for each in part)]).cumsum(0).tolist()
-        result.append(Examples(examples.inputs[torch.cat(part).to(examples.inputs.device)], bounds))
+    for rows in zip(*(order.tensor_split(batches) for order in by_class), strict=True):
+        bounds = torch.tensor([0, *map(len, rows)]).cumsum(0).tolist()
+        result.append(Examples(examples.inputs[torch.cat(rows).to(examples.inputs.device)], bounds))
     return result
 
 
 class Online:
-    """Online EM: running means of the moments, updated once per batch; inputs are not whitened.
-
-    Args:
-        W: initial weights, `[K, C, d, p]`, float64.
-        ridge: as in `Problems`.
-        rate: alpha of the step sizes.
+    """Online EM from weights `[K, C, d, p]`, float64: running means of the moments, updated once per batch, with step
+    sizes of which `rate` is alpha; inputs are not whitened, and the ridge is as in `Problems`.
     """
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:
-        self.architecture, self.ridge, self.rate = architecture, ridge, rate
-        self.W = W
-        self.seen = 0
-        # Mean of x x^T, class by class.
-        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])
+        self.architecture, self.W, self.ridge, self.rate, self.seen = architecture, W, ridge, rate, 0
+        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])  # mean of x x^T, class by class
         self.posteriors = torch.zeros_like(W)  # mean of E[h | x, y] x^T
         self._pass = EStep(architecture, W.dtype, W.device)
 
@@ -142,9 +123,8 @@ class Online:
         counts = torch.bincount(y, minlength=self.architecture.classes)
         examples = Examples(X[order], [0, *counts.cumsum(0).tolist()])
         found = self._pass(self.W, torch.arange(len(self.W)), self.W.new_zeros(len(self.W)), examples)
-        step = 1.0 if self.seen == 0 else (self.seen + 2.0) ** -self.rate
-        moments = class_moments(X, y, self.architecture.classes)
-        self.inputs = torch.lerp(self.inputs, moments / len(X), step)
+        step = (self.seen + 2.0) ** -self.rate if self.seen else 1.0
+        self.inputs = torch.lerp(self.inputs, class_moments(X, y, self.architecture.classes) / len(X), step)
         self.posteriors = torch.lerp(self.posteriors, found.moments / len(X), step)
         gram = self.architecture.sum_seen(self.inputs)  # (K or 1, p, p)
         power = gram.diagonal(dim1=1, dim2=2).mean(-1)

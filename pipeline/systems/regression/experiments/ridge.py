@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
+from pipeline.data.datasets import PARTS
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
-from pipeline.systems.regression.model.fits import Inputs, errors, fit_architecture
+from pipeline.systems.regression.model.fits import Inputs, fit_architecture
 from pipeline.systems.regression.settings import RidgeStudy
 
 
 def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
     """Errors of one architecture with each penalty, and with none; one is chosen on the validation part."""
     architecture = build_architecture(study.decision, study.size, inputs.classes)
-    rows: list[dict[str, Any]] = []
+    rows = []
     for penalty in sorted({0.0, *study.penalties}):
-        W = fit_architecture(inputs, architecture, study.schedule, ridge=penalty)[0]
-        rows.append({"penalty": penalty, **errors(architecture, W, inputs)})
+        found = fit_architecture(inputs, architecture, study.schedule, ridge=penalty)[1]
+        rows.append({"penalty": penalty, **{part: found[part] for part in PARTS}})
     chosen = min(rows, key=lambda row: row["validation"])
-    parts = ("train", "validation", "test")
     numbers = {
-        "errors": {f"{row['penalty']:g}": {part: one(row[part]) for part in parts} for row in rows},
-        "chosen": {name: one(chosen[name]) for name in ("penalty", *parts)},
+        "errors": {f"{row['penalty']:g}": {part: one(row[part]) for part in PARTS} for row in rows},
+        "chosen": {name: one(error) for name, error in chosen.items()},
     }
     headline = ("chosen.penalty", "chosen.validation", "chosen.test")
     return Outcome("ridge", pd.DataFrame(rows), numbers, headline)

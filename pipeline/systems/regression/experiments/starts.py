@@ -18,30 +18,19 @@ def run(inputs: Inputs, study: StartsStudy) -> Outcome:
     X, y = inputs.without_validation()
     single = build_architecture("multiclass", study.size, inputs.classes)
     several = Architecture("multiclass", single.capsules.expand(study.seeds, -1), study.size)
+    rows: list[tuple[str, int, float]] = []
 
-    def lowest(problems: Problems, W: Tensor) -> list[float]:
+    def add(start: str, problems: Problems, W: Tensor) -> None:
         history = fit_without_validation(problems, W, study.momentum, study.threshold, study.iterations)
-        return [float(error) for error in history.groupby("problem")["error"].min()]
+        lowest = history.groupby("problem")["error"].min()
+        rows.extend((start, study.seed + k, error) for k, error in enumerate(lowest))
 
-    rows = []
-    problems = Problems(X, y, several)
+    random = Problems(X, y, several)
     for sd in study.sds:
-        W = problems.random_start(sd, torch.Generator().manual_seed(study.seed))
-        rows += [(f"{sd:g}", study.seed + k, error) for k, error in enumerate(lowest(problems, W))]
-    random = pd.DataFrame(rows, columns=["start", "seed", "error"])
+        add(f"{sd:g}", random, random.random_start(sd, torch.Generator().manual_seed(study.seed)))
     reference = Problems(X, y, single)
-    (best,) = lowest(reference, reference.subspace_start())
-    rows.append(("subspace", study.seed, best))
-    numbers = {
-        "subspace": one(best),
-        "random": {
-            str(start): {
-                "mean": float(errors.mean()),
-                "sd": float(errors.std()) if len(errors) > 1 else 0.0,
-                "n": len(errors),
-            }
-            for start, errors in random.groupby("start")["error"]
-        },
-        "best_random": one(random["error"].min()),
-    }
-    return Outcome("starts", pd.DataFrame(rows, columns=random.columns), numbers, ("subspace", "best_random"))
+    add("subspace", reference, reference.subspace_start())
+    table = pd.DataFrame(rows, columns=["start", "seed", "error"])
+    *errors, best = table["error"]
+    numbers = {"subspace": one(best), "best_random": one(min(errors))}
+    return Outcome("starts", table, numbers, tuple(numbers))

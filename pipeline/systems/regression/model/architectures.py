@@ -53,14 +53,12 @@ class Architecture:
 def build_architecture(decision: Decision, size: int, classes: int) -> Architecture:
     """The problems of an architecture with capsules of one size, for two or more classes."""
     if decision == "multiclass" or classes == 2:  # with two classes, all three have the same single problem
-        return Architecture(decision, torch.arange(classes)[None], size)
-    if decision == "one-vs-all":
-        capsules = torch.ones(classes, classes, dtype=torch.long) - torch.eye(classes, dtype=torch.long)
-        return Architecture(decision, capsules, size)
-    pairs = list(combinations(range(classes), 2))
-    capsules = torch.full((len(pairs), classes), -1)
-    for k, (first, second) in enumerate(pairs):
-        capsules[k, first], capsules[k, second] = 0, 1
+        capsules = torch.arange(classes)[None]
+    elif decision == "one-vs-all":
+        capsules = 1 - torch.eye(classes, dtype=torch.long)
+    else:
+        pairs = [{i: 0, j: 1} for i, j in combinations(range(classes), 2)]
+        capsules = torch.tensor([[of_pair.get(c, -1) for c in range(classes)] for of_pair in pairs])
     return Architecture(decision, capsules, size)
 
 
@@ -70,9 +68,7 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
     multiclass: P(y | x). one-vs-all: each class's probability against all others, normalised. all-vs-all: the share of
     the pairs' votes; ties are broken by sums of probabilities, scaled to less than one vote.
 
-    Args:
-        W: `[K, C, d, p]`.
-        X: `[n, p]`.
+    Of inputs `X [n, p]`, by weights `W [K, C, d, p]`.
     """
     answers = torch.stack([predict_probabilities(weights, X) for weights in W])  # (K, n, C)
     if len(answers) == 1:
@@ -91,13 +87,10 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 
 
 def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """Probabilities of the classes `[n, m]`; rows sum to 1.
+    """Probabilities of the classes `[n, m]`; rows sum to 1. They are `class_scores` but for all-vs-all.
 
-    multiclass: P(y | x). one-vs-all: each class's probability against all others, normalised. all-vs-all: coupled from
-    those of the pairs (see `couple`). There the most probable class may differ from the decision, the class with the
-    most votes, as every vote counts the same however narrow; in the other two it is the decision.
-
-    Args: as `class_scores`.
+    There they are coupled from those of the pairs (see `couple`), and the most probable class may differ from the
+    decision, the class with the most votes, as every vote counts the same however narrow.
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)

@@ -19,6 +19,7 @@ Shapes: n inputs of p numbers, m capsules of d numbers. Weights are `[..., m, d,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -106,24 +107,15 @@ def prior_means(W: Tensor, X: Tensor) -> Tensor:
 
 
 def class_probabilities(lengths: Tensor, size: int, l0: Tensor) -> Tensor:
-    """P(y | x), equation 16, `[..., m]`.
-
-    Args:
-        lengths: `||W_j x||^2`, `[..., m]`.
-        size: d.
-        l0: `[...]`.
-    """
+    """P(y | x), equation 16, `[..., m]`, of lengths `||W_j x||^2 [..., m]` of capsules of size d, and `l0 [...]`."""
     share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
     return l0.unsqueeze(-1) * share + (1 - l0).unsqueeze(-1) * size / (lengths.shape[-1] * size)
 
 
 def posterior_means(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """E[h | x, y], equations 18-19, `[n, m, d]`. The plain definition, for small n; EM never computes it as a whole.
+    """E[h | x, y], equations 18-19, `[n, m, d]`, of inputs `X [n, p]` of classes `y [n]` for weights `W [m, d, p]`.
 
-    Args:
-        W: `[m, d, p]`.
-        X: `[n, p]`.
-        y: classes `[n]`.
+    The plain definition, for small n; EM never computes it as a whole.
     """
     m, d, _ = W.shape
     D = m * d
@@ -146,21 +138,18 @@ def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
     return class_probabilities(lengths, d, l0)
 
 
-def subspace_start(moment: Tensor, size: int) -> Tensor:
-    """A capsule's weights from the leading eigenvectors of its class (equation 28), `[size, p]`.
-
-    Args:
-        moment: `1 / n_i X_i^T X_i [p, p]` of the class's inputs, float64.
-
-    Raises:
-        ValueError: the inputs span fewer than `size` dimensions.
+def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
+    """A capsule's weights `[size, p]` from the leading eigenvectors of its class (equation 28), those of the moment
+    `1 / n_i X_i^T X_i [p, p]` of its inputs, float64. Raises `ValueError`, which names the capsule's classes, if these
+    span fewer than `size` dimensions.
     """
     values, vectors = torch.linalg.eigh(moment)
     values, vectors = values.flip(0)[:size], vectors.flip(1)[:, :size]
     least = float(values[0]) * len(moment) * torch.finfo(moment.dtype).eps
     rank = int((values > max(least, 0.0)).sum())
     if rank < size:
-        raise ValueError(f"the inputs span {rank} dimensions, fewer than the capsule's size {size}")
+        named = f"class{'es' * (len(classes) > 1)} {', '.join(map(str, classes))}"
+        raise ValueError(f"{named}: the inputs span {rank} dimensions, fewer than the capsule's size {size}")
     # The sign of an eigenvector is arbitrary: the largest element is made positive, so that starts are reproducible.
     signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
     return (vectors * signs / (math.sqrt(size) * values.sqrt())).T

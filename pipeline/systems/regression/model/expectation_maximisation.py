@@ -55,7 +55,7 @@ class Examples:
         return torch.arange(len(self.counts)).repeat_interleave(torch.tensor(self.counts)).to(self.inputs.device)
 
     def blocks(self, capsules: Tensor, numbers: int) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
-        """All rows in blocks, each with the same problems.
+        """All rows in blocks of `BLOCK` elements, each with the same problems.
 
         Args:
             capsules: `[K, m]`, as in `Architecture`.
@@ -65,23 +65,21 @@ class Examples:
             the rows; the problems that include them, `[k]` (None: all); the capsule of each row's class in each
             problem, `[k, n]`, or `[k, 1]` if all rows have one class.
         """
+
+        def slices(start: int, stop: int, problems: int) -> Iterator[slice]:
+            step = max(1, BLOCK // (problems * numbers))
+            return (slice(first, min(first + step, stop)) for first in range(start, stop, step))
+
         capsules = capsules.to(self.inputs.device)
         if bool((capsules >= 0).all()):
-            for rows in _slices(0, len(self.inputs), len(capsules) * numbers):
+            for rows in slices(0, len(self.inputs), len(capsules)):
                 yield rows, None, capsules.index_select(1, self.labels[rows])
             return
         for c, (start, stop) in enumerate(pairwise(self.bounds)):
             problems = (capsules[:, c] >= 0).nonzero().flatten()
             if len(problems):
-                for rows in _slices(start, stop, len(problems) * numbers):
+                for rows in slices(start, stop, len(problems)):
                     yield rows, problems, capsules[problems, c, None]
-
-
-def _slices(start: int, stop: int, numbers: int) -> Iterator[slice]:
-    """Rows from `start` to `stop` in blocks of `BLOCK` elements, where a row has so many numbers."""
-    step = max(1, BLOCK // numbers)
-    for first in range(start, stop, step):
-        yield slice(first, min(first + step, stop))
 
 
 @dataclass(frozen=True)
@@ -171,16 +169,13 @@ class EStep:
 
 
 class Problems:
-    """The training problems of an architecture on one set of examples.
+    """The training problems of an architecture on one set of examples: inputs `X [n, p]` of classes `y [n]`.
+
+    Raises `ValueError` if a class has no examples, or all inputs are zero.
 
     Args:
-        X: inputs `[n, p]`.
-        y: classes `[n]`, integers from 0.
         ridge: penalty on squared weights, in units of a feature's mean square times the number of examples (0: none).
         dtype: dtype of the iterations.
-
-    Raises:
-        ValueError: a class without examples, or inputs that are all zero.
     """
 
     def __init__(
@@ -225,22 +220,16 @@ class Problems:
         return Examples(inputs, [0, *counts.cumsum(0).tolist()])
 
     def subspace_start(self) -> Tensor:
-        """Weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28).
-
-        Raises:
-            ValueError: a capsule's examples span fewer dimensions than its size.
+        """Weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28). Raises
+        `ValueError` if these span fewer dimensions than its size.
         """
         _, C, d = self.architecture.shape
 
         @cache
         def start(classes: tuple[int, ...]) -> Tensor:
             count = sum(self.examples.counts[c] for c in classes)
-            try:
-                return subspace_start(self.moments[list(classes)].sum(0).cpu() / count, d) @ self.colourer.cpu()
-            except ValueError as error:
-                raise ValueError(
-                    f"class{'es' if classes[1:] else ''} {', '.join(map(str, classes))}: {error}"
-                ) from None
+            moment = self.moments[list(classes)].sum(0).cpu() / count
+            return subspace_start(moment, d, classes) @ self.colourer.cpu()
 
         W = [
             start(tuple(c for c, capsule in enumerate(capsules) if capsule == j))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ class Inputs:
         basis: `[pixels, p]`, multiplied with images in [0, 1].
         classes: number of classes.
         images: uint8 `[n, 1, S, S]`.
-        keep_at: returns the checkpoint of a fit to these inputs that depends on the given JSON values; None: fits are
-            not kept.
+        checkpoints: where unfinished fits are kept; None: they are not.
+        depends: JSON values that a fit depends on besides its own settings.
     """
 
     X: dict[str, Tensor]
@@ -44,20 +45,18 @@ class Inputs:
     basis: Tensor
     classes: int
     images: dict[str, NDArray[np.uint8]]
-    keep_at: Callable[..., Checkpoint] | None = None
+    checkpoints: Path | None = None
+    depends: dict[str, Any] = field(default_factory=dict)
 
     def without_validation(self) -> tuple[Tensor, Tensor]:
         """Inputs and classes of the training and the validation part together."""
-        parts = ("train", "validation")
-        return torch.cat([self.X[part] for part in parts]), torch.cat([self.y[part] for part in parts])
+        X, y = (torch.cat([each["train"], each["validation"]]) for each in (self.X, self.y))
+        return X, y
 
 
 def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Inputs:
     """Each part's images, projected onto the leading right singular vectors of the training images, without centring
-    (document 002, section 3.1).
-
-    Args:
-        features: p; at most the number of pixels is used.
+    (document 002, section 3.1): as many as `features`, or as there are pixels.
     """
     images = {part: dataset.part(part)[0] for part in PARTS}
 
@@ -80,51 +79,43 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
 
 def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
     """The error of weights `W [K, C, d, p]` on each part, as a share of its inputs; nan if the part is empty."""
-    found = {}
-    for part, X in inputs.X.items():
-        decided = torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)])
-        wrong = int((decided != inputs.y[part]).sum())
-        found[part] = wrong / len(X) if len(X) else float("nan")
-    return found
+    wrong = {part: decisions(architecture, W, X) != inputs.y[part] for part, X in inputs.X.items()}
+    return {part: int(each.sum()) / len(each) if len(each) else math.nan for part, each in wrong.items()}
 
 
-def checkpoint(folder: Path, **depends: Any) -> Checkpoint:
-    """The checkpoint, in a folder, of a fit that depends on the given JSON values."""
-    return Checkpoint(folder, fingerprint(**depends, torch=torch.__version__))
+def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
+    """The classes `[n]` that inputs `X [n, p]` are assigned to by weights `W [K, C, d, p]`."""
+    return torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)])
 
 
 def fit_architecture(
-    inputs: Inputs,
-    architecture: Architecture,
-    schedule: ScheduleParams,
-    ridge: float = 0.0,
-) -> tuple[Tensor, int, float]:
-    """Fit an architecture to the training part from the subspace start; the validation part ends the rounds.
+    inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
+) -> tuple[Tensor, dict[str, float]]:
+    """Fit an architecture to the training part from the subspace start; the validation part ends the rounds. Raises
+    `ValueError` if a class has too few examples for its capsule.
 
     Returns:
-        weights `[K, C, d, p]` in the inputs' own coordinates, float32; the number of iterations, the maximum over the
-        problems; the seconds of the whole fit, including the start.
-
-    Raises:
-        ValueError: a class has too few examples for its capsule.
+        weights `[K, C, d, p]` in the inputs' own coordinates, float32; the `errors` of each part, the number of
+        `iterations` (the maximum over the problems), and the `seconds` of the whole fit, including the start.
     """
     begun = time.perf_counter()
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture, ridge=ridge)
-    depends = {"ridge": ridge, "decision": architecture.decision, "size": architecture.size}
-    kept_at = inputs.keep_at and inputs.keep_at(schedule=schedule.model_dump(mode="json"), **depends)
+    settings = {"schedule": schedule.model_dump(mode="json"), "ridge": ridge, "torch": torch.__version__}
+    settings |= {"decision": architecture.decision, "size": architecture.size, **inputs.depends}
+    kept_at = Checkpoint(inputs.checkpoints, fingerprint(**settings)) if inputs.checkpoints else None
     W = problems.subspace_start()
     kept = kept_at.load(W.device) if kept_at else None
 
-    def look(state: State) -> None:
+    def keep(state: State, *, force: bool = False) -> None:
         if kept_at:
-            kept_at.save(vars(state), {})
+            kept_at.save(vars(state), {}, force=force)
 
     validation = problems.sort(inputs.X["validation"], inputs.y["validation"])
-    state, _ = fit(problems, W, validation, schedule, state=State(**kept[0]) if kept else None, look=look)
-    if kept_at:
-        kept_at.save(vars(state), {}, force=True)
+    state, _ = fit(problems, W, validation, schedule, state=State(**kept[0]) if kept else None, look=keep)
+    keep(state, force=True)
     W, most = problems.own_coordinates(state.best).float(), int(state.iterations.max())
-    return W, most, time.perf_counter() - begun
+    seconds = time.perf_counter() - begun
+    return W, {**errors(architecture, W, inputs), "iterations": most, "seconds": seconds}
 
 
 def fit_without_validation(

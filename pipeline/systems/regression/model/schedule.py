@@ -115,11 +115,9 @@ def fit(
     columns = ["problem", "iteration", "threshold", "log_loss", "error", "validation_error"]
     table = pd.DataFrame(torch.cat(rows).numpy(), columns=columns)
     table = table[table["problem"] >= 0].astype({"problem": int, "iteration": int}).reset_index(drop=True)
-    # The number of each problem's examples, 1 where there are none
     architecture = problems.architecture
-    seen = [[c for c, capsule in enumerate(row) if capsule >= 0] for row in architecture.capsules.tolist()]
-    train, held_out = (
-        table["problem"].map({k: sum(part.counts[c] for c in classes) or 1 for k, classes in enumerate(seen)})
+    train, held_out = (  # the number of each problem's examples, 1 where there are none
+        architecture.sum_seen(torch.tensor(part.counts)).clamp_min(1).expand(len(W)).numpy()[table["problem"]]
         for part in (problems.examples, validation)
     )
     return state, table.assign(

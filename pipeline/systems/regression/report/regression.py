@@ -7,31 +7,18 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import (
-    BLACK,
-    BLUE,
-    COLUMN,
-    FAINT,
-    GREEN,
-    INK,
-    ORANGE,
-    VERMILLION,
-    WIDTH,
-    in_house_style,
-    panels,
-)
+from pipeline.drawing.style import BLUE, COLUMN, FAINT, GREEN, INK, ORANGE, VERMILLION, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Columns, Table, study_table
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS, RegressionStudy, executed
 
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
-LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (BLACK, "^")), strict=True))
+LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (INK, "^")), strict=True))
 """The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
 BASELINES = {
     "logistic-regression": ("logistic regression", ":"),
@@ -66,113 +53,80 @@ FEWEST = 5
 
 @in_house_style
 def error_over_size(table: pd.DataFrame) -> Figure:
-    """Figure 5: test and training error (percent) over capsule size, one line per architecture.
-
-    Other classifiers are horizontal lines.
-
-    Args:
-        table: columns model, size (0 for other classifiers), train, test (shares).
+    """Figure 5: test and training error (percent) over capsule size, one line per architecture; horizontal lines for
+    other classifiers, whose size is 0 in the table.
     """
     figure, axes = panels(2, 2.6, sharey=True)
+    sizes = sorted({*table["size"]} - {0})
     for each, part in zip(axes, ("test", "train"), strict=True):
-        _over_sizes(each, table, part, 100)
-        each.set_title(PARTS[part])
+        for decision, (colour, marker) in LOOKS.items():
+            rows = table[table["model"] == decision].sort_values("size")
+            each.plot(rows["size"], 100 * rows[part], color=colour, marker=marker, label=decision)
+        each.set_xscale("log", base=2)
+        each.set_xticks(sizes, [str(size) for size in sizes])
+        each.set_xticks([], minor=True)
+        each.set(xlabel="capsule size d", title=PARTS[part])
     for name, (words, dashes) in BASELINES.items():
         for value in table[table["model"] == name]["test"]:
             axes[0].axhline(100 * value, color=FAINT, linestyle=dashes, linewidth=1, label=words, zorder=1)
-    axes[0].set_ylabel("error (%)")
-    drawn = table[table["model"].isin([*LOOKS, *BASELINES])]
-    axes[0].set_ylim(0, 106 * max(drawn["test"].max(), drawn["train"].max()))  # no marker lies on the frame
+    axes[0].set(ylabel="error (%)", ylim=(0, 106 * table[["test", "train"]].to_numpy().max()))  # no marker on the frame
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
     return figure
 
 
 @in_house_style
-def calibration(reliability: dict[str, np.ndarray], table: pd.DataFrame) -> Figure:
-    """Reliability diagram, and log loss and expected calibration error over capsule size, a line per architecture.
-
-    Args:
-        reliability: `[bins, 4]` by model: images, mean confidence, share correct and its sd (`grid.calibration`).
-        table: as for `error_over_size`, with the columns test_log_loss (nats) and ece (a share).
-    """
-    figure, (diagram, *others) = panels(3, 2.6)
-    diagram.plot([0, 100], [0, 100], color=INK, linestyle="--", linewidth=0.8, label="right probabilities")
+def calibration(reliability: dict[str, np.ndarray]) -> Figure:
+    """Reliability diagram, from `[bins, 4]` by model: images, mean confidence, share correct and its sd."""
+    figure, (axes,) = panels(1, 2.8, COLUMN)
+    axes.plot([0, 100], [0, 100], color=INK, linestyle="--", linewidth=0.8, label="right probabilities")
     for name, bins in reliability.items():
         colour, marker = LOOKS.get(name, (FAINT, "D"))
         _, confidence, right, sd = bins[bins[:, 0] >= FEWEST].T
         bars = 100 * np.stack([np.minimum(sd, right), np.minimum(sd, 1 - right)])
-        diagram.errorbar(
+        axes.errorbar(
             100 * confidence, 100 * right, bars, color=colour, marker=marker, label=BASELINES.get(name, (name,))[0],
             linewidth=1, elinewidth=0.7, capsize=0,
         )  # fmt: skip
-    diagram.set(xlabel="confidence (%)", ylabel="test images correct (%)", xlim=(0, 104), ylim=(0, 104))
-    for each, (column, factor, words) in zip(
-        others, (("test_log_loss", 1, "test log loss (nats)"), ("ece", 100, "calibration error (%)")), strict=True
-    ):
-        _over_sizes(each, table, column, factor)
-        for value in table[table["size"] == 0][column].dropna():
-            each.axhline(factor * value, color=FAINT, linestyle=":", linewidth=1, zorder=1)
-        each.set(ylabel=words)
-        each.set_ylim(bottom=0)
-    figure.legend(*diagram.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    axes.set(xlabel="confidence (%)", ylabel="test images correct (%)", xlim=(0, 104), ylim=(0, 104))
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
-
-
-def _over_sizes(axes: Axes, table: pd.DataFrame, column: str, factor: float) -> None:
-    """A column, times a factor, over the capsule sizes of a grid in powers of two: a line per architecture."""
-    for decision, (colour, marker) in LOOKS.items():
-        rows = table[(table["model"] == decision) & (table["size"] > 0)].sort_values("size")
-        axes.plot(rows["size"], factor * rows[column], color=colour, marker=marker, label=decision)
-    sizes = sorted(set(table[table["size"] > 0]["size"]))
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.set_xticks([], minor=True)
-    axes.set(xlabel="capsule size d")
 
 
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray) -> Figure:
-    """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors of all images; its class is blue.
-
-    Args:
-        latents: `[n, m, 2]`; labels: `[n]`; confident: `[m, S, S]`, drawn in each panel's corner.
+    """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors `[n, m, 2]` of all images, blue for
+    its class, and in its corner a confident image, of `[m, S, S]`.
     """
     classes, columns = len(confident), 5
     rows = -(-classes // columns)
     figure = Figure(figsize=(WIDTH, 1.45 * rows))
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for each in axes:
+        each.set_axis_off()
     for capsule, each in enumerate(axes[:classes]):
         order = np.argsort(labels == capsule, kind="stable")  # its own class last, above the others
         colours = np.where(labels[order] == capsule, BLUE, "#c4c4c4")
         each.scatter(*latents[order, capsule].T, s=0.8 if len(order) > 2000 else 4, c=colours, linewidths=0)
         angle = np.linspace(0, 2 * np.pi, 200)
         each.plot(np.cos(angle), np.sin(angle), color=INK, linewidth=0.6)
-        each.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12), aspect="equal", xticks=[], yticks=[])
-        each.spines[:].set_visible(False)
-        each.grid(False)
+        each.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12), aspect="equal")
         each.set_title(str(capsule), pad=1)
         inset = each.inset_axes((0.8, 0.8, 0.26, 0.26))
         inset.imshow(confident[capsule], cmap="gray", interpolation="nearest")
         inset.set_axis_off()
-    for each in axes[classes:]:
-        each.set_axis_off()
     return figure
 
 
 @in_house_style
 def two_losses(table: pd.DataFrame, key: str, looks: dict[str, tuple[str, str, str]], x: str, error: str) -> Figure:
-    """Training log-loss and an error (percent) side by side, one line for each value of the column `key`.
-
-    Args:
-        looks: name, colour and dashes of the line of each value.
-        x, error: columns.
+    """Training log-loss and an error (percent) side by side, one line for each value of the column `key`, with its
+    name, colour and dashes.
     """
     figure, axes = panels(2, 2.4)
     for each, column, factor in zip(axes, ("log_loss", error), (1.0, 100.0), strict=True):
         for value, (name, colour, dashes) in looks.items():
             rows = table[table[key] == value]
-            if not rows.empty:
-                each.plot(rows[x], factor * rows[column], color=colour, linestyle=dashes, label=name)
+            each.plot(rows[x], factor * rows[column], color=colour, linestyle=dashes, label=name)
         each.set_xscale("log")
         each.xaxis.set_major_formatter("{x:g}")
         each.set(xlabel=LABELS[x], ylabel=LABELS[column])
@@ -183,25 +137,16 @@ def two_losses(table: pd.DataFrame, key: str, looks: dict[str, tuple[str, str, s
 
 @in_house_style
 def starts(table: pd.DataFrame) -> Figure:
-    """Figure 8: lowest training errors from random starts by their sd, as points and boxes, and from the subspace
-    start.
-    """
+    """Figure 8: lowest training errors from random starts by their sd, and from the subspace start."""
     errors_of = {str(start): 100 * rows.to_numpy() for start, rows in table.groupby("start", sort=False)["error"]}
     (level,) = errors_of.pop("subspace")
-    values = list(errors_of.values())
     figure, (axes,) = panels(1, 2.4, COLUMN)
-    axes.boxplot(
-        values, tick_labels=list(errors_of), widths=0.5, medianprops={"color": VERMILLION}, whis=0, showcaps=False,
-        showfliers=False,
-    )  # fmt: skip
-    for place, errors in enumerate(values, start=1):  # side by side, so that equal ones are seen
+    for place, errors in enumerate(errors_of.values()):  # side by side, so that equal ones are seen
         places = place + np.linspace(-0.2, 0.2, len(errors))
         axes.plot(places, errors, "o", color=INK, markersize=2.2, alpha=0.6, markeredgewidth=0)
     axes.axhline(level, color=BLUE, linestyle="--", linewidth=1.2, label="subspace start")
+    axes.set_xticks(range(len(errors_of)), list(errors_of))
     axes.set(xlabel="sd of the random start", ylabel="lowest training error (%)")
-    low, high = (end(level, *map(end, values)) for end in (min, max))
-    margin = 0.1 * (high - low) or 0.1
-    axes.set_ylim(low - margin, high + margin)
     axes.legend(loc="best")
     return figure
 
@@ -220,13 +165,12 @@ def _pictures(study: RegressionStudy, table: pd.DataFrame, written: Written) -> 
             f"calibration-{name}",
             "svg",
             f"Calibration of class probabilities, {name}",
-            f"Left, with d = {largest}: share of test images classified correctly over the probability given to their "
-            f"class, in bins of {FEWEST} images or more; bars: one sd if the probabilities were right. Right: log loss "
-            f"and expected calibration error on test images ({dataset_label(records)}); dotted: logistic regression.",
-            "A reliability diagram, and plots of log loss and calibration error over capsule size, one line each for "
-            "multiclass, one-vs-all and all-vs-all.",
+            f"With d = {largest}: share of test images classified correctly over the probability given to their class, "
+            f"in bins of {FEWEST} images or more ({dataset_label(records)}); bars: one sd if the probabilities were "
+            "right.",
+            "A reliability diagram, one line each for multiclass, one-vs-all and all-vs-all.",
             records,
-            partial(calibration, dict(zip(measured, arrays["reliability"], strict=True)), table),
+            partial(calibration, dict(zip(measured, arrays["reliability"], strict=True))),
         )
     if "latents" in arrays:
         yield Drawing(
@@ -252,19 +196,6 @@ def _pictures(study: RegressionStudy, table: pd.DataFrame, written: Written) -> 
             records,
             partial(pictures.image_rows, rows, [str(a + 1) for a in range(len(rows[0][1]))], "element"),
         )
-    if "copies" in arrays:
-        copies = arrays["copies"].reshape(-1, 4, *arrays["copies"].shape[1:])
-        rows = [("original", arrays["originals"][:12] / 255.0)]
-        rows += [(f"copy {k + 1}", copies[:12, k] / 255.0) for k in range(3)]
-        yield Drawing(
-            name,
-            "png",
-            f"Distorted copies, {name}",
-            "The distorted copies used for training in addition to the original images, in place of infinite MNIST.",
-            "A row of digits and three rows of distorted copies of them.",
-            records,
-            partial(pictures.image_rows, rows),
-        )
 
 
 _FIGURES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
@@ -286,9 +217,9 @@ _FIGURES: dict[str, tuple[Callable[[pd.DataFrame], Figure], str, str, str]] = {
     "starts": (
         starts,
         "Random starts and the subspace start",
-        "The lowest training error from each random start; below the dashed line it beats the subspace start ({data}). "
-        "Boxes: the middle half; line: the median; points: {settings.seeds} starts for each sd.",
-        "Points and boxes by sd of the random starts, and a line for the subspace start.",
+        "The lowest training error from each of {settings.seeds} random starts for each sd; below the dashed line it "
+        "beats the subspace start ({data}).",
+        "Points by sd of the random starts, and a line for the subspace start.",
     ),
     "online": (
         partial(two_losses, key="method", looks=METHODS, x="passes", error="test"),
@@ -309,7 +240,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             name = f"capsule-size-{study.name}" if study.kind == "grid" else study.name
             told = caption.format(data=dataset_label(records), settings=study.settings)
             yield Drawing(name, "svg", f"{title}, {study.name}", told, alt, records, partial(function, table))
-        if table is not None and study.kind in ("grid", "distorted"):
+        if table is not None and study.kind == "grid":
             yield from _pictures(study, table, written)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -38,13 +37,9 @@ def check(params: Params, where: str, study: RegressionStudy) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Run a study with the settings of an entry of `regression`.
-
-    Raises:
-        UserError: the data set does not fit the study.
-    """
+    """Run a study with the settings of an entry of `regression`. Raises `UserError` if its data do not fit."""
     from pipeline.compute import prepare
-    from pipeline.systems.regression.model.fits import build_inputs, checkpoint
+    from pipeline.systems.regression.model.fits import build_inputs
 
     study: RegressionStudy = context.settings
     dataset, device = context.evaluated(study.dataset), context.device
@@ -54,11 +49,10 @@ def measure(context: Context) -> Outcome:
     )
     # Fits are kept by the code of their own study, so that an edit of one repeats no other's in a set.
     code = context.own_code(EXPERIMENTS, f"{study.study}.py")
-    common = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type, "code": code}
-    keep_at = partial(checkpoint, context.checkpoints, **common)
+    depends = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type, "code": code}
     run = import_module(f"pipeline.systems.regression.experiments.{study.study}").run
     try:
-        outcome: Outcome = run(replace(inputs, keep_at=keep_at), study)
+        outcome: Outcome = run(replace(inputs, checkpoints=context.checkpoints, depends=depends), study)
     except ValueError as error:
         raise UserError(f"{context.item}: {error}") from None
     return outcome
