@@ -94,7 +94,7 @@ struct Block {
 
 namespace {
 
-// Where the gradients of the parameters start in one array; see `compiled_attention.py`.
+// Where the gradients of the parameters start in one array; see `attention.py`.
 struct Places {
     int64_t query, key_value, feed, norm_query, norm_key, norm_feed, all;
     explicit Places(int64_t d) {

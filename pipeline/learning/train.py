@@ -25,6 +25,7 @@ from tqdm import tqdm
 from pipeline.data.datasets import Labelled
 from pipeline.errors import UserError
 from pipeline.learning.augmentation import Augmentation, augment
+from pipeline.learning.averaging import Average
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.model import Model
 from pipeline.learning.optimisers import build_optimiser
@@ -310,33 +311,6 @@ class _Loop:
         self.history = [{**row, "replica": self.replica} for row in self.history]
         for row in self.history:
             self.on_epoch(row)
-
-
-class Average:
-    """The running average of some parameters: polynomial-decay averaging (Shamir and Zhang 2013, section 4).
-
-    After step t, with the weights w_t,
-
-        average_t = (1 - c_t) average_(t-1) + c_t w_t,    c_t = (p + 1) / (t + p),    p = 1 / window - 2
-
-    weights step s about as s^p: an exponential moving average whose horizon grows with training, so that the averaged
-    weights are always `window * t` steps old on average, for a window above 0 and up to 1/2 (a plain mean of all
-    steps). Studies that shorten a training keep its meaning, and c_1 = 1 forgets the initial weights; an exponential
-    average of a fixed decay does neither.
-
-    The optimiser changes the parameters in place; `averaged` has the average by name.
-    """
-
-    def __init__(self, parameters: Mapping[str, Tensor], window: float) -> None:
-        self._parameters, self._power = parameters, 1 / window - 2
-        self.averaged = {name: value.detach().clone() for name, value in parameters.items()}
-
-    @torch.no_grad()
-    def update(self, step: int) -> None:
-        """Include the parameters as they are after `step`, counted from 1. Does not wait for the device."""
-        share = (self._power + 1) / (step + self._power)
-        new = [value.detach() for value in self._parameters.values()]
-        torch._foreach_lerp_(list(self.averaged.values()), new, share)
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from line import train_line
 
-from pipeline.learning.train import Average
+from pipeline.learning.averaging import Average
 
 
 def profile(steps: int, window: float) -> torch.Tensor:

@@ -12,8 +12,9 @@ import pytest
 import torch
 from small import SCAE_SIZE, SIZE, small_run, training
 
+from pipeline.learning.averaging import Average
 from pipeline.learning.optimisers import build_optimiser
-from pipeline.learning.train import Average, clip
+from pipeline.learning.train import clip
 from pipeline.systems import build_model
 
 CASES: dict[str, dict[str, Any]] = {

@@ -1,0 +1,43 @@
+"""Averages of the weights over training: polynomial-decay averaging (Shamir and Zhang 2013, section 4).
+
+After step t, with the weights w_t,
+
+    average_t = (1 - c_t) average_(t-1) + c_t w_t,    c_t = (p + 1) / (t + p),    p = 1 / window - 2
+
+weights step s about as s^p: an exponential moving average whose horizon grows with training, so that the averaged
+weights are always `window * t` steps old on average. An exponential average of a fixed decay needs another decay for
+every number of epochs and batch size, and a correction for the values that it started from. This one needs neither:
+studies that shorten a training keep its meaning, and c_1 = 1 forgets the initial weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+class Average:
+    """The running average of some parameters.
+
+    Args:
+        parameters: by name; they are changed in place by the optimiser.
+        window: mean age of the averaged weights, as a share of all steps so far, above 0 and up to 1/2 (a plain mean of
+            all steps).
+
+    Attributes:
+        averaged: the average by name.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], window: float) -> None:
+        self._parameters, self._power = parameters, 1 / window - 2
+        self.averaged = {name: value.detach().clone() for name, value in parameters.items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Include the parameters as they are after `step`, counted from 1. Does not wait for the device."""
+        share = (self._power + 1) / (step + self._power)
+        torch._foreach_lerp_(
+            list(self.averaged.values()), [value.detach() for value in self._parameters.values()], share
+        )
