@@ -14,7 +14,7 @@ from torch import Tensor
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import margin_loss
 from pipeline.layers.dynamic_routing import squash
-from pipeline.systems.capsnet.inference.predictive_coding import forward_pass
+from pipeline.systems.capsnet.experiments.iterative_inference import forward_pass
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetModelParams
 

@@ -16,7 +16,6 @@ from pipeline.layers.dynamic_routing import unweighted_sum
 from pipeline.probes.sparsity import hoyer
 from pipeline.results.outcome import Outcome
 from pipeline.systems.capsnet.experiments.iterative_inference import descent, sparsity_of_inference
-from pipeline.systems.capsnet.inference.predictive_coding import Inferred
 from pipeline.systems.capsnet.studies.infer import InferParams
 
 CPU = torch.device("cpu")
@@ -72,7 +71,7 @@ def test_rows(found: Outcome) -> None:
 def test_an_energy_that_rises_at_any_step_does_not_count_as_falling() -> None:
     """Energies of three images over two steps: that of the second rises before it falls below its start."""
     energies = torch.tensor([[4.0, 4.0, 4.0], [3.0, 5.0, 3.0], [2.0, 2.0, 2.0]])  # (steps + 1, images)
-    found = descent(Inferred([], torch.zeros(3, 1, 1), energies.unsqueeze(1)))
+    found = descent(energies.unsqueeze(1))
     assert found["falls"] == pytest.approx(2 / 3)
     assert found["energy"] == 2
     before_last = 11 / 3

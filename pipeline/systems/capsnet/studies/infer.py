@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class InferCondition(Section):
-    """The energy that iterative inference minimises (`pipeline/systems/capsnet/inference/predictive_coding.py`)."""
+    """The energy that iterative inference minimises (`experiments/iterative_inference.py`)."""
 
     output: Literal["predicted", "free"] = Field(
         description="class capsules: the last layer's predictions, or free variables"
