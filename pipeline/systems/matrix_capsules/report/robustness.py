@@ -74,11 +74,10 @@ class Attacked(NamedTuple):
         Args:
             column: `value`, or `own_loss` for attacks through a network's own loss alone, as the document's.
         """
-        rows = self.table[(self.table["kind"] == kind) & (self.table["method"] == method)]
-        return [
-            100 * rows[rows["network"] == network].pivot_table(index="epsilon", columns="replica", values=column)
-            for network in NETWORKS
-        ]
+        by_replica = self.table.pivot_table(
+            index="epsilon", columns=["kind", "method", "network", "replica"], values=column
+        )
+        return [100 * by_replica[kind, method, network] for network in NETWORKS]
 
     def noise(self, percent: float) -> float:
         """Standard error, in points, of a percentage of the images attacked (binomial)."""
@@ -155,27 +154,20 @@ def loses_less(found: Attacked, method: str) -> Answer:
     """
     both = found.both("general", method)
     lost, left = _means([each.loc[[0.0]].mean() - each for each in both]), _means(both)
-    clean, last = ([float(each.mean(axis=1).iloc[at]) for each in both] for at in (0, -1))
-    lead = (both[0].mean(axis=1) - both[1].mean(axis=1)).dropna()
-    lead = lead[lead != 0]
-    changes = np.flatnonzero(np.diff(np.sign(lead.to_numpy()))).tolist()
-    crossed = [f"{lead.index[place]:g} and {lead.index[place + 1]:g}" for place in changes]
-    error, error_lost = found.error(left), found.error(left, *clean, spread=lost)
+    clean = [float(each.loc[0.0].mean()) for each in both]
+    less = _difference(lost, found.error(left, *clean, spread=lost))
+    more = _difference(left, found.error(left))
     notes = [
         f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
         f"accuracy before: {clean[0]:.1f} % and {clean[1]:.1f} %",
-        f"curves cross between epsilons {', between '.join(crossed)}" if crossed else "curves do not cross",
-        f"at epsilon {both[0].index[-1]:g} {'capsules are' if last[0] > last[1] else 'the CNN is'} the more accurate: "
-        f"capsules {last[0]:.1f} %, CNN {last[1]:.1f} %",
         f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
-        f"difference {error:.1f} points",
+        f"difference {more.se:.1f} points",
         found.through_own_loss(method),
     ]
     if none := found.numbers.number("gradient", "capsules", "without", "mean"):
         notes.append(f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images")
-    less = lost[0].mean < lost[1].mean - SIGNIFICANT_SES * error_lost
-    more = left[0].mean > left[1].mean + SIGNIFICANT_SES * error
-    return _difference(lost, error_lost), less and more, notes
+    holds = less.mean < -SIGNIFICANT_SES * less.se and more.mean > SIGNIFICANT_SES * more.se
+    return less, holds, notes
 
 
 def targets_are_missed(found: Attacked) -> Answer:
@@ -226,23 +218,23 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     """
     curves = {method: found.both("black-box", method) for method in METHODS}
     means = {method: [_above_0(each).mean() for each in both] for method, both in curves.items()}
-    before = [each.loc[[0.0]].mean() for each in next(iter(curves.values()))]
+    before = [each.loc[[0.0]].mean() for each in curves["FGSM"]]
     after: list[pd.Series[float]] = [pd.concat(each, axis=1).mean(axis=1) for each in zip(*means.values(), strict=True)]
     left = [Measured.of(each) for each in after]
     lost = [Measured.of(first - then) for first, then in zip(before, after, strict=True)]
     clean = [float(each.mean()) for each in before]
-    errors = found.error(left), found.error(left, *clean, spread=lost)
-    differences = [_difference(pair, error) for pair, error in zip((left, lost), errors, strict=True)]
-    alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in differences)
-    few = _too_few(SIGNIFICANT_SES * errors[0])
+    kept = _difference(left, found.error(left))
+    hurt = _difference(lost, found.error(left, *clean, spread=lost))
+    alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
+    few = _too_few(SIGNIFICANT_SES * kept.se)
     notes = [
         *(f"{method}: capsules {a.mean():.1f} %, other CNNs {b.mean():.1f} %" for method, (a, b) in means.items()),
         f"on the images as they are: {clean[0]:.1f} % and {clean[1]:.1f} %",
         f"lost: capsules {lost[0].mean:.1f} points, other CNNs {lost[1].mean:.1f}",
-        f"standard error of the difference {errors[0]:.1f} points, of what is lost {errors[1]:.1f} "
+        f"standard error of the difference {kept.se:.1f} points, of what is lost {hurt.se:.1f} "
         f"({found.images:,} images)",
     ]
-    return differences[0], alike and not few, notes + few
+    return kept, alike and not few, notes + few
 
 
 def gradients_are_there(found: Attacked) -> Answer:
