@@ -15,7 +15,7 @@ from pipeline.data.published import CATEGORIES
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.params import parse_params
 from pipeline.results.reading import Recorded, Results
-from pipeline.systems.matrix_capsules.report import images_seen, robustness, table_1, viewpoints, votes
+from pipeline.systems.matrix_capsules.report import images_seen, robustness, table_1, votes
 from pipeline.systems.matrix_capsules.report.runs import CLASSES, class_names
 
 
@@ -64,20 +64,6 @@ def test_errors_and_table_1(results: Results) -> None:
     assert rows["validation accuracy (%)"].iloc[[0, 2]].tolist() == ["85.00 ± 1.00", "90.00 ± 1.00"]
     assert rows[["parameters", "seconds"]].iloc[0].tolist() == ["310064", "512"]
     assert rows[["parameters", "seconds"]].iloc[2].tolist() == ["14210", "130"]
-
-
-def test_table_2(results: Results) -> None:
-    (table,) = viewpoints.build(results)
-    assert len(table.shown) == 8
-    row = table.shown.iloc[1]
-    assert row[["study", "read where", "network", "the paper's, familiar (%)", "the paper's, novel (%)"]].tolist() == [
-        "azimuth", "matched", "CNN", "3.7", "20",
-    ]  # fmt: skip
-    assert row[["error, familiar (%)", "error, novel (%)", "epoch"]].tolist() == [
-        "10.00 ± 1.00", "26.00 ± 1.00", "20.0 ± 0.0",
-    ]  # fmt: skip
-    late = table.shown[table.shown["read where"] == "late"]
-    assert set(late["the paper's, novel (%)"]) == {""}
 
 
 def test_lost_pictures_and_tables_are_named(writer: Writer, values: dict[str, Any]) -> None:

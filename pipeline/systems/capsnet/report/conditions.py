@@ -16,12 +16,11 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, ORANGE, SKY, VERMILLION, in_house_style, panels
-from pipeline.drawing.table import Row, Table, tables_of
 from pipeline.results.findings import Finding, Measure, Remark, stalled
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import unique
 from pipeline.results.reading import NotMeasuredError, Results
-from pipeline.systems.capsnet.report.runs import CONDITIONS, Network, network, networks, records_of
+from pipeline.systems.capsnet.report.runs import CONDITIONS, Network, network, records_of
 
 FIRST_EPOCHS, SLOWER = 3, 1.05
 """Learning "starts slower" if the loss is higher by at least this factor, as a geometric mean over the first epochs."""
@@ -33,14 +32,6 @@ _LOOKS = {
     "routed_margin": (SKY, "o", "--", "routing, no reconstruction"),
     "unrouted_margin": (ORANGE, "s", "--", "no routing, no reconstruction"),
 }
-_ACCURACIES = {
-    "accuracy": ("own answer (%)", ("test", "accuracy"), 2),
-    "rotated_0": ("probe, 0° (%)", ("probe", "class_capsules", "refit", "rotated_0"), 1),
-    "rotated_180": ("probe, ±180° (%)", ("probe", "class_capsules", "refit", "rotated_180"), 1),
-    "affine": ("probe, affine (%)", ("probe", "class_capsules", "refit", "affine"), 1),
-    "affine_fixed": ("fixed probe, affine (%)", ("probe", "class_capsules", "fixed", "affine"), 1),
-}
-"""By column: heading, keys of the share, decimals."""
 
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
@@ -160,22 +151,3 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
     axes[2].grid(axis="x", visible=False)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
-
-
-def build(results: Results) -> list[Table]:
-    """Accuracy of each network, and of a linear probe on its class capsules, by data set."""
-    rows: dict[str, list[Row]] = {}
-    for found in networks(results, "evaluate"):
-        model, numbers = found.run.model, found.numbers
-        iterations = f"{model.iterations} {model.counting}" if model.iterations else "0"
-        of_run: list[object] = [found.item, iterations, model.reconstruction, str(model.middle)]
-        measured = {column: numbers.measured(*where) for column, (_, where, _) in _ACCURACIES.items()}
-        shares = {column: each and each.scaled(100) for column, each in measured.items()}
-        rows.setdefault(found.run.dataset, []).append((of_run, shares, numbers))
-    heads = {column: (words, digits) for column, (words, _, digits) in _ACCURACIES.items()}
-    caption = (
-        "Test accuracy with the longest class capsule as the answer, and of a linear probe on all class capsules of "
-        "rotated or affinely warped test images (refit on equally warped training images; fixed: fit on clean ones)."
-    )
-    keys = ["run", "iterations", "reconstruction", "middle capsules"]
-    return tables_of("capsnet", "CapsNet with and without routing", caption, keys, heads, rows)

@@ -22,7 +22,7 @@ from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import distinct, unique
 from pipeline.results.reading import NotMeasuredError, Results
-from pipeline.systems.capsnet.report.runs import Network, network, networks, records_of
+from pipeline.systems.capsnet.report.runs import Network, network, records_of
 
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
@@ -247,12 +247,12 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, n
 def build(results: Results) -> list[Table]:
     """How sparse capsules are before and after iterative inference, and whether the correct one is longest."""
     rows: dict[str, list[Row]] = {}
-    for study in networks(results, "infer"):
-        numbers, of_dataset = study.numbers, rows.setdefault(study.run.dataset, [])
+    for item, numbers in results.executed("infer"):
+        of_dataset = rows.setdefault(network(results, "infer", item).run.dataset, [])
         for condition in numbers.names("condition"):
             for layer in numbers.names("condition", condition):
                 images = numbers.measured("condition", condition, layer, "images")
-                keys: list[object] = [study.item, condition, layer, f"{images.mean:.0f}" if images else ""]
+                keys: list[object] = [item, condition, layer, f"{images.mean:.0f}" if images else ""]
                 of_dataset.append((keys, cells(numbers, _SPARSITY, "condition", condition, layer), numbers))
     caption = (
         "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "

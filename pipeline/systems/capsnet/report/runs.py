@@ -21,7 +21,6 @@ CONDITIONS: dict[str, dict[str, Any]] = {
 """The conditions of appendix A, as evidence and `documents.yaml` call them, and what they change in the first's model:
 whether votes are routed, and whether the loss has a reconstruction term.
 """
-PAPER_ITERATIONS = 3
 
 Stage = Literal["train", "evaluate", "infer"]
 
@@ -59,24 +58,6 @@ def network(results: Results, stage: Stage, item: str | None) -> Network:
     inference = numbers.settings.infer[item] if stage == "infer" else Recorded({})
     name = inference.get("run", item)
     return Network(item, numbers, name, numbers.run(name), numbers.dataset_of(name), inference)
-
-
-def networks(results: Results, stage: Stage) -> list[Network]:
-    """The results of a stage: the conditions in the paper's order, then other numbers of iterations, middle layers
-    last.
-
-    Raises:
-        ResultError: a result is corrupt, or lacks the settings of its run.
-    """
-
-    def place(network: Network) -> tuple[bool, int]:
-        model = network.run.model
-        if model.iterations not in (0, PAPER_ITERATIONS):
-            return bool(model.middle), len(CONDITIONS)
-        return bool(model.middle), 2 * (model.reconstruction == "none") + (model.iterations == 0)
-
-    found = (network(results, stage, item) for item, _ in results.executed(stage))
-    return sorted((each for each in found if each.run.variant == "capsnet"), key=place)
 
 
 def records_of(results: Results, *found: Network) -> list[Record]:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pipeline.drawing.style import BLUE, PURPLE
-from pipeline.results.claims import load_claims
 from pipeline.results.measured import Measured
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, natural
 
@@ -97,11 +96,6 @@ def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[st
         return CLASSES
     own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
     return (*own, *map(str, range(len(own), outputs)))
-
-
-def paper_values() -> dict[str, float]:
-    """The paper's figures by claim, of the claims that have one."""
-    return {claim.id: claim.value for claim in load_claims() if claim.value is not None}
 
 
 def percent(numbers: Numbers | None, *keys: str) -> Measured | None:

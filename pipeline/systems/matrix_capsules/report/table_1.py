@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from pipeline.drawing.table import Row, Table, cells, in_words, measured_table, tables_of
+from pipeline.results.claims import load_claims
 from pipeline.results.documents import documents, remarks
 from pipeline.results.findings import Finding, Learned, Measure, learned
 from pipeline.results.reading import NotMeasuredError, Results, training_behind, with_training
@@ -18,7 +19,6 @@ from pipeline.systems.matrix_capsules.report.runs import (
     Trial,
     ablations,
     in_percent,
-    paper_values,
     percent,
     rounded,
     runs,
@@ -56,7 +56,7 @@ def row_of(trial: Trial) -> str | None:
 
 def paper_error(trial: Trial) -> float | None:
     """The paper's error (percent) of a trial's row, on whatever data; None if it has none."""
-    return paper_values().get(row_of(trial) or "")
+    return {claim.id: claim.value for claim in load_claims()}.get(row_of(trial) or "")
 
 
 def _row(row: str) -> Measure:
