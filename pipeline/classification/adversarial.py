@@ -12,7 +12,6 @@ withstands both. A targeted attack succeeds if either does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
@@ -40,29 +39,6 @@ GRADIENTS: dict[str, Through] = {"gradient": "own", "cross_entropy_gradient": "c
 """By the name of its sizes among the numbers, the loss whose gradient it is."""
 
 
-@dataclass(frozen=True)
-class Attack:
-    """How images are changed.
-
-    Attributes:
-        steps: 1 for FGSM, several for BIM; each moves by epsilon / steps.
-        targeted: towards a class, rather than away from the right one.
-        through: the model's own loss, or cross-entropy of its logits.
-    """
-
-    steps: int
-    targeted: bool
-    through: Through = "own"
-
-    @property
-    def method(self) -> str:
-        return "FGSM" if self.steps == 1 else "BIM"
-
-
-SHOWN = Attack(1, targeted=False, through="cross-entropy")
-"""The attack that pictures are of: every image has a gradient."""
-
-
 def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> Tensor:
     """Of each image's loss by its pixels, `[N, C, s, s]`."""
     found = []
@@ -73,20 +49,31 @@ def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through
 
 
 def attacked(
-    model: Classifier, images: Tensor, classes: Tensor, epsilon: float, attack: Attack, start: Tensor | None = None
+    model: Classifier,
+    images: Tensor,
+    classes: Tensor,
+    epsilon: float,
+    steps: int,
+    *,
+    targeted: bool = False,
+    through: Through = "own",
+    start: Tensor | None = None,
 ) -> Tensor:
     """Images after an attack through `model`.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
         classes: right ones, or those aimed at.
+        steps: 1 for FGSM, several for BIM; each moves by epsilon / steps.
+        targeted: towards these classes, rather than away from them.
+        through: the model's own loss, or cross-entropy of its logits.
         start: `gradient` at the images, if it is known.
     """
-    changed, sign = images, -1 if attack.targeted else 1
-    for number in range(attack.steps if epsilon else 0):
+    changed, sign = images, -1 if targeted else 1
+    for number in range(steps if epsilon else 0):
         known = start if number == 0 else None
-        slope = gradient(model, changed, classes, attack.through) if known is None else known
-        changed = (changed + sign * epsilon / attack.steps * slope.sign()).clamp(0, 1)
+        slope = gradient(model, changed, classes, through) if known is None else known
+        changed = (changed + sign * epsilon / steps * slope.sign()).clamp(0, 1)
     return changed
 
 
@@ -100,17 +87,18 @@ def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Seque
     for targeted in (False, True):
         goals = _wrong_classes(model, images, labels) if targeted else [(images, labels)]
         starts = {loss: [gradient(model, *goal, loss) for goal in goals] for loss in through}
-        for number, epsilon in product((1, steps), epsilons):
+        for (method, number), epsilon in product((("FGSM", 1), ("BIM", steps)), epsilons):
             hits = {}
             for loss in through:
-                attack, found = Attack(number, targeted, loss), []
+                found = []
                 for goal, start in zip(goals, starts[loss], strict=True):
-                    found.append(_hits(model, attacked(model, *goal, epsilon, attack, start), goal[1]))
+                    changed = attacked(model, *goal, epsilon, number, targeted=targeted, through=loss, start=start)
+                    found.append(_hits(model, changed, goal[1]))
                 hits[loss] = torch.cat(found)
             both = torch.stack(list(hits.values()))
             value = (both.amax(0) if targeted else both.amin(0)).mean()
             kind = "targeted" if targeted else "general"
-            rows.append((attack.method, kind, epsilon, float(value), float(hits["own"].mean())))
+            rows.append((method, kind, epsilon, float(value), float(hits["own"].mean())))
     return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
 
 
@@ -145,10 +133,10 @@ def black_box(
 ) -> pd.DataFrame:
     """Columns network, replica, method, epsilon, value: accuracy of other models on images made through `source`."""
     rows = []
-    for attack, epsilon in product((Attack(1, False), Attack(steps, False)), epsilons):
-        changed = attacked(source, images, labels, epsilon, attack)
+    for (method, number), epsilon in product((("FGSM", 1), ("BIM", steps)), epsilons):
+        changed = attacked(source, images, labels, epsilon, number)
         rows += [
-            (network, replica, attack.method, epsilon, float(_hits(victim, changed, labels).mean()))
+            (network, replica, method, epsilon, float(_hits(victim, changed, labels).mean()))
             for network, replica, victim in victims
         ]
     return pd.DataFrame(rows, columns=["network", "replica", "method", "epsilon", "value"])
@@ -209,8 +197,10 @@ def outcome(
         **nest(pd.DataFrame(sizes, columns=[*of_gradients, "value"]), of_gradients, "value"),
     }
     columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
-    attacks = {
-        f"{network}-{epsilon:g}": attacked(model, pixels[:8], classes[:8], epsilon, SHOWN).cpu().numpy()
+    attacks = {  # through cross-entropy, of which every image has a gradient
+        f"{network}-{epsilon:g}": attacked(model, pixels[:8], classes[:8], epsilon, 1, through="cross-entropy")
+        .cpu()
+        .numpy()
         for network, model in zip(NETWORKS, (capsules[0], cnns[0]), strict=True)
         for epsilon in (0.0, _nearest(attack.epsilons), max(attack.epsilons))
     }
