@@ -9,7 +9,7 @@ import pandas as pd
 from made_up import Writer, pictures, spread
 from small import small_run
 
-from pipeline.classification.viewpoint_matching import compared
+from pipeline.classification.viewpoint_matching import NETWORKS, outcome
 from pipeline.results.documents import documents
 from pipeline.results.settings import ROWS
 from pipeline.results.spread import nest
@@ -177,8 +177,9 @@ def viewed(writer: Writer, name: str, novel: dict[str, float], lead: float = 0.0
             tables.append(pd.DataFrame({"replica": replica, **values, "network": network}))
     curves = pd.concat(tables, ignore_index=True)
     writer.table("viewpoint", name, curves)
-    read = {"study": "viewpoint", **compared(curves), "images": {"familiar": 100, "novel": 200}}
-    writer.numbers("viewpoint", name, read, dataset=DATASET)
+    both = (curves[curves["network"] == network].drop(columns="network") for network in NETWORKS)
+    numbers = outcome(*both, {"familiar": 100, "novel": 200}).numbers
+    writer.numbers("viewpoint", name, {"study": "viewpoint", **numbers}, dataset=DATASET)
 
 
 def attacks(
