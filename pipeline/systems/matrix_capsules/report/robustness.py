@@ -74,33 +74,33 @@ class Attacked(NamedTuple):
         Args:
             column: `value`, or `own_loss` for attacks through a network's own loss alone, as the document's.
         """
-        by_replica = self.table.pivot_table(
-            index="epsilon", columns=["kind", "method", "network", "replica"], values=column
-        )
-        return [100 * by_replica[kind, method, network] for network in NETWORKS]
+        percents = 100 * self.table.pivot_table(column, "epsilon", ["kind", "method", "network", "replica"])
+        return [percents[kind, method, network] for network in NETWORKS]
 
     def noise(self, percent: float) -> float:
         """Standard error, in points, of a percentage of the images attacked (binomial)."""
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
-    def error(self, left: Sequence[Measured], *more: float, spread: Sequence[Measured] = ()) -> float:
-        """Standard error of the difference of two accuracies: binomial parts of the images attacked, and parts from the
-        spread over replicas.
+    def difference(
+        self, pair: Sequence[Measured], left: Sequence[Measured] = (), before: Sequence[float] = ()
+    ) -> Measured:
+        """Of the capsules' and the other network's number, with its standard error: binomial parts of the images
+        attacked, which are known of a single seed, too, and parts from the spread over replicas.
 
         Args:
-            more: accuracies before, where the difference is of what was lost, as if their images were others.
-            spread: numbers whose spread over replicas counts; of `left`, if none are given.
+            left: accuracies, where the numbers are something else.
+            before: accuracies before, where the difference is of what was lost, as if their images were others.
         """
-        of_images = [self.noise(share) for share in (*more, *(each.mean for each in left))]
-        return math.hypot(*of_images, *(each.se for each in spread or left))
+        of_images = [self.noise(share) for share in (*before, *(each.mean for each in left or pair))]
+        error, (ours, theirs) = math.hypot(*of_images, *(each.se for each in pair)), pair
+        return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
 
     def through_own_loss(self, method: str) -> str:
         """What the document's attacks, through a network's own loss alone, leave, in words."""
-        left = [_above_0(each) for each in self.both("general", method, "own_loss")]
-        kept, least = [each.mean().mean() for each in left], [each.mean(axis=1).min() for each in left]
+        ours, cnn = (_above_0(each).mean(axis=1) for each in self.both("general", method, "own_loss"))
         return (
-            "attacked through their own losses alone, as in the document: "
-            f"capsules {kept[0]:.1f} %, at the worst epsilon {least[0]:.1f} %; CNN {kept[1]:.1f} and {least[1]:.1f} %"
+            "attacked through their own losses alone, as in the document: capsules "
+            f"{ours.mean():.1f} %, at the worst epsilon {ours.min():.1f} %; CNN {cnn.mean():.1f} and {cnn.min():.1f} %"
         )
 
 
@@ -133,12 +133,6 @@ def _means(curves: Sequence[pd.DataFrame]) -> list[Measured]:
     return [Measured.of(_above_0(each).mean()) for each in curves]
 
 
-def _difference(pair: Sequence[Measured], error: float) -> Measured:
-    """Of two numbers, with its standard error: a single seed has no sd, but its images have a known noise."""
-    ours, theirs = pair
-    return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
-
-
 def _too_few(allowed: float) -> list[str]:
     """The note that so many points are too many to tell a difference; empty if they are not."""
     told = allowed <= LARGEST_UNDETECTED
@@ -155,8 +149,7 @@ def loses_less(found: Attacked, method: str) -> Answer:
     both = found.both("general", method)
     lost, left = _means([each.loc[[0.0]].mean() - each for each in both]), _means(both)
     clean = [float(each.loc[0.0].mean()) for each in both]
-    less = _difference(lost, found.error(left, *clean, spread=lost))
-    more = _difference(left, found.error(left))
+    less, more = found.difference(lost, left, clean), found.difference(left)
     notes = [
         f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
         f"accuracy before: {clean[0]:.1f} % and {clean[1]:.1f} %",
@@ -176,7 +169,7 @@ def targets_are_missed(found: Attacked) -> Answer:
     It holds where it is lower by either method, by more than two standard errors.
     """
     rates = {method: _means(found.both("targeted", method)) for method in METHODS}
-    lower = [ours.mean < cnn.mean - SIGNIFICANT_SES * found.error([ours, cnn]) for ours, cnn in rates.values()]
+    by_method = [found.difference(pair) for pair in rates.values()]
     notes = [
         f"{method}: {ours.mean:.1f} % on capsules, {cnn.mean:.1f} % on the CNN" for method, (ours, cnn) in rates.items()
     ]
@@ -185,7 +178,7 @@ def targets_are_missed(found: Attacked) -> Answer:
         Measured((first.mean + second.mean) / 2, (first.sd + second.sd) / 2, min(first.n, second.n))
         for first, second in zip(*rates.values(), strict=True)
     ]
-    return _difference(mean, found.error(mean)), all(lower), notes
+    return found.difference(mean), all(each.mean < -SIGNIFICANT_SES * each.se for each in by_method), notes
 
 
 def stays_above_chance(found: Attacked) -> Answer:
@@ -223,8 +216,7 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     left = [Measured.of(each) for each in after]
     lost = [Measured.of(first - then) for first, then in zip(before, after, strict=True)]
     clean = [float(each.mean()) for each in before]
-    kept = _difference(left, found.error(left))
-    hurt = _difference(lost, found.error(left, *clean, spread=lost))
+    kept, hurt = found.difference(left), found.difference(lost, left, clean)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
     few = _too_few(SIGNIFICANT_SES * kept.se)
     notes = [
@@ -244,10 +236,12 @@ def gradients_are_there(found: Attacked) -> Answer:
     """
     numbers = found.numbers
     capsules, cnn = (numbers.needed("gradient", network, "zeros") for network in NETWORKS)
-    notes = [f"exactly 0: {100 * capsules.mean:.2f} % in capsules, {100 * cnn.mean:.2f} % in the CNN"]
     ours, theirs = (numbers.needed("gradient", network, "median").mean for network in NETWORKS)
     ratio = f", {theirs / ours:.3g} times as large" if ours > 0 else ""
-    notes.append(f"median size of the others: {ours:.2g} in capsules, {theirs:.2g} in the CNN{ratio}")
+    notes = [
+        f"exactly 0: {100 * capsules.mean:.2f} % in capsules, {100 * cnn.mean:.2f} % in the CNN",
+        f"median size of the others: {ours:.2g} in capsules, {theirs:.2g} in the CNN{ratio}",
+    ]
     logits = [numbers.measured("cross_entropy_gradient", network, "zeros") for network in NETWORKS]
     if logits[0] and logits[1]:
         shares = f"{100 * logits[0].mean:.2f} % in capsules, {100 * logits[1].mean:.2f} % in the CNN"
@@ -263,7 +257,6 @@ MEASURES: dict[str, Measure] = {
     "004.blackbox": _measure(transfer_hurts_both),
     "004.gradzeros": _measure(gradients_are_there),
 }
-"""How each claim about attacks is answered."""
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
