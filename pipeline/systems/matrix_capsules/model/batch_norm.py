@@ -33,7 +33,7 @@ class BatchNorm(nn.Module):
         self.variance = nn.Parameter(torch.ones(types), requires_grad=False)
         self.scale = nn.Parameter(torch.ones(types)) if learnt else None
         self.shift = nn.Parameter(torch.zeros(types)) if learnt else None
-        self.measured: list[tuple[Tensor, Tensor]] | None = None
+        self.measured: list[Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` normalised, of its shape.
@@ -42,29 +42,26 @@ class BatchNorm(nn.Module):
             ValueError: in training, there is only one number of each type.
         """
         x = x.movedim(self.axis, 1)
-        if self.training:
-            if self.measured is not None:
-                variance, mean = torch.var_mean(x, [axis for axis in range(x.dim()) if axis != 1])
-                self.measured.append((mean, variance))
-            found = F.batch_norm(x, None, None, self.scale, self.shift, training=True, eps=_EPSILON)
-        else:
-            found = F.batch_norm(x, self.mean, self.variance, self.scale, self.shift, eps=_EPSILON)
+        if self.training and self.measured is not None:
+            variance, mean = torch.var_mean(x, [0, *range(2, x.dim())])
+            self.measured.append(torch.stack([mean, variance]))
+        statistics = (None, None) if self.training else (self.mean, self.variance)
+        found = F.batch_norm(x, *statistics, self.scale, self.shift, training=self.training, eps=_EPSILON)
         return found.movedim(1, self.axis)
 
 
 @torch.no_grad()
 def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batches: Iterable[Tensor]) -> None:
     """Set the statistics of all batch norms in `model` to their means over batches, which `run` sends through it."""
-    norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
-    training = model.training
+    norms, training = [module for module in model.modules() if isinstance(module, BatchNorm)], model.training
     model.train()
     for norm in norms:
         norm.measured = []
     for batch in batches:
         run(batch)
     for norm in norms:
-        means, variances = zip(*(norm.measured or []), strict=True)
-        norm.mean.copy_(torch.stack(means).mean(0))
-        norm.variance.copy_(torch.stack(variances).mean(0))
+        mean, variance = torch.stack(norm.measured or []).mean(0)
+        norm.mean.copy_(mean)
+        norm.variance.copy_(variance)
         norm.measured = None
     model.train(training)

@@ -103,10 +103,9 @@ class RoutedCapsules(nn.Module):
         self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
         offsets = _coordinates(fields, params) if last and params.coordinate_addition else None
         self.register_buffer("offsets", offsets, persistent=False)
-        if params.batch_norm:
-            self.beta_a.requires_grad_(False)  # what it adds is taken away again
-        self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else None
-        self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else None
+        self.beta_a.requires_grad_(not params.batch_norm)  # which takes away again what it adds
+        self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
+        self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
 
     def betas(self) -> tuple[Tensor, Tensor]:
         """beta_a and beta_u `[types]` in nats; the former is learnt in another unit."""
@@ -128,14 +127,12 @@ class RoutedCapsules(nn.Module):
             poses, activations = compiled_routing.route(*capsules, self.transformations, *self.betas(), routing)
         else:
             poses, activations = route(*capsules, self.full_transformations(), *self.betas(), routing)
-        return poses if self.norm_poses is None else self.norm_poses(poses), self.handed_on(activations)
+        return self.norm_poses(poses), self.handed_on(activations)
 
     def handed_on(self, activations: Tensor) -> Tensor:
         """Of what an M-step gives: with batch norm, that is still to be normalised and goes through the logistic."""
-        if self.norm_activations is None:
-            return activations
         normalised: Tensor = self.norm_activations(activations)
-        return normalised.sigmoid()
+        return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set betas by what these capsules make of the layer: beta_u so that describing a vote by an active capsule
@@ -145,8 +142,8 @@ class RoutedCapsules(nn.Module):
         """
         count = images_at_once(capsules[0], self.full_transformations(), self.routing())
         log_sd, mass, product = (torch.zeros_like(self.beta_u) for _ in range(3))
-        for poses, activations in zip(*(each.split(count) for each in capsules), strict=True):
-            last = self.steps((poses, activations))[-1]
+        for few in zip(*(each.split(count) for each in capsules), strict=True):
+            last = self.steps(few)[-1]
             each = (-0.5 * (-2 * last.parents.quadratic).log()).sum(-1)  # (B, p, D)
             for total, values in ((log_sd, each), (mass, last.moments.mass), (product, last.moments.mass * each)):
                 total += values.mean(1).sum(0) / len(capsules[0])
@@ -257,16 +254,16 @@ class MatrixCapsules(Classifier):
         """Those that the first balance is found on."""
         return _BALANCED_ON if epoch == 0 and self.params.saving is not None else 0
 
+    @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """Before the first epoch, balance what activations come from, layer after layer, if asked to."""
         saving = self.params.saving
         if epoch == 0 and saving is not None:
             self.route_for(self.params.early_iterations if self.params.early_epochs else self.params.iterations)
-            with torch.no_grad():
-                capsules = self.primary(self.maps(images))
-                for layer in self.routed:
-                    layer.balance(capsules, saving)
-                    capsules = layer(capsules)
+            capsules = self.primary(self.maps(images))
+            for layer in self.routed:
+                layer.balance(capsules, saving)
+                capsules = layer(capsules)
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
         """Measure what evaluation normalises by, if there is batch norm, on the whole batches of these images."""
@@ -301,5 +298,5 @@ class MatrixCapsules(Classifier):
 
     def penalty(self) -> Tensor:
         """Half the squared weights, times weight decay; biases and betas are free."""
-        squares = [parameter.square().sum() for name, parameter in self.named_parameters() if parameter.dim() > 1]
+        squares = [parameter.square().sum() for parameter in self.parameters() if parameter.dim() > 1]
         return 0.5 * self.params.weight_decay * torch.stack(squares).sum()
