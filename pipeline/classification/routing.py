@@ -12,7 +12,6 @@ Shapes: T iterations, B images, n classes; parts are the capsules below, c types
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -34,8 +33,7 @@ certainly there counts. CapsNet's margin loss lets lengths of absent classes be 
 """
 
 
-@dataclass(frozen=True)
-class Iterations:
+class Iterations(NamedTuple):
     """What the class capsules of a network do in each routing iteration.
 
     Attributes:
@@ -50,16 +48,11 @@ class Iterations:
     activations: Tensor
     spreads: Tensor
 
-    @staticmethod
-    def joined(batches: Sequence[Iterations]) -> Iterations:
-        """Those of all images of several batches."""
-        parts, *others = zip(*(vars(each).values() for each in batches), strict=True)
-        return Iterations(torch.cat(parts), *(torch.cat(values, 1) for values in others))
-
     def of(self, images: Sequence[int]) -> dict[str, NDArray[np.generic]]:
         """Of K images: parts `[K, X, c]`; shares `[K, T, n, X, c]`, activations and spreads `[K, T, n]`."""
-        others = {name: values[:, images].transpose(0, 1) for name, values in vars(self).items() if name != "parts"}
-        return {name: values.cpu().numpy() for name, values in ({"parts": self.parts[images]} | others).items()}
+        found = self._asdict().items()
+        by_image = {name: values if name == "parts" else values.transpose(0, 1) for name, values in found}
+        return {name: values[images].cpu().numpy() for name, values in by_image.items()}
 
 
 Follow = Callable[[Tensor], Iterations]
@@ -143,14 +136,10 @@ def outcome(
         used: iterations that the network itself runs; the others show whether more would change anything.
         pixels: `[N, C, s, s]` in [0, 1], as the network sees them.
     """
-    found = [Iterations.joined([each(batch) for batch in pixels.split(_AT_ONCE)]) for each in follow]
+    found = [_joined([each(batch) for batch in pixels.split(_AT_ONCE)]) for each in follow]
     truth = torch.from_numpy(labels).to(pixels.device)
     table = stack_replicas([_measures(each, truth) for each in found])
-    numbers = {
-        name: nest(table[["iteration", name]].dropna(), ["iteration"], name)
-        for name in table.columns
-        if name not in ("replica", "iteration")
-    }
+    numbers = nest(table.melt(["replica", "iteration"]).dropna(), ["variable", "iteration"], "value")
     by_layer = stack_replicas([_by_layer([read(batch) for batch in pixels.split(_AT_ONCE)]) for read in layers])
     in_layers = nest(by_layer, ["layer", "about"], "value")
     # The first image that is recognised, and the first that is not
@@ -164,6 +153,12 @@ def outcome(
     headline = [f"{name}.{used}" for name in numbers] + [f"layers.{layer}.entropy" for layer in in_layers]
     everything = {"used": used, "images": len(labels), **numbers, "layers": in_layers}
     return Outcome("routing", table, everything, tuple(headline[:MOST_HEADLINES]), arrays)
+
+
+def _joined(batches: Sequence[Iterations]) -> Iterations:
+    """Those of all images of several batches."""
+    parts, *others = zip(*batches, strict=True)
+    return Iterations(torch.cat(parts), *(torch.cat(values, 1) for values in others))
 
 
 def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
@@ -191,14 +186,12 @@ def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
     activations, spreads = found.activations, found.spreads
     T, B, n = activations.shape
     right = torch.nn.functional.one_hot(truth, n).bool().expand(T, B, n)
-    return pd.DataFrame(
-        {
-            "iteration": np.arange(1, T + 1),
-            "test_error": (activations.argmax(-1) != truth).float().mean(1).tolist(),
-            "moved": [np.nan, *moved(found.shares, found.parts)],
-            "activation_right": activations[right].view(T, B).mean(1).tolist(),
-            "activation_others": activations[~right].view(T, -1).mean(1).tolist(),
-            "spread_right": spreads[right].view(T, B).mean(1).tolist(),
-            "spread_others": spreads[~right].view(T, -1).mean(1).tolist(),
-        }
-    )
+    columns = {
+        "iteration": np.arange(1, T + 1),
+        "test_error": (activations.argmax(-1) != truth).float().mean(1).tolist(),
+        "moved": [np.nan, *moved(found.shares, found.parts)],
+    }
+    for name, values in (("activation", activations), ("spread", spreads)):
+        for of, chosen in (("right", right), ("others", ~right)):
+            columns[f"{name}_{of}"] = values[chosen].view(T, -1).mean(1).tolist()
+    return pd.DataFrame(columns)

@@ -43,10 +43,9 @@ class BatchNorm(nn.Module):
         """
         x = x.movedim(self.axis, 1)
         if self.training and self.measured is not None:
-            variance, mean = torch.var_mean(x, [0, *range(2, x.dim())])
-            self.measured.append(torch.stack([mean, variance]))
-        statistics = (None, None) if self.training else (self.mean, self.variance)
-        found = F.batch_norm(x, *statistics, self.scale, self.shift, training=self.training, eps=_EPSILON)
+            self.measured.append(torch.stack(torch.var_mean(x, [0, *range(2, x.dim())])))
+        mean, variance = (None, None) if self.training else (self.mean, self.variance)
+        found = F.batch_norm(x, mean, variance, self.scale, self.shift, training=self.training, eps=_EPSILON)
         return found.movedim(1, self.axis)
 
 
@@ -60,7 +59,7 @@ def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batche
     for batch in batches:
         run(batch)
     for norm in norms:
-        mean, variance = torch.stack(norm.measured or []).mean(0)
+        variance, mean = torch.stack(norm.measured or []).mean(0)
         norm.mean.copy_(mean)
         norm.variance.copy_(variance)
         norm.measured = None

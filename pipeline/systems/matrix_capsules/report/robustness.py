@@ -74,8 +74,9 @@ class Attacked(NamedTuple):
         Args:
             column: `value`, or `own_loss` for attacks through a network's own loss alone, as the document's.
         """
-        percents = 100 * self.table.pivot_table(column, "epsilon", ["kind", "method", "network", "replica"])
-        return [percents[kind, method, network] for network in NETWORKS]
+        rows = self.table[(self.table["kind"] == kind) & (self.table["method"] == method)]
+        of_networks = (rows[rows["network"] == network] for network in NETWORKS)
+        return [100 * each.pivot_table(column, "epsilon", "replica") for each in of_networks]
 
     def noise(self, percent: float) -> float:
         """Standard error, in points, of a percentage of the images attacked (binomial)."""
@@ -148,7 +149,7 @@ def loses_less(found: Attacked, method: str) -> Answer:
     """
     both = found.both("general", method)
     lost, left = _means([each.loc[[0.0]].mean() - each for each in both]), _means(both)
-    clean = [float(each.loc[0.0].mean()) for each in both]
+    clean = [float(each.loc[[0.0]].mean().mean()) for each in both]
     less, more = found.difference(lost, left, clean), found.difference(left)
     notes = [
         f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
