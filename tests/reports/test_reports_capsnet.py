@@ -97,8 +97,7 @@ def test_figures(studied: Writer, params: Params) -> None:
     drawings = [*conditions.draw(results, written), *inference.draw(results, written)]
     assert [drawing.name for drawing in drawings] == ["capsnet-losses-digits", "capsnet-capsules-digits"]
     check_drawn(drawings)
-    best = drawings[0].figure().axes[2]
-    assert [tick.get_text() for tick in best.get_xticklabels()] == ["routing", "none", "routing", "none"]
+    assert [len(axis.get_lines()) for axis in drawings[0].figure().axes] == [4, 4]
     assert written.missing == []
 
 

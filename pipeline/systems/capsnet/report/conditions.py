@@ -27,10 +27,10 @@ FIRST_EPOCHS, SLOWER = 3, 1.05
 LIKE_LOSS = 1.5
 """Two best losses are "nearly the same" up to this ratio (the paper's figure has a logarithmic axis)."""
 _LOOKS = {
-    "routed": (BLUE, "o", "-", "routing, reconstruction"),
-    "unrouted": (VERMILLION, "s", "-", "no routing, reconstruction"),
-    "routed_margin": (SKY, "o", "--", "routing, no reconstruction"),
-    "unrouted_margin": (ORANGE, "s", "--", "no routing, no reconstruction"),
+    "routed": (BLUE, "-", "routing, reconstruction"),
+    "unrouted": (VERMILLION, "-", "no routing, reconstruction"),
+    "routed_margin": (SKY, "--", "routing, no reconstruction"),
+    "unrouted_margin": (ORANGE, "--", "no routing, no reconstruction"),
 }
 
 
@@ -112,10 +112,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"capsnet-losses-{run.dataset}",
             "svg",
             f"CapsNet's loss with and without routing, {run.dataset}",
-            "Means over seeds; bars are one sd. Shifted validation images stand for the test images of Figure 2 of "
+            "Means over seeds. Shifted validation images stand for the test images of Figure 2 of "
             "document 001. Losses with and without reconstruction are different functions, which nearly coincide "
             "where its weight is small.",
-            "Training and validation loss per epoch of four conditions, and their best validation losses.",
+            "Training and validation loss per epoch of four conditions.",
             [record for found, _ in trained.values() for record in found.numbers.records],
             partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
         )
@@ -123,31 +123,19 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Figure 2: training and validation loss per epoch on a logarithmic axis, and the best validation losses."""
-    figure, axes = panels(3, 2.5, sharey=True)
+    """Figure 2: training and validation loss per epoch on a logarithmic axis."""
+    figure, axes = panels(2, 2.5, sharey=True)
     for role, table in tables.items():
-        colour, marker, dashes, words = _LOOKS[role]
+        colour, dashes, words = _LOOKS[role]
         means = table.groupby("epoch")[["train_loss", "validation_loss"]].mean()
-        for axis, column in zip(axes, means, strict=False):
+        for axis, column in zip(axes, means, strict=True):
             axis.plot(means.index, means[column], color=colour, linestyle=dashes, label=words)
-        best = table.groupby("replica")["validation_loss"].min()
-        axes[2].errorbar(
-            list(CONDITIONS).index(role), best.mean(), best.std() if len(best) > 1 else 0, color=colour, marker=marker,
-            markerfacecolor="white" if role.endswith("margin") else colour,
-        )  # fmt: skip
-    for axis, title in zip(axes, ("training", "validation", "best validation"), strict=True):
-        axis.set(yscale="log", title=title)
+    for axis, title in zip(axes, ("training", "validation"), strict=True):
+        axis.set(yscale="log", title=title, xlabel="epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].set_ylabel("loss")
     axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes[0].yaxis.set_major_formatter("{x:g}")
     axes[0].yaxis.set_minor_locator(NullLocator())
-    for axis in axes[:2]:
-        axis.set_xlabel("epoch")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes[0].set_ylabel("loss")
-    axes[2].set_xticks(range(4), ["routing", "none"] * 2)
-    axes[2].set_xticks([0.5, 2.5], ["\nreconstruction", "\nno reconstruction"], minor=True)
-    axes[2].tick_params(axis="x", which="minor", length=0, pad=7)
-    axes[2].set_xlim(-0.6, 3.6)
-    axes[2].grid(axis="x", visible=False)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
