@@ -17,8 +17,7 @@ from pipeline.learning.model import count_parameters
 from pipeline.learning.runs import load_run, save_run
 from pipeline.learning.train import Task, augment, train
 from pipeline.systems import build_model
-from pipeline.systems.matrix_capsules.model.batch_norm import BatchNorm, measure_statistics
-from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
+from pipeline.systems.matrix_capsules.model.matrix_capsules import BatchNorm, MatrixCapsules, measure_statistics
 
 CPU = torch.device("cpu")
 BAYES = {"alpha0": 1.0, "kappa0": 1.0, "nu0": 5.0, "psi0": 1.0, "precisions": "wishart", "shares_of": "position"}

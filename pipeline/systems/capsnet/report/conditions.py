@@ -1,6 +1,7 @@
 """Networks with and without routing, with and without reconstruction (document 001, appendix A and Figure 2).
 
-Claims are answered by the items that the profile's `evidence` names.
+Claims are answered by the items that the profile's `evidence` names. Two results are compared only if their networks
+differ in nothing but what the comparison is about.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,12 +18,21 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, ORANGE, SKY, VERMILLION, in_house_style, panels
+from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark, stalled
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import unique
-from pipeline.results.reading import NotMeasuredError, Results
-from pipeline.systems.capsnet.report.runs import CONDITIONS, Network, network, records_of
+from pipeline.results.provenance import Record, distinct, unique
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "routed": {},
+    "unrouted": {"iterations": 0},
+    "routed_margin": {"reconstruction": "none"},
+    "unrouted_margin": {"iterations": 0, "reconstruction": "none"},
+}
+"""The conditions of appendix A, as evidence and `documents.yaml` call them, and what they change in the first's model:
+whether votes are routed, and whether the loss has a reconstruction term.
+"""
 FIRST_EPOCHS, SLOWER = 3, 1.05
 """Learning "starts slower" if the loss is higher by at least this factor, as a geometric mean over the first epochs."""
 LIKE_LOSS = 1.5
@@ -32,6 +43,46 @@ _LOOKS = {
     "routed_margin": (SKY, "--", "routing, no reconstruction"),
     "unrouted_margin": (ORANGE, "--", "no routing, no reconstruction"),
 }
+
+
+class Network(NamedTuple):
+    """A result about a trained CapsNet.
+
+    Attributes:
+        item: the item of the stage that made it.
+        name: of the run that it is about.
+        run, dataset: the settings of the network and of its data, as recorded in the result.
+        inference: the settings of iterative inference; empty for results of other stages.
+    """
+
+    item: str
+    numbers: Numbers
+    name: str
+    run: Recorded
+    dataset: Recorded
+    inference: Recorded
+
+    def is_but_for(self, other: Network, **changes: Any) -> bool:
+        """Whether it is another's network with `changes` of the model, on the same data."""
+        wanted = {**other.run, "model": {**other.run.model, **changes}}
+        return self.run == wanted and self.dataset == other.dataset
+
+    def shortcomings(self, document: str) -> list[Remark]:
+        """In what it falls short of the paper's, which `documents.yaml` calls `document`."""
+        return remarks("capsnet", document, {**self.run, **self.inference}, self.dataset)
+
+
+def network(results: Results, stage: str, item: str | None) -> Network:
+    """The result of a stage. Raises `NotMeasuredError` if there is none."""
+    item, numbers = results.answering(stage, item)
+    inference = numbers.settings.infer[item] if stage == "infer" else Recorded({})
+    name = inference.get("run", item)
+    return Network(item, numbers, name, numbers.run(name), numbers.dataset_of(name), inference)
+
+
+def records_of(results: Results, *found: Network) -> list[Record]:
+    """The provenance of results, each after that of its network's training."""
+    return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
 
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
@@ -90,8 +141,8 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
     same = all(1 / LIKE_LOSS < ratio.mean < LIKE_LOSS for ratio in ratios)
     holds = same and all(ratio > SLOWER for ratio in slower)
     said = unique(words for role, (run, _) in trained.items() for words in run.shortcomings(role))
-    remarks = [Remark("loss of shifted validation images (paper: test)"), *said]
-    return Finding(ratios[0], records, holds=holds, remarks=remarks, notes=notes)
+    shortcomings = [Remark("loss of shifted validation images (paper: test)"), *said]
+    return Finding(ratios[0], records, holds=holds, remarks=shortcomings, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {

@@ -22,7 +22,7 @@ from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import distinct, unique
 from pipeline.results.reading import NotMeasuredError, Results
-from pipeline.systems.capsnet.report.runs import Network, network, records_of
+from pipeline.systems.capsnet.report.conditions import Network, network, records_of
 
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
