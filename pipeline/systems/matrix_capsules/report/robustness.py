@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -244,9 +243,9 @@ def gradients_are_there(found: Attacked) -> Answer:
         f"median size of the others: {ours:.2g} in capsules, {theirs:.2g} in the CNN{ratio}",
     ]
     logits = [numbers.measured("cross_entropy_gradient", network, "zeros") for network in NETWORKS]
-    if logits[0] and logits[1]:
-        shares = f"{100 * logits[0].mean:.2f} % in capsules, {100 * logits[1].mean:.2f} % in the CNN"
-        notes.append(f"of the cross-entropy of the logits: {shares}")
+    shares = [f"{100 * share.mean:.2f} %" for share in logits if share]
+    if shares:
+        notes.append(f"of the cross-entropy of the logits: {shares[0]} in capsules, {shares[1]} in the CNN")
     return capsules.scaled(100), capsules.mean <= cnn.mean, notes
 
 
@@ -276,7 +275,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 "are one sd over seeds; dotted is chance.",
                 "Three line plots over epsilon, a line for each network and method.",
                 numbers.records,
-                partial(curves, table, study.chance),
+                partial(curves, study),
             )
         arrays = written.examples(results, "attack", item, ())
         if arrays is not None:
@@ -293,30 +292,24 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 @in_house_style
-def curves(table: pd.DataFrame, chance: float) -> Figure:
-    """Figure 3: accuracy under general attacks, success of targeted ones, accuracy under black-box ones (percent).
-
-    Args:
-        table: columns network, replica, method, kind, epsilon, value (shares).
-        chance: percent.
-    """
-    smallest, largest = table.loc[table["epsilon"] > 0, "epsilon"].min(), table["epsilon"].max()
-    kinds = [kind for kind in KINDS if (table["kind"] == kind).any()]
-    figure, axes = panels(len(kinds), 2.6, sharex=True)
-    for axis, kind in zip(axes, kinds, strict=True):
-        for (network, (colour, marker)), method in product(LOOKS.items(), METHODS):
-            rows = table[(table["kind"] == kind) & (table["network"] == network) & (table["method"] == method)]
-            values = 100 * rows.groupby("epsilon")["value"].agg(["mean", "std"])
-            axis.plot(
-                values.index, values["mean"], color=colour, marker=marker, linestyle=METHODS[method], markersize=3.5,
-                label=f"{NETWORKS[network]}, {method}",
-            )  # fmt: skip
-            if values["std"].notna().all():
-                low, high = values["mean"] - values["std"], values["mean"] + values["std"]
-                axis.fill_between(values.index, low, high, color=colour, alpha=0.15, linewidth=0)
+def curves(study: Attacked) -> Figure:
+    """Figure 3: accuracy under general attacks, success of targeted ones, accuracy under black-box ones (percent)."""
+    epsilons = study.table["epsilon"]
+    smallest, largest = epsilons[epsilons > 0].min(), epsilons.max()
+    figure, axes = panels(len(KINDS), 2.6, sharex=True)
+    for axis, (kind, (title, words)) in zip(axes, KINDS.items(), strict=True):
+        for place, (network, (colour, marker)) in enumerate(LOOKS.items()):
+            for method, line in METHODS.items():
+                percents = study.both(kind, method)[place]
+                means, sds = percents.mean(axis=1), percents.std(axis=1)
+                axis.plot(
+                    means.index, means, color=colour, marker=marker, linestyle=line, markersize=3.5,
+                    label=f"{NETWORKS[network]}, {method}",
+                )  # fmt: skip
+                if sds.notna().all():
+                    axis.fill_between(means.index, means - sds, means + sds, color=colour, alpha=0.15, linewidth=0)
         if kind != "targeted":
-            axis.axhline(chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
-        title, words = KINDS[kind]
+            axis.axhline(study.chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
         axis.set(title=title, xlabel="epsilon", ylabel=words, ylim=(-2, 102))
         if largest > _MANY_TIMES * smallest:
             axis.set_xscale("symlog", linthresh=smallest, linscale=0.5)
@@ -333,8 +326,11 @@ def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
     Args:
         arrays: `[k, C, s, s]` in [0, 1], by "<network>-<epsilon>".
     """
-    keys = [(float(name.partition("-")[2]), name.partition("-")[0], name) for name in arrays]
-    changed = sorted(key for key in keys if key[0] > 0)
-    rows = [("as they are", arrays[name]) for epsilon, _, name in keys if epsilon == 0][:1]
-    rows += [(f"{NETWORKS[network]},\nepsilon {epsilon:g}", arrays[name]) for epsilon, network, name in changed]
+    changed = sorted((float(name.partition("-")[2]), name.partition("-")[0]) for name in arrays)
+    rows = [("as they are", arrays["capsules-0"])]
+    rows += [
+        (f"{NETWORKS[network]},\nepsilon {epsilon:g}", arrays[f"{network}-{epsilon:g}"])
+        for epsilon, network in changed
+        if epsilon > 0
+    ]
     return image_rows([(words, images[:, 0]) for words, images in rows])
