@@ -35,33 +35,29 @@ def found() -> Outcome:
 def test_rows(found: Outcome) -> None:
     table, arrays = found.table, found.arrays
     assert len(table) == 2 * (2 + 12) * 2
-    of_class = table[(table["layer"] == "class") & (table["replica"] == 0)].set_index("condition")
+    rows = table[table["replica"] == 0].set_index(["condition", "layer"])
+    of_class = rows.xs("class", level="layer")
     assert (of_class["falls"].dropna() == 1).all()
     assert of_class["energy"].isna().tolist() == [True, True, *[False] * 12], "a forward pass has no energy"
-    assert table.loc[table["layer"] == "middle", "right"].isna().all(), "only class capsules can be right"
+    assert rows.xs("middle", level="layer")["right"].isna().all(), "only class capsules can be right"
+    assert rows["saturated"].notna().groupby("condition").all().sum() == 2, "activities after inference are free"
     net, (images, labels) = capsnet(iterations=0), squares().part("test")
-    lengths = net.encode(torch.from_numpy(images).float() / 255).norm(dim=-1).numpy()
+    pixels = torch.from_numpy(images).float() / 255
+    lengths = net.encode(pixels).norm(dim=-1).numpy()
     for name, count in (("forward", len(images)), ("start", 6)):
-        expected = hoyer(lengths[:count])
-        assert of_class["hoyer"][name] == pytest.approx(float(expected.mean()), rel=1e-5)
-        error = float(expected.std(ddof=1)) / math.sqrt(count)
-        assert of_class["hoyer_standard_error"][name] == pytest.approx(error, rel=1e-4)
-        assert of_class["right"][name] == pytest.approx((lengths[:count].argmax(1) == labels[:count]).mean())
-        assert of_class["images"][name] == count
+        index = hoyer(lengths[:count])
+        right = (lengths[:count].argmax(1) == labels[:count]).mean()
+        expected = [count, index.mean(), index.std(ddof=1) / math.sqrt(count), right]
+        measured = of_class.loc[name, ["images", "hoyer", "hoyer_standard_error", "right"]]
+        np.testing.assert_allclose(measured.astype(float), expected, rtol=1e-4)
     own = lengths[np.arange(len(labels)), labels]
     assert of_class["length_right"]["forward"] == pytest.approx(own.mean(), rel=1e-5)
     np.testing.assert_allclose(np.linalg.norm(arrays["capsules_start"], axis=-1), lengths[:6], rtol=1e-4)
     assert arrays["energies_free-clamped-none"].shape == (121, 4 + 2)
     assert arrays["energies_predicted-clamped-L1-1"].shape == (121, 3 + 2)
-    told = found.numbers["condition"]["free-free-L2-1"]["class"]["energy"]
-    energies = table[(table["condition"] == "free-free-L2-1") & (table["layer"] == "class")]["energy"]
-    assert told["mean"] == pytest.approx(energies.mean())
-    assert told["n"] == 2
-    rows = table[table["replica"] == 0].set_index(["condition", "layer"])
-    assert rows["saturated"].notna().groupby("condition").all().sum() == 2, "activities after inference are free"
-    maps = net.feature_maps(torch.from_numpy(images).float() / 255)
     assert net.middle is not None
-    inputs = unweighted_sum(net.primary_capsules(maps), net.middle.transformations).norm(dim=-1).double()
+    primary = net.primary_capsules(net.feature_maps(pixels))
+    inputs = unweighted_sum(primary, net.middle.transformations).norm(dim=-1).double()
     row = rows.loc["forward", "middle"]
     assert row["hoyer_inputs"] == pytest.approx(float(hoyer(inputs.numpy()).mean()), abs=1e-4)
     assert row["saturated"] == pytest.approx(float((inputs > 3).double().mean())), "n^2 / (1 + n^2) > 0.9"

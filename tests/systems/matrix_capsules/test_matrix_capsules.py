@@ -53,32 +53,26 @@ def test_matrices_are_transformed_from_the_right_and_vectors_whole() -> None:
         torch.testing.assert_close(vote[1, 0, 1], expected)
 
 
-def test_class_capsules_share_transformations_and_see_positions() -> None:
+@pytest.mark.parametrize(
+    ("changes", "step"),
+    [
+        ({}, 0.1),
+        ({"coordinate_addition": False}, 0.0),
+        # In sds of votes at the variance floor, of which a step counts as many at every floor.
+        ({"variance_floor": 5e-4, "coordinate_scale": 1.8, "coordinate_unit": "floor_sd"}, 1.8 * 5e-4**0.5),
+        ({"variance_floor": 0.1, "coordinate_scale": 1.8, "coordinate_unit": "floor_sd"}, 1.8 * 0.1**0.5),
+    ],
+)
+def test_class_capsules_share_transformations_and_see_positions(changes: dict[str, Any], step: float) -> None:
     """Coordinates stand in the first two elements of the right-hand column, from the middle, in steps of the scale."""
-    model = network()
-    last = model.routed[-1]
+    last = network(**changes).routed[-1]
     assert last.transformations.shape[0] == 1
-    below = (torch.zeros(1, 9, 2, 4), torch.ones(1, 9, 2))
-    votes = last.votes(below)[0, 0].unflatten(1, (3, 3, 2))  # (classes, row, column, types, P)
-    matrices = votes[1, :, :, 0].unflatten(-1, (2, 2))
-    along = torch.tensor([-0.1, 0.0, 0.1])
+    votes = last.votes((torch.zeros(1, 9, 2, 4), torch.ones(1, 9, 2)))[0, 0]
+    matrices = votes.unflatten(1, (3, 3, 2))[1, :, :, 0].unflatten(-1, (2, 2))  # (row, column, 2, 2)
+    along = step * torch.tensor([-1.0, 0.0, 1.0])
     torch.testing.assert_close(matrices[..., 0, 1], along[:, None].expand(3, 3))
     torch.testing.assert_close(matrices[..., 1, 1], along.expand(3, 3))
     assert (matrices[..., :, 0] == 0).all()
-    without = network(coordinate_addition=False).routed[-1]
-    assert (without.votes(below) == 0).all()
-
-
-def test_a_coordinates_step_counts_alike_at_every_floor_where_it_is_in_its_sds() -> None:
-    """Votes at the variance floor are that many sds apart, and as many apart in the published numerics."""
-    for floor in (5e-4, 0.1):
-        last = network(variance_floor=floor, coordinate_scale=1.8, coordinate_unit="floor_sd").routed[-1]
-        rows = last.votes((torch.zeros(1, 9, 2, 4), torch.ones(1, 9, 2)))[0, 0, 0].view(3, 3, 2, 2, 2)
-        step = rows[1, 0, 0, 0, 1] - rows[0, 0, 0, 0, 1]
-        assert step.item() == pytest.approx(1.8 * floor**0.5)
-    authors = network(variance_floor=5e-4, coordinate_scale=0.04).routed[-1]
-    same = network(variance_floor=5e-4, coordinate_scale=0.04 / 5e-4**0.5, coordinate_unit="floor_sd").routed[-1]
-    torch.testing.assert_close(authors.offsets, same.offsets)
 
 
 def test_beta_a_in_another_unit_is_the_same_network_that_learns_it_faster() -> None:

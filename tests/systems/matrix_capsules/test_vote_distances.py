@@ -24,13 +24,10 @@ def test_distances_are_of_votes_to_means() -> None:
     np.testing.assert_allclose(shares[0], (active / 3).unsqueeze(1).expand(-1, 3, -1), rtol=1e-4)
 
 
-def test_concentration_by_hand() -> None:
-    """One image of class 1 of two, two votes: the near one moves to its class at the second iteration."""
-    distance = np.array([[[[0.1, 2.0], [0.1, 2.0]]], [[[0.1, 2.0], [0.1, 2.0]]]], np.float32)
+def test_histograms_by_hand() -> None:
+    """One image, two classes, two votes, of which the near one moves to the second class at the second iteration."""
+    distance = np.full((2, 1, 2, 2), [0.1, 2.0], np.float32)
     shares = np.array([[[[0.5, 0.5], [0.5, 0.5]]], [[[0.1, 0.5], [0.9, 0.5]]]], np.float32)
-    found = concentration(distance, shares, np.array([1]))
-    assert found["all"] == pytest.approx([0.5, 0.7])
-    assert found["near"] == pytest.approx([0.5, 0.9])
     counts = histograms(distance, shares, [0], bins=2)["counts"]
     np.testing.assert_allclose(counts[0, 1], [[0.1, 0.5], [0.9, 0.5]], rtol=1e-6)
 
@@ -42,7 +39,7 @@ def test_near_is_as_near_as_the_closest_tenth_after_the_first_iteration(later: f
     """
     first = np.arange(1, 21, dtype=np.float32).reshape(1, 2, 10)
     second = np.stack([np.full((1, 10), 50, np.float32), np.full((1, 10), later, np.float32)], axis=1)
-    shares = np.full((2, 1, 2, 10), 0.5, np.float32)
+    shares = np.stack([np.full((1, 2, 10), 0.5), np.full((1, 2, 10), [[0.1], [0.3]])]).astype(np.float32)
     found = concentration(np.stack([first, second]), shares, np.array([1]))
     assert found["near"] == pytest.approx(near)
-    assert found["all"] == pytest.approx([0.5, 0.5])
+    assert found["all"] == pytest.approx([0.5, 0.75])
