@@ -11,13 +11,7 @@ from pipeline.errors import UserError
 from pipeline.learning.settings import CropParams, RunSettings
 
 Mixup = Annotated[
-    float,
-    Field(
-        ge=0,
-        le=100,
-        description="in training, images are mixed in pairs by shares from Beta(mixup, mixup) (Zhang et al. 2018); "
-        "0: no mixing",
-    ),
+    float, Field(ge=0, le=100, description="training images are mixed by shares from Beta(mixup, mixup); 0: not")
 ]
 
 
@@ -42,8 +36,7 @@ class CroppedRun(ClassifierRun):
     watched: int = Field(
         ge=0,
         le=10_000_000,
-        description="test images, drawn at random, whose error is recorded after every epoch, for curves of error over "
-        "training; nothing is chosen by it",
+        description="random test images whose error is recorded after every epoch, for curves alone",
     )
 
     @model_validator(mode="after")
