@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _EVALUATED = torch.tensor(torch.inf)
 """The epoch that losses are taken at: schedules are over."""
+NETWORKS = ("capsules", "cnn")
 Through = Literal["own", "cross-entropy"]
 THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
 GRADIENTS: dict[str, Through] = {"gradient": "own", "cross_entropy_gradient": "cross-entropy"}
@@ -82,7 +83,9 @@ def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Seque
     images that end in the class aimed at, over all wrong classes. `own_loss` is that of attacks through the model's own
     loss alone.
     """
-    through = THROUGH if _losses_differ(model, images[:BATCH], labels[:BATCH]) else THROUGH[:1]
+    with torch.no_grad():
+        own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
+    through = THROUGH[:1] if torch.equal(own, other) else THROUGH
     rows = []
     for targeted in (False, True):
         goals = _wrong_classes(model, images, labels) if targeted else [(images, labels)]
@@ -100,13 +103,6 @@ def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Seque
             kind = "targeted" if targeted else "general"
             rows.append((method, kind, epsilon, float(value), float(hits["own"].mean())))
     return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
-
-
-def _losses_differ(model: Classifier, images: Tensor, labels: Tensor) -> bool:
-    """Whether a model's own loss is another than the cross-entropy of its logits."""
-    with torch.no_grad():
-        own, other = (_losses(model, images, labels, through) for through in THROUGH)
-    return not torch.equal(own, other)
 
 
 def _losses(model: Classifier, images: Tensor, labels: Tensor, through: Through) -> Tensor:
@@ -157,9 +153,6 @@ def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: T
     }
 
 
-NETWORKS = ("capsules", "cnn")
-
-
 def outcome(
     capsules: Sequence[Classifier],
     cnns: Sequence[Classifier],
@@ -178,9 +171,9 @@ def outcome(
     device = next(capsules[0].parameters()).device
     pixels = seen(images[: attack.images], augmentation).to(device)
     classes = torch.from_numpy(labels[: attack.images]).to(device)
-    white, sizes, of_gradients = [], [], ["loss", "network", "measure"]
-    networks = [("capsules", i, model) for i, model in enumerate(capsules)]
-    networks += [("cnn", i, model) for i, model in enumerate(cnns)]
+    white, sizes = [], []
+    both = zip(NETWORKS, (capsules, cnns), strict=True)
+    networks = [(network, replica, model) for network, models in both for replica, model in enumerate(models)]
     for network, replica, model in tqdm(networks, desc=title, unit="network"):
         found = white_box(model, pixels, classes, attack.epsilons, attack.steps)
         white.append(found.assign(network=network, replica=replica))
@@ -190,31 +183,25 @@ def outcome(
     victims = [each for each in networks if each[2] is not cnns[0]]
     black = black_box(cnns[0], victims, pixels, classes, attack.epsilons, attack.steps)
     table = pd.concat([*white, black.assign(kind="black-box")])
+    of_gradients = pd.DataFrame(sizes, columns=["loss", "network", "measure", "value"])
     table["at"] = table["epsilon"].map("{:g}".format)
     numbers = {
         "value": nest(table, ["method", "kind", "network", "at"], "value"),
         "own_loss": nest(table.dropna(), ["method", "kind", "network", "at"], "own_loss"),
-        **nest(pd.DataFrame(sizes, columns=[*of_gradients, "value"]), of_gradients, "value"),
+        **nest(of_gradients, ["loss", "network", "measure"], "value"),
     }
     columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
-    attacks = {  # through cross-entropy, of which every image has a gradient
-        f"{network}-{epsilon:g}": attacked(model, pixels[:8], classes[:8], epsilon, 1, through="cross-entropy")
-        .cpu()
-        .numpy()
-        for network, model in zip(NETWORKS, (capsules[0], cnns[0]), strict=True)
-        for epsilon in (0.0, _nearest(attack.epsilons), max(attack.epsilons))
-    }
-    shown = f"{_nearest(attack.epsilons):g}"
+    near, arrays = min(attack.epsilons, key=lambda epsilon: abs(epsilon - 0.1)), {}
+    for network, model in zip(NETWORKS, (capsules[0], cnns[0]), strict=True):
+        for epsilon in (0.0, near, max(attack.epsilons)):
+            # Through cross-entropy, of which every image has a gradient.
+            changed = attacked(model, pixels[:8], classes[:8], epsilon, 1, through="cross-entropy")
+            arrays[f"{network}-{epsilon:g}"] = changed.cpu().numpy()
     headline = [
-        f"value.{method}.{kind}.{network}.{shown}"
+        f"value.{method}.{kind}.{network}.{near:g}"
         for kind, method, network in product(("general", "black-box"), ("FGSM", "BIM"), NETWORKS)
     ]
-    return Outcome("attack", table[columns].reset_index(drop=True), numbers, tuple(headline), attacks)
-
-
-def _nearest(epsilons: Sequence[float], wanted: float = 0.1) -> float:
-    """The epsilon that pictures and headline numbers are of."""
-    return min(epsilons, key=lambda epsilon: abs(epsilon - wanted))
+    return Outcome("attack", table[columns].reset_index(drop=True), numbers, tuple(headline), arrays)
 
 
 def _hits(model: Classifier, images: Tensor, classes: Tensor) -> Tensor:

@@ -202,7 +202,9 @@ def history(
     # Votes and their squares, (B, p, D, N, 2 P)
     both = None if torch.compiler.is_compiling() else torch.cat([votes, votes.square()], -1)
     active = routing.fields.gather(activations).flatten(2).unsqueeze(2)  # (B, p, 1, N)
-    assignments = _first_assignments(votes, routing)
+    B, p, D, N, _ = votes.shape
+    even = routing.first_shares(D).to(votes).repeat_interleave(activations.shape[2], 1)  # (p, N)
+    assignments = even.view(1, p, 1, N).expand(B, p, D, N)
     steps: list[Step] = []
     before = None
     for index in range(routing.iterations):
@@ -251,13 +253,6 @@ def _log_densities(votes: Tensor, both: Tensor | None, parents: Parents) -> Tens
         vectors = torch.cat([parents.linear, parents.quadratic], -1)
         along = torch.bmm(both.flatten(0, 2), vectors.reshape(-1, both.shape[-1], 1)).view(both.shape[:-1])
     return along + parents.constant.unsqueeze(-1)
-
-
-def _first_assignments(votes: Tensor, routing: Routing) -> Tensor:
-    """Equal shares for the parents of a child, `[B, p, D, N]`."""
-    B, p, D, N, _ = votes.shape
-    shares = routing.first_shares(D).to(votes)
-    return shares.repeat_interleave(N // shares.shape[1], -1).view(1, p, 1, N).expand(B, p, D, N)
 
 
 def _share(logits: Tensor, routing: Routing) -> Tensor:
