@@ -30,14 +30,8 @@ class CroppedRun(ClassifierRun):
     """A run of one of document 004's networks: on crops, and perhaps validated on objects that it is not trained on."""
 
     augmentation: CropParams
-    holdout: HoldoutParams | None = Field(
-        description="which training images validate; null: those that the data set has for it, a random share"
-    )
-    watched: int = Field(
-        ge=0,
-        le=10_000_000,
-        description="random test images whose error is recorded after every epoch, for curves alone",
-    )
+    holdout: HoldoutParams | None = Field(description="which training images validate; null: those of the data set")
+    watched: int = Field(ge=0, le=10_000_000, description="random test images whose error is recorded every epoch")
 
     @model_validator(mode="after")
     def _light_is_seen(self) -> Self:

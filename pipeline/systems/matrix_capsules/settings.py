@@ -69,19 +69,14 @@ class MatrixCapsulesModelParams(Section):
     early_iterations: int = Field(ge=1, le=100, description="in the first early_epochs of training, not in validation")
     early_epochs: float = Field(ge=0, le=10_000, description="epochs with early_iterations; 0: none")
     activation: Literal["mdl", "mixing", "bayes"] = Field(
-        description="logistic of the description length saved (equation 2), share of what is assigned in the layer "
-        "(section 5), or variational Bayes in place of EM (Ribeiro et al. 2020)"
+        description="logistic of the description length saved (equation 2), share of the layer (section 5), or Bayes"
     )
     bayes: BayesParams
     batch_norm: bool = Field(description="of feature maps, poses and activations, as in Ribeiro et al. 2020")
-    competition: Competition = Field(
-        description="capsules that one below divides itself among: all that see it, or those of each position by itself"
-    )
+    competition: Competition = Field(description="what divides a capsule below: all that see it, or each position")
     first_shares: Competition = Field(description="in the first iteration, evenly; position in the authors' code")
     inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
-    inverse_temperature_rate: float = Field(
-        ge=0, lt=1, description="iteration i, from 0, has lambda (1 - rate^(i + 1)); 0: lambda stays"
-    )
+    inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i, from 0: lambda (1 - rate^(i + 1))")
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
     damping: float = Field(ge=0, lt=1, description="weight of the previous mean in the new mean of a pose")
     damped_first: bool = Field(description="also in the first iteration, as if the mean before were 0 (authors' code)")
@@ -89,13 +84,9 @@ class MatrixCapsulesModelParams(Section):
     saving: float | None = Field(
         gt=0,
         le=1e4,
-        description="nats: before training, beta_a and beta_u are set on some training images, so that a vote assigned "
-        "to an active capsule alone shortens the description by so much, and the average capsule breaks even; null: "
-        "they start at the values in convolutional and last",
+        description="nats that a vote of an active capsule alone saves, by betas set on images; null: not set",
     )
-    beta_a_unit: float = Field(
-        gt=0, le=1e6, description="nats: beta_a is learnt in these: the larger, the longer its steps (authors: 5,000)"
-    )
+    beta_a_unit: float = Field(gt=0, le=1e6, description="nats: unit in which beta_a is learnt (authors' code: 5,000)")
     convolutional: RoutingLayerParams
     last: RoutingLayerParams
     primary_pose_sd: float = Field(gt=0, le=10, description="initial sd of the weights of primary poses")
@@ -107,9 +98,7 @@ class MatrixCapsulesModelParams(Section):
     )
     first_margin: float = Field(ge=0, le=1, description="margin of the spread loss at the start of training")
     last_margin: float = Field(ge=0, le=1, description="margin at the end of training, and in validation")
-    margin_epochs: float = Field(
-        gt=0, le=10_000, description="the margin grows as logistic(epoch / margin_epochs - 4): halfway after four"
-    )
+    margin_epochs: float = Field(gt=0, le=10_000, description="margin: logistic of epoch / margin_epochs - 4, scaled")
     weight_decay: float = Field(ge=0, le=1, description="factor on half the squared weights in the loss")
     mixup: Mixup
 
