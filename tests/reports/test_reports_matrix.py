@@ -61,9 +61,6 @@ def test_errors_and_table_1(results: Results) -> None:
     papers = rows["the paper's error (%)"].tolist()
     assert papers == ["1.8", "", *of_conditions, ""], "colder stands for no row of the paper's"
     assert rows["error, middle (%)"]["iterations-1"] == "30.00 ± 1.20"
-    assert rows["validation accuracy (%)"].iloc[[0, 2]].tolist() == ["85.00 ± 1.00", "90.00 ± 1.00"]
-    assert rows[["parameters", "seconds"]].iloc[0].tolist() == ["310064", "512"]
-    assert rows[["parameters", "seconds"]].iloc[2].tolist() == ["14210", "130"]
 
 
 def test_lost_pictures_and_tables_are_named(writer: Writer, values: dict[str, Any]) -> None:
@@ -96,7 +93,6 @@ def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_
     assert rows["changed"].tolist() == ["nothing", "rotation 20, iterations 3"]
     assert rows["held out"].tolist() == ["instance 4, instance 6"] * 2
     assert rows["epochs"].tolist() == ["5", "5"]
-    assert rows["seconds"].tolist() == ["61", "61"]
     assert rows["error, new objects (%)"].tolist() == ["20.0 ± 1.0"] * 2
     assert rows["training images (%)"].tolist() == ["", ""], "not measured"
 

@@ -98,18 +98,6 @@ def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[st
     return (*own, *map(str, range(len(own), outputs)))
 
 
-def percent(numbers: Numbers | None, *keys: str) -> Measured | None:
-    """The share under nested `keys` in percent; None if it was not measured."""
-    found = numbers.measured(*keys) if numbers else None
-    return found.scaled(100) if found else None
-
-
-def rounded(numbers: Numbers | None, *keys: str) -> object:
-    """The number under nested `keys` as a table shows it, rounded; empty if there is none."""
-    value = numbers.number(*keys) if numbers else None
-    return "" if value is None else round(value)
-
-
 def in_percent(share: Measured) -> str:
     """A share in words, such as "3.1 %"."""
     return f"{100 * share.mean:.1f} %"

@@ -12,15 +12,13 @@ from pipeline.drawing.table import Row, Table, cells, in_words, measured_table, 
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import documents, remarks
 from pipeline.results.findings import Finding, Learned, Measure, learned
-from pipeline.results.reading import NotMeasuredError, Results, training_behind, with_training
+from pipeline.results.reading import NotMeasuredError, Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import (
     BOTH,
     SOURCES,
     Trial,
     ablations,
     in_percent,
-    percent,
-    rounded,
     runs,
     trained_on,
     trial_of,
@@ -144,28 +142,21 @@ def build(results: Results) -> list[Table]:
     """Test errors by data set, of runs and then of the conditions of ablations in the order of Table 1, those that it
     does not have last; and what changes of a training come to on objects that it does not see.
     """
-    heads, rows_of_table = {**ERRORS, "validation": ("validation accuracy (%)", 2)}, [*ROWS, None]
+    rows_of_table, rows = [*ROWS, None], dict[str, list[Row]]()
     conditions = sorted(ablations(results), key=lambda trial: rows_of_table.index(row_of(trial)))
-    rows: dict[str, list[Row]] = {}
     for trial in (*runs(results, *BOTH), *conditions):
-        own = trial.stage == "evaluate"
-        trained = training_behind(results, trial.numbers, trial.item) if own else trial.numbers
-        size = rounded(trained, "parameters", *(["total"] if own else []))
         paper = paper_error(trial) if trial.dataset.source in SOURCES else None
-        keys: list[object] = [trial.base, *(("", "") if own else (trial.name, in_words(trial.changes)))]
-        keys += [trial.run.variant.replace("_", " "), trained_on(trial.run), trial.run.training.epochs]
-        keys += ["" if paper is None else paper, size, rounded(trained, "seconds")]
-        found = cells(trial.numbers, ERRORS, "test")
-        found["validation"] = percent(trained, "validation", "accuracy")
-        rows.setdefault(trial.run.dataset, []).append((keys, found, trial.numbers))
+        changed = ("", "") if trial.stage == "evaluate" else (trial.name, in_words(trial.changes))
+        keys: list[object] = [trial.base, *changed, trial.run.variant.replace("_", " "), trained_on(trial.run)]
+        keys += [trial.run.training.epochs, "" if paper is None else paper]
+        rows.setdefault(trial.run.dataset, []).append((keys, cells(trial.numbers, ERRORS, "test"), trial.numbers))
     caption = (
         "Runs, and networks trained with something changed in one. Test errors from the middle of an image, and from "
         "scores averaged over 13 crops of it (capsules' activations, the CNN's probabilities); and the paper's error "
-        "(Table 1 and section 5) of the same condition, if it has one. Seconds are of training, all seeds together."
+        "(Table 1 and section 5) of the same condition, if it has one."
     )
     head = ["run", "condition", "changed", "network", "trained on", "epochs", "the paper's error (%)"]
-    head += ["parameters", "seconds"]
-    tables = tables_of("matrix-errors", "Errors of matrix capsules and the CNN", caption, head, heads, rows)
+    tables = tables_of("matrix-errors", "Errors of matrix capsules and the CNN", caption, head, ERRORS, rows)
     return [*tables, *_recipes(results)]
 
 
@@ -183,15 +174,14 @@ def _recipes(results: Results) -> list[Table]:
             changed = in_words({name: value for part in parts for name, value in part.items()})
             held_out = ", ".join(f"{settings.factor} {value}" for value in settings.held_out)
             epochs = numbers.trained[condition].training.epochs
-            seconds = rounded(numbers, "condition", condition, "seconds", "mean")
-            keys: list[object] = [settings.run, condition, changed, held_out, epochs, seconds]
+            keys = [settings.run, condition, changed, held_out, epochs]
             rows.append((keys, cells(numbers, heads, "condition", condition), numbers))
     caption = (
         "Networks trained with something changed in the run. New objects are the images held out, known objects other "
         "images like those trained on: both errors are of the network after its last epoch. That on training images is "
         "the mean over the last epoch, on images as they are augmented, and thus cannot be compared between conditions "
-        "that augment differently. Each network counts as a seed, whether its seed or the value held out is another; "
-        "seconds are the mean of these trainings. No test image is used."
+        "that augment differently. Each network counts as a seed, whether its seed or the value held out is another. "
+        "No test image is used."
     )
-    head = ["run", "condition", "changed", "held out", "epochs", "seconds"]
+    head = ["run", "condition", "changed", "held out", "epochs"]
     return measured_table("matrix-recipe", "Changes of training, on objects held out", caption, head, heads, rows)
