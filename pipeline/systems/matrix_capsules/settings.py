@@ -32,17 +32,12 @@ class BayesParams(Section):
 
 
 _ACTS_WITH = {
-    "inverse_temperature": ("mdl",),
-    "inverse_temperature_rate": ("mdl",),
-    "class_inverse_temperature": ("mdl",),
-    "damping": ("mdl", "mixing"),
-    "damped_first": ("mdl", "mixing"),
-    "variance_floor": ("mdl", "mixing"),
-    "saving": ("mdl", "bayes"),
-    "beta_a_unit": ("mdl", "bayes"),
-    "bayes": ("bayes",),
+    ("mdl",): ("inverse_temperature", "inverse_temperature_rate", "class_inverse_temperature"),
+    ("mdl", "mixing"): ("damping", "damped_first", "variance_floor"),
+    ("mdl", "bayes"): ("saving", "beta_a_unit"),
+    ("bayes",): ("bayes",),
 }
-"""The activations with which a setting of the model changes anything, where these are not all."""
+"""The activations with which settings of the model change anything, where these are not all."""
 
 
 class MatrixCapsulesModelParams(Section):
@@ -129,7 +124,8 @@ class MatrixCapsulesRun(CroppedRun):
         model, unit = self.model, self.model.coordinate_addition and self.model.coordinate_unit == "floor_sd"
         return {
             name: f"activation: {' or '.join(activations)}"
-            for name, activations in _ACTS_WITH.items()
+            for activations, names in _ACTS_WITH.items()
+            for name in names
             if model.activation not in activations and not (name == "variance_floor" and unit)
         }
 

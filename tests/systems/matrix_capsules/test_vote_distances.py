@@ -41,5 +41,4 @@ def test_near_is_as_near_as_the_closest_tenth_after_the_first_iteration(later: f
     second = np.stack([np.full((1, 10), 50, np.float32), np.full((1, 10), later, np.float32)], axis=1)
     shares = np.stack([np.full((1, 2, 10), 0.5), np.full((1, 2, 10), [[0.1], [0.3]])]).astype(np.float32)
     found = concentration(np.stack([first, second]), shares, np.array([1]))
-    assert found["near"] == pytest.approx(near)
-    assert found["all"] == pytest.approx([0.5, 0.75])
+    assert found["share"].tolist() == pytest.approx([0.5, 0.75, *near])

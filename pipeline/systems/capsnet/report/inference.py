@@ -184,15 +184,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Figure 1, for the studies with routing and without that evidence names, if both have examples."""
     with suppress(NotMeasuredError):
         pair = inferred_pair(results)
-        found = {
-            role: written.examples(results, "infer", each.item, ("images", "labels")) for role, each in pair.items()
-        }
-        arrays = {role: each for role, each in found.items() if each is not None}
-        shown = {
-            title: arrays[role][f"capsules_{condition}"]
-            for role, condition, title in _PANELS
-            if f"capsules_{condition}" in arrays.get(role, {})
-        }
+        names = ("images", "labels")
+        arrays = {role: written.examples(results, "infer", each.item, names) or {} for role, each in pair.items()}
+        panels = {title: (arrays[role], f"capsules_{condition}") for role, condition, title in _PANELS}
+        shown = {title: found[name] for title, (found, name) in panels.items() if name in found}
         if len(shown) < len(_PANELS):
             return
         dataset = pair["routed"].run.dataset

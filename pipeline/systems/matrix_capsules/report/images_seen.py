@@ -122,12 +122,8 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
             marker=_MARKERS[each.trial.run.model.iterations], markersize=6, markeredgecolor="white", linestyle="",
             label=f"{each.trial.item}, {each.error.mean:.1f} %",
         )  # fmt: skip
-    kinds = {
-        "2 iterations of routing": _MARKERS[2],
-        "3 iterations": _MARKERS[3],
-        "iterations not known": _MARKERS[None],
-    }
-    handles = [Line2D([], [], color=FAINT, linestyle="", marker=marker, label=name) for name, marker in kinds.items()]
+    kinds = {2: "2 iterations of routing", 3: "3 iterations", None: "iterations not known"}
+    handles = [Line2D([], [], color=FAINT, linestyle="", marker=_MARKERS[n], label=kinds[n]) for n in kinds]
     axis.legend(handles=handles, loc="lower left", title="grey: published by others", alignment="left")
     figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     axis.set(xscale="log", yscale="log", xlim=_RANGE, ylim=(0.7, 70))
