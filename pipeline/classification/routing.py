@@ -55,10 +55,6 @@ class Iterations(NamedTuple):
         return {name: values[images].cpu().numpy() for name, values in by_image.items()}
 
 
-Follow = Callable[[Tensor], Iterations]
-"""Routes images `[B, C, s, s]` in [0, 1]."""
-
-
 class RoutedLayer(NamedTuple):
     """A layer of D types of routed capsules, on B images.
 
@@ -71,10 +67,6 @@ class RoutedLayer(NamedTuple):
     entropy: Tensor
     active: Tensor
     activations: Tensor
-
-
-ReadLayers = Callable[[Tensor], list[RoutedLayer]]
-"""The routed layers, class capsules last, of images `[B, C, s, s]` in [0, 1], with the network's own iterations."""
 
 
 def routed_layer(
@@ -126,13 +118,17 @@ def moved(shares: Tensor, parts: Tensor) -> list[float]:
 
 @torch.no_grad()
 def outcome(
-    follow: Sequence[Follow], layers: Sequence[ReadLayers], used: int, pixels: Tensor, labels: NDArray[np.int64]
+    follow: Sequence[Callable[[Tensor], Iterations]],
+    layers: Sequence[Callable[[Tensor], list[RoutedLayer]]],
+    used: int,
+    pixels: Tensor,
+    labels: NDArray[np.int64],
 ) -> Outcome:
     """How routing settles, and what it does in each layer, measured on all of these images; arrays show a few of them,
     by the first replica.
 
     Args:
-        follow, layers: of each replica.
+        follow, layers: of each replica, what routes pixels; class capsules are the last layer.
         used: iterations that the network itself runs; the others show whether more would change anything.
         pixels: `[N, C, s, s]` in [0, 1], as the network sees them.
     """

@@ -6,7 +6,9 @@ Claims are answered by the networks that the profile's `evidence` names. Errors 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from pipeline.drawing.table import Row, Table, cells, in_words, measured_table, tables_of
 from pipeline.results.claims import load_claims
@@ -86,24 +88,9 @@ def _beside(trial: Trial, unchanged: Trial) -> str:
     return words
 
 
-def _network(name: str) -> Measure:
-    """Test error of a network that is no row of Table 1."""
-    return lambda results: _answer(
-        results, trial_of(results, results.evidence.matrix_capsules.networks.get(name)), name
-    )
-
-
-def averaged_over_crops(results: Results) -> Finding:
-    """Section 5: test error by activations averaged over crops, not from the middle."""
-    return _answer(results, trial_of(results, results.evidence.matrix_capsules.crops), "iterations_3", "crops")
-
-
-def error_of_cnn(results: Results) -> Finding:
-    """Table 1: test error of the convolutional network, which the paper does not say how long it trained."""
-    trial = trial_of(results, results.evidence.matrix_capsules.cnn)
-    found = _answer(results, trial, "cnn")
-    found.notes.insert(0, f"{trial.run.training.epochs} epochs")
-    return found
+def _error(named: Callable[[Any], str | None], document: str, test: str = "centre") -> Measure:
+    """Test error of a network that evidence names, and that is no row of Table 1."""
+    return lambda results: _answer(results, trial_of(results, named(results.evidence.matrix_capsules)), document, test)
 
 
 def _answer(results: Results, trial: Trial, document: str, test: str = "centre") -> Finding:
@@ -130,11 +117,11 @@ def _answer(results: Results, trial: Trial, document: str, test: str = "centre")
 
 MEASURES: dict[str, Measure] = {
     **{claim: _row(row) for claim, row in ROWS.items()},
-    "004.t1.cnn": error_of_cnn,
-    "004.crops": averaged_over_crops,
-    "004.small": _network("small"),
-    "004.mnist": _network("mnist"),
-    "004.cifar": _network("cifar10"),
+    "004.t1.cnn": _error(lambda evidence: evidence.cnn, "cnn"),
+    "004.crops": _error(lambda evidence: evidence.crops, "iterations_3", "crops"),
+    "004.small": _error(lambda evidence: evidence.networks.get("small"), "small"),
+    "004.mnist": _error(lambda evidence: evidence.networks.get("mnist"), "mnist"),
+    "004.cifar": _error(lambda evidence: evidence.networks.get("cifar10"), "cifar10"),
 }
 
 
