@@ -163,9 +163,6 @@ def outcome(
 ) -> Outcome:
     """White-box attacks on all replicas of both networks; black-box ones through the first convolutional network, on
     the other convolutional networks and on the capsules; and how large gradients are.
-
-    Args:
-        title: shown beside the progress bar.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device

@@ -104,10 +104,8 @@ def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def moved(shares: Tensor, parts: Tensor) -> list[float]:
-    """Of all parts, the share that goes to another class than in the iteration before, from the second iteration on.
-
-    Args:
-        shares, parts: as in `Iterations`; parts count by their activations.
+    """Of all parts, each counted by its activation, the share that goes to another class than in the iteration before,
+    from the second iteration on; arguments as in `Iterations`.
     """
     found = []
     for before, after in pairwise(shares):

@@ -117,10 +117,8 @@ def infer(
 
     Args:
         layers: functions of the activities below, the images first; the last gives class capsules `[B, n, D]`.
-        images: `[B, ...]`.
         target: as in `energies_and_gradients`.
-        steps: as many steps as it has elements; the number of steps is up to the caller, who may show a bar of it.
-        rate: step size.
+        steps: as many steps as it has elements, of which the caller may show a bar.
 
     Returns:
         activities of each free layer, `[B, ...]`; class capsules, `[B, n, D]`; and energies, of each image at every

@@ -206,11 +206,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, np.ndarray]) -> Figure:
-    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed.
-
-    Args:
-        images: `[k, S, S]`, of which the first few are drawn.
-        capsules: by title, `[k, n, D]`.
+    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. Of
+    images `[k, S, S]` the first few are drawn, and of capsules `[k, n, D]`, by title.
     """
     count = min(_EXAMPLES, *(len(values) for values in capsules.values()))
     figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))

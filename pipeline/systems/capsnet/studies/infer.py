@@ -48,11 +48,7 @@ def check(params: Params, where: str, study: InferParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Infer the activities of the trained networks of an entry of `infer`.
-
-    Raises:
-        UserError: inference diverged.
-    """
+    """Infer the activities of the trained networks of an entry of `infer`; `UserError` where that diverges."""
     from pipeline.systems.capsnet.experiments.iterative_inference import sparsity_of_inference
     from pipeline.systems.capsnet.model.capsnet import CapsNet
 

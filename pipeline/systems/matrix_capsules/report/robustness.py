@@ -68,10 +68,8 @@ class Attacked(NamedTuple):
         return cls(numbers, table, images, 100 / int(numbers.run(settings.capsules).model.classes))
 
     def both(self, kind: str, method: str, column: str = "value") -> list[pd.DataFrame]:
-        """Of the capsules and of the convolutional network, percent, `[epsilons, replicas]`, epsilons rising.
-
-        Args:
-            column: `value`, or `own_loss` for attacks through a network's own loss alone, as the document's.
+        """Of the capsules and of the convolutional network, percent, `[epsilons, replicas]`, epsilons rising; column
+        `own_loss` is of attacks through a network's own loss alone, as the document's.
         """
         rows = self.table[(self.table["kind"] == kind) & (self.table["method"] == method)]
         of_networks = (rows[rows["network"] == network] for network in NETWORKS)
@@ -321,11 +319,7 @@ def curves(study: Attacked) -> Figure:
 
 
 def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """Figure B.3: images as they are, then a row for each network and epsilon (of a stereo pair the first image).
-
-    Args:
-        arrays: `[k, C, s, s]` in [0, 1], by "<network>-<epsilon>".
-    """
+    """Figure B.3: images `[k, C, s, s]` in [0, 1], by "<network>-<epsilon>" (of a stereo pair the first)."""
     changed = sorted((float(name.partition("-")[2]), name.partition("-")[0]) for name in arrays)
     rows = [("as they are", arrays["capsules-0"])]
     rows += [

@@ -67,11 +67,7 @@ def ablations(results: Results) -> Iterator[Trial]:
 
 
 def trial_of(results: Results, network: str | None) -> Trial:
-    """The trial of a network as evidence names it: a run, or <ablation>/<condition>.
-
-    Raises:
-        NotMeasuredError: it was not executed.
-    """
+    """The trial of a network as evidence names it: a run, or <ablation>/<condition>. `NotMeasuredError` without it."""
     item, _, condition = (network or "").partition("/")
     trials = ablations(results) if condition else runs(results, *BOTH)
     for trial in trials:
@@ -86,12 +82,7 @@ def trained_on(run: Recorded) -> str:
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
-    """Names of a network's classes: smallNORB's, those of own images, or else numbers.
-
-    Args:
-        settings: of the result.
-        outputs: classes of the network, which may be more than the data set has.
-    """
+    """Names of a network's `outputs`, of which data may have fewer: smallNORB's, those of own images, or numbers."""
     if dataset.source in SOURCES:
         return CLASSES
     own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
