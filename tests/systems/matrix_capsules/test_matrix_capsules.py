@@ -1,4 +1,4 @@
-"""The network of document 004: its sizes, its layers, its losses; and the one it is compared with."""
+"""The network of document 004: its sizes, layers and losses; the one beside it; and what an ablation trains."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pipeline.systems.cnn.model.cnn import CNN
 from pipeline.systems.cnn.settings import CNNModelParams
 from pipeline.systems.matrix_capsules.model import em_routing, matrix_capsules
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
+from pipeline.systems.matrix_capsules.studies.ablation import AblationParams, ablated
 
 
 @pytest.mark.parametrize(
@@ -194,3 +195,14 @@ def test_activations_that_have_no_use_for_betas_are_learnt_all_the_same(monkeypa
     task = Task(lambda: build_model(run, 10), training(epochs=1), run.augmentation, *parts)
     history = train(task, run.seeds[:1], torch.device("cpu")).history
     assert history["train_gradient_norm"].gt(0).all()
+
+
+def test_an_ablation_changes_its_settings_and_stretches_the_margins_growth() -> None:
+    run = small_run("matrix_capsules", training=training(epochs=4).model_dump())
+    conditions: dict[str, Any] = {"plain": {}, "both": {"iterations": 5, "pose": "vector"}}
+    study = AblationParams(run="a", epochs=6, replicas=3, conditions=conditions)
+    found = ablated(run, study, "both")
+    changes = {"iterations": 5, "pose": "vector", "margin_epochs": pytest.approx(1.5 * run.model.margin_epochs)}
+    assert found.model.model_dump() == {**run.model.model_dump(), **changes}
+    assert ablated(run, study, "plain").model == run.with_epochs(6).model
+    assert (found.replicas, found.training.epochs, found.dataset) == (3, 6, run.dataset)
