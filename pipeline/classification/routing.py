@@ -26,10 +26,8 @@ from pipeline.results.spread import nest, stack_replicas
 
 _AT_ONCE = 32
 DEAD = 0.01
-"""A type of capsules is dead if no activation of it, at any position of any image, exceeds this.
-
-Activations are from 0 to 1, and a vote counts by that of its child: for less than a hundredth of what a capsule that is
-certainly there counts. CapsNet's margin loss lets lengths of absent classes be ten times as large.
+"""A type of capsules is dead if no activation of it, from 0 to 1, at any position of any image, exceeds this: its votes
+count for less than a hundredth. CapsNet's margin loss lets lengths of absent classes be ten times as large.
 """
 
 

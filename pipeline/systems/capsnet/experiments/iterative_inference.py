@@ -51,9 +51,7 @@ BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
-"""Longer capsules count as saturated: a length L changes by 2 (1 - L) of the relative change of what is squashed to it,
-so from here on by less than a fifth.
-"""
+"""Longer ones count as saturated: a length L changes by 2 (1 - L), under a fifth, of its input's relative change."""
 
 
 def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:

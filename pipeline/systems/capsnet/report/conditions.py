@@ -137,11 +137,11 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
             f"{words} reconstruction, loss without routing / with it: "
             f"{slower[-1]:.2f} in the first {FIRST_EPOCHS} epochs, {ratios[-1].mean:.2f} at best"
         )
-    records = records_of(results, *(run for run, _ in trained.values()))
     same = all(1 / LIKE_LOSS < ratio.mean < LIKE_LOSS for ratio in ratios)
     holds = same and all(ratio > SLOWER for ratio in slower)
     said = unique(words for role, (run, _) in trained.items() for words in run.shortcomings(role))
     shortcomings = [Remark("loss of shifted validation images (paper: test)"), *said]
+    records = records_of(results, *(run for run, _ in trained.values()))
     return Finding(ratios[0], records, holds=holds, remarks=shortcomings, notes=notes)
 
 

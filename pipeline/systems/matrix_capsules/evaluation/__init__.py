@@ -43,9 +43,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     recognised = np.flatnonzero(correct)
     firsts = np.sort(recognised[np.unique(labels[correct], return_index=True)[1]])[:2]
     chosen = [*firsts.tolist(), *np.flatnonzero(~correct)[:1].tolist()]
-    arrays: dict[str, NDArray[Any]] = histograms(*found[0], chosen)
-    arrays |= {"images": images[chosen], "labels": labels[chosen]}
-    arrays["scores"] = scores(models[0], pixels[chosen]).cpu().numpy()
+    of_chosen = scores(models[0], pixels[chosen]).cpu().numpy()
+    arrays = histograms(*found[0], chosen) | {"images": images[chosen], "labels": labels[chosen], "scores": of_chosen}
     numbers = {**outcome.numbers, "voted_images": len(images), "votes": votes}
     return replace(outcome, numbers=numbers, arrays=arrays)
 

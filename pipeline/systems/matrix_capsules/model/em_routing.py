@@ -40,8 +40,7 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _BYTES_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}
-"""Of votes and their squares at once. On a CPU: what its cache holds, and the allocator gives again without new pages.
-"""
+"""Of votes and their squares at once. On a CPU: what its cache holds, and the allocator has without new pages."""
 _LEAST_MASS = 1e-7
 """Added to the assigned mass that moments are divided by, as in the authors' code: a capsule may get nothing."""
 

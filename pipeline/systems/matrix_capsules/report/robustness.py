@@ -32,8 +32,7 @@ COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss
 METHODS = {"FGSM": "-", "BIM": "--"}
 """Methods of attack, and their lines."""
 LARGEST_UNDETECTED = 5.0
-"""Points: where a difference of so many would not be significant, there are too few images to say that there is none.
-"""
+"""Points: where so large a difference would not be significant, too few images are there to say that there is none."""
 KINDS = {
     "general": ("away from the class", "accuracy (%)"),
     "targeted": ("towards another class", "success (%)"),
