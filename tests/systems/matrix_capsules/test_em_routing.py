@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,8 @@ from pipeline.systems.matrix_capsules.model.em_routing import (
     route,
 )
 from pipeline.systems.matrix_capsules.model.matrix_capsules import of_whole_poses
+from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
+from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 from pipeline.systems.matrix_capsules.settings import BayesParams
 
 ACTIVATIONS = ("mdl", "mixing", "bayes")
@@ -82,6 +85,20 @@ def test_routing_does_what_the_equations_say(
         for ((x, i), (p, d)), value in assignments[-1].items():
             k = children[p].tolist().index(x)
             assert found[p, d, k * 2 + i].item() == pytest.approx(value, rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+@pytest.mark.parametrize(("height", "kernel", "stride"), [(4, 3, 1), (6, 3, 2)])
+def test_values_and_gradients_are_those_of_procedure_1(height: int, kernel: int, stride: int, iterations: int) -> None:
+    how = routing(height, kernel, stride, iterations)
+    found = []
+    for form in (route, procedure_1):
+        inputs = [each.requires_grad_() for each in some(height, kernel)]
+        poses, activations = form(*inputs, how)
+        loss = poses.sin().sum() + activations.square().sum()
+        found.append([poses, activations, *torch.autograd.grad(loss, inputs)])
+    # Procedure 1 does not add next to nothing (1e-7) to the mass that means are divided by.
+    torch.testing.assert_close(found[0], found[1], rtol=2e-5, atol=2e-6)
 
 
 PRIORS = [
@@ -277,3 +294,19 @@ def test_a_parent_that_gets_next_to_nothing_has_moments_by_the_letter(mass: floa
     assert found.poses.item() == pytest.approx(mean.item())
     assert (-0.5 / found.quadratic).item() == pytest.approx(variance.item(), rel=1e-6)
     assert all(each.isfinite().all() for each in vars(found).values())
+
+
+@pytest.mark.parametrize(("height", "kernel", "stride"), [(14, 3, 2), (6, 3, 1), (4, 4, 1), (5, 1, 2)])
+def test_receptive_fields_by_hand(height: int, kernel: int, stride: int) -> None:
+    fields = ReceptiveFields(height, kernel, stride)
+    for p, (row, column) in enumerate(itertools.product(range(fields.side), repeat=2)):
+        places = [
+            (row * stride + r) * height + column * stride + c for r, c in itertools.product(range(kernel), repeat=2)
+        ]
+        assert fields.children[p].tolist() == places
+    seen = torch.nn.functional.one_hot(fields.children, height**2).unsqueeze(-1)  # (p, k, X, 1)
+    values = torch.randn(1, fields.side**2, kernel**2, 2)
+    each = values[0].unsqueeze(2)
+    assert fields.counts.tolist() == seen.sum((0, 1)).flatten().tolist()
+    torch.testing.assert_close(fields.sum(values)[0], (seen * each).sum((0, 1)))
+    torch.testing.assert_close(fields.amax(values)[0], torch.where(seen > 0, each, -torch.inf).amax((0, 1)))

@@ -1,4 +1,4 @@
-"""Routing iterations of matrix capsules against a loop over numbers, and distances of votes."""
+"""Routing iterations of matrix capsules against the procedure as printed, and distances of votes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from em_loop import by_the_letter, network
 
 from pipeline.systems.matrix_capsules.evaluation import concentration, distances, histograms
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
+from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.routing import follow, iterations_of, routed_layers
 
 
@@ -37,15 +38,16 @@ def test_the_last_iteration_is_what_the_network_gives(changes: dict[str, Any]) -
     torch.testing.assert_close(found.parts, model.capsules(images)[-2][1].detach())
 
 
-def test_every_iteration_is_the_one_of_a_loop_over_numbers() -> None:
-    """Activations after each number of iterations."""
+def test_every_iteration_is_the_one_of_the_plain_procedure() -> None:
+    """Activations after each number of iterations, by Procedure 1 as printed."""
     model, images = small_capsules().double(), torch.rand(2, 1, 10, 10, dtype=torch.float64)
     layer = model.routed[-1]
-    inputs = [*model.capsules(images)[-2], layer.full_transformations(), *layer.betas()]
+    below = tuple(each.detach() for each in model.capsules(images)[-2])
+    inputs = [*below, layer.full_transformations().detach(), *(each.detach() for each in layer.betas())]
     found = follow(model, 4, images)
-    for t, image in np.ndindex(4, 2):
-        _, active, _ = by_the_letter(inputs, image, replace(layer.routing(), iterations=t + 1), stride=1)
-        np.testing.assert_allclose(found.activations[t, image], active[0], rtol=2e-5)
+    for t in range(4):
+        plain = procedure_1(*inputs, replace(layer.routing(), iterations=t + 1))[1]
+        torch.testing.assert_close(found.activations[t], plain[:, 0], rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(found.shares.sum(2), 1, rtol=1e-6)
 
 

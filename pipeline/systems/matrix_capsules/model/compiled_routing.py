@@ -1,7 +1,7 @@
 """EM routing by the compiled kernel (`em_routing.cpp`): numbers and gradients of `em_routing.route`, ten times faster.
 
-Shapes as in `em_routing`; transformations are compact: `[places, c, I, D, I]`, where I is the side of a matrix pose or
-the length of a vector, and places is k, or 1 if all places share them.
+`procedure_1` is the form to read. Shapes as in `em_routing`; transformations are compact here: `[places, c, I, D, I]`,
+where I is the side of a matrix pose or the length of a vector, and places is k, or 1 if all places share them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,53 @@
+"""EM routing as printed (document 004, Procedure 1), in plain autograd: for readers, and for tests of the fast form.
+
+`em_routing.route` gives the same numbers and gradients without storing a vote between iterations; this form is the one
+to read. Shapes as there: B images, p parent positions with k positions and c types below each, D parent types, poses of
+P numbers.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from pipeline.systems.matrix_capsules.model.em_routing import Routing
+
+
+def procedure_1(
+    poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
+) -> tuple[Tensor, Tensor]:
+    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents; arguments as for `em_routing.route`,
+    of activations by description length, where all parents compete for a child.
+    """
+    params, fields = routing.params, routing.fields
+    votes = torch.einsum("bpkci,kcidj->bpdkcj", fields.gather(poses), transformations)
+    if routing.offsets is not None:
+        votes = votes + routing.offsets[:, None]  # coordinate addition, (k, 1, P)
+    active = fields.gather(activations)[:, :, None]  # (B, p, 1, k, c)
+    parents = fields.counts[fields.children][None, :, None, :, None] * len(beta_a)  # of a child, in all
+    R = torch.ones_like(active) / parents  # assignments, (B, p, D, k, c): at first even
+    mean = None
+    for i in range(routing.iterations):
+        # M-step: each parent's Gaussian and activation
+        weight = (R * active).expand(votes.shape[:-1])[..., None]
+        mass = weight.sum((3, 4))  # (B, p, D, 1)
+        found = (weight * votes).sum((3, 4)) / mass
+        mean = found if mean is None else (1 - params.damping) * found + params.damping * mean  # (B, p, D, P)
+        squares = (votes - mean[:, :, :, None, None]).square()
+        variance = (weight * squares).sum((3, 4)) / mass + params.variance_floor
+        cost = (mass * (beta_u[:, None] + 0.5 * variance.log())).sum(-1)  # nats, (B, p, D)
+        logits = routing.inverse_temperature(i) * (beta_a - cost)
+        # E-step: each child divides itself among all parents that see it, in proportion to a_j N(vote; mean, variance)
+        spread = variance[:, :, :, None, None]
+        log_density = logsigmoid(logits)[..., None, None] - 0.5 * ((2 * math.pi * spread).log() + squares / spread).sum(
+            -1
+        )
+        by_child = log_density.permute(0, 1, 3, 4, 2)  # (B, p, k, c, D)
+        largest = fields.gather(fields.amax(by_child).amax(-1))[..., None]
+        odds = (by_child - largest).exp()
+        R = (odds / fields.gather(fields.sum(odds).sum(-1))[..., None]).permute(0, 1, 4, 2, 3)
+    assert mean is not None  # there is an iteration at least
+    return mean, logits.sigmoid()
