@@ -24,9 +24,10 @@ from pipeline.learning.train import clip
 from pipeline.params import Params, load_params
 from pipeline.profiles import Profiles
 from pipeline.systems import Run, build_model
-from pipeline.systems.capsnet.inference.predictive_coding import Objective, energies_and_gradients, forward_pass
+from pipeline.systems.capsnet.experiments.iterative_inference import energies_and_gradients, forward_pass
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 from pipeline.systems.capsnet.settings import CapsNetRun
+from pipeline.systems.capsnet.studies.infer import InferCondition
 from pipeline.systems.generative.inference.analytic_bound import pack
 from pipeline.systems.generative.inference.free_form import minimise_bound
 from pipeline.systems.generative.inference.methods import Problem
@@ -337,7 +338,7 @@ def iterative_inference(where: Where) -> Timed:
     layers = net.layers()
     activities = forward_pass(layers[:-1], images)
     target = torch.eye(CLASSES, device=where.device)[torch.arange(len(images)) % CLASSES]
-    objective = Objective("predicted", target, "L1", 1.0)
+    condition = InferCondition(output="predicted", label="clamped", penalty="L1", weight=1.0)
     features = net.feature_maps(images).detach().requires_grad_()
     gradient = torch.randn_like(net.second(features))
 
@@ -346,7 +347,7 @@ def iterative_inference(where: Where) -> Timed:
 
     bound = Other(second_convolution, "the second convolution and its derivative by its input, same rounds")
     return Timed(
-        lambda: energies_and_gradients(layers, activities[0], activities, objective),
+        lambda: energies_and_gradients(layers, activities[0], activities, condition, target),
         "ms/image",
         len(images),
         bound,

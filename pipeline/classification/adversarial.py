@@ -12,7 +12,6 @@ withstands both. A targeted attack succeeds if either does.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
@@ -34,33 +33,11 @@ if TYPE_CHECKING:
 
 _EVALUATED = torch.tensor(torch.inf)
 """The epoch that losses are taken at: schedules are over."""
+NETWORKS = ("capsules", "cnn")
 Through = Literal["own", "cross-entropy"]
 THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
 GRADIENTS: dict[str, Through] = {"gradient": "own", "cross_entropy_gradient": "cross-entropy"}
 """By the name of its sizes among the numbers, the loss whose gradient it is."""
-
-
-@dataclass(frozen=True)
-class Attack:
-    """How images are changed.
-
-    Attributes:
-        steps: 1 for FGSM, several for BIM; each moves by epsilon / steps.
-        targeted: towards a class, rather than away from the right one.
-        through: the model's own loss, or cross-entropy of its logits.
-    """
-
-    steps: int
-    targeted: bool
-    through: Through = "own"
-
-    @property
-    def method(self) -> str:
-        return "FGSM" if self.steps == 1 else "BIM"
-
-
-SHOWN = Attack(1, targeted=False, through="cross-entropy")
-"""The attack that pictures are of: every image has a gradient."""
 
 
 def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> Tensor:
@@ -73,20 +50,31 @@ def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through
 
 
 def attacked(
-    model: Classifier, images: Tensor, classes: Tensor, epsilon: float, attack: Attack, start: Tensor | None = None
+    model: Classifier,
+    images: Tensor,
+    classes: Tensor,
+    epsilon: float,
+    steps: int,
+    *,
+    targeted: bool = False,
+    through: Through = "own",
+    start: Tensor | None = None,
 ) -> Tensor:
     """Images after an attack through `model`.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
         classes: right ones, or those aimed at.
+        steps: 1 for FGSM, several for BIM; each moves by epsilon / steps.
+        targeted: towards these classes, rather than away from them.
+        through: the model's own loss, or cross-entropy of its logits.
         start: `gradient` at the images, if it is known.
     """
-    changed, sign = images, -1 if attack.targeted else 1
-    for number in range(attack.steps if epsilon else 0):
+    changed, sign = images, -1 if targeted else 1
+    for number in range(steps if epsilon else 0):
         known = start if number == 0 else None
-        slope = gradient(model, changed, classes, attack.through) if known is None else known
-        changed = (changed + sign * epsilon / attack.steps * slope.sign()).clamp(0, 1)
+        slope = gradient(model, changed, classes, through) if known is None else known
+        changed = (changed + sign * epsilon / steps * slope.sign()).clamp(0, 1)
     return changed
 
 
@@ -95,30 +83,26 @@ def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Seque
     images that end in the class aimed at, over all wrong classes. `own_loss` is that of attacks through the model's own
     loss alone.
     """
-    through = THROUGH if _losses_differ(model, images[:BATCH], labels[:BATCH]) else THROUGH[:1]
+    with torch.no_grad():
+        own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
+    through = THROUGH[:1] if torch.equal(own, other) else THROUGH
     rows = []
     for targeted in (False, True):
         goals = _wrong_classes(model, images, labels) if targeted else [(images, labels)]
         starts = {loss: [gradient(model, *goal, loss) for goal in goals] for loss in through}
-        for number, epsilon in product((1, steps), epsilons):
+        for (method, number), epsilon in product((("FGSM", 1), ("BIM", steps)), epsilons):
             hits = {}
             for loss in through:
-                attack, found = Attack(number, targeted, loss), []
+                found = []
                 for goal, start in zip(goals, starts[loss], strict=True):
-                    found.append(_hits(model, attacked(model, *goal, epsilon, attack, start), goal[1]))
+                    changed = attacked(model, *goal, epsilon, number, targeted=targeted, through=loss, start=start)
+                    found.append(_hits(model, changed, goal[1]))
                 hits[loss] = torch.cat(found)
             both = torch.stack(list(hits.values()))
             value = (both.amax(0) if targeted else both.amin(0)).mean()
             kind = "targeted" if targeted else "general"
-            rows.append((attack.method, kind, epsilon, float(value), float(hits["own"].mean())))
+            rows.append((method, kind, epsilon, float(value), float(hits["own"].mean())))
     return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
-
-
-def _losses_differ(model: Classifier, images: Tensor, labels: Tensor) -> bool:
-    """Whether a model's own loss is another than the cross-entropy of its logits."""
-    with torch.no_grad():
-        own, other = (_losses(model, images, labels, through) for through in THROUGH)
-    return not torch.equal(own, other)
 
 
 def _losses(model: Classifier, images: Tensor, labels: Tensor, through: Through) -> Tensor:
@@ -145,10 +129,10 @@ def black_box(
 ) -> pd.DataFrame:
     """Columns network, replica, method, epsilon, value: accuracy of other models on images made through `source`."""
     rows = []
-    for attack, epsilon in product((Attack(1, False), Attack(steps, False)), epsilons):
-        changed = attacked(source, images, labels, epsilon, attack)
+    for (method, number), epsilon in product((("FGSM", 1), ("BIM", steps)), epsilons):
+        changed = attacked(source, images, labels, epsilon, number)
         rows += [
-            (network, replica, attack.method, epsilon, float(_hits(victim, changed, labels).mean()))
+            (network, replica, method, epsilon, float(_hits(victim, changed, labels).mean()))
             for network, replica, victim in victims
         ]
     return pd.DataFrame(rows, columns=["network", "replica", "method", "epsilon", "value"])
@@ -169,9 +153,6 @@ def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: T
     }
 
 
-NETWORKS = ("capsules", "cnn")
-
-
 def outcome(
     capsules: Sequence[Classifier],
     cnns: Sequence[Classifier],
@@ -182,17 +163,14 @@ def outcome(
 ) -> Outcome:
     """White-box attacks on all replicas of both networks; black-box ones through the first convolutional network, on
     the other convolutional networks and on the capsules; and how large gradients are.
-
-    Args:
-        title: shown beside the progress bar.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device
     pixels = seen(images[: attack.images], augmentation).to(device)
     classes = torch.from_numpy(labels[: attack.images]).to(device)
-    white, sizes, of_gradients = [], [], ["loss", "network", "measure"]
-    networks = [("capsules", i, model) for i, model in enumerate(capsules)]
-    networks += [("cnn", i, model) for i, model in enumerate(cnns)]
+    white, sizes = [], []
+    both = zip(NETWORKS, (capsules, cnns), strict=True)
+    networks = [(network, replica, model) for network, models in both for replica, model in enumerate(models)]
     for network, replica, model in tqdm(networks, desc=title, unit="network"):
         found = white_box(model, pixels, classes, attack.epsilons, attack.steps)
         white.append(found.assign(network=network, replica=replica))
@@ -202,29 +180,25 @@ def outcome(
     victims = [each for each in networks if each[2] is not cnns[0]]
     black = black_box(cnns[0], victims, pixels, classes, attack.epsilons, attack.steps)
     table = pd.concat([*white, black.assign(kind="black-box")])
+    of_gradients = pd.DataFrame(sizes, columns=["loss", "network", "measure", "value"])
     table["at"] = table["epsilon"].map("{:g}".format)
     numbers = {
         "value": nest(table, ["method", "kind", "network", "at"], "value"),
         "own_loss": nest(table.dropna(), ["method", "kind", "network", "at"], "own_loss"),
-        **nest(pd.DataFrame(sizes, columns=[*of_gradients, "value"]), of_gradients, "value"),
+        **nest(of_gradients, ["loss", "network", "measure"], "value"),
     }
     columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
-    attacks = {
-        f"{network}-{epsilon:g}": attacked(model, pixels[:8], classes[:8], epsilon, SHOWN).cpu().numpy()
-        for network, model in zip(NETWORKS, (capsules[0], cnns[0]), strict=True)
-        for epsilon in (0.0, _nearest(attack.epsilons), max(attack.epsilons))
-    }
-    shown = f"{_nearest(attack.epsilons):g}"
+    near, arrays = min(attack.epsilons, key=lambda epsilon: abs(epsilon - 0.1)), {}
+    for network, model in zip(NETWORKS, (capsules[0], cnns[0]), strict=True):
+        for epsilon in (0.0, near, max(attack.epsilons)):
+            # Through cross-entropy, of which every image has a gradient.
+            changed = attacked(model, pixels[:8], classes[:8], epsilon, 1, through="cross-entropy")
+            arrays[f"{network}-{epsilon:g}"] = changed.cpu().numpy()
     headline = [
-        f"value.{method}.{kind}.{network}.{shown}"
+        f"value.{method}.{kind}.{network}.{near:g}"
         for kind, method, network in product(("general", "black-box"), ("FGSM", "BIM"), NETWORKS)
     ]
-    return Outcome("attack", table[columns].reset_index(drop=True), numbers, tuple(headline), attacks)
-
-
-def _nearest(epsilons: Sequence[float], wanted: float = 0.1) -> float:
-    """The epsilon that pictures and headline numbers are of."""
-    return min(epsilons, key=lambda epsilon: abs(epsilon - wanted))
+    return Outcome("attack", table[columns].reset_index(drop=True), numbers, tuple(headline), arrays)
 
 
 def _hits(model: Classifier, images: Tensor, classes: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ Shapes: T iterations, B images, n classes; parts are the capsules below, c types
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -27,15 +26,12 @@ from pipeline.results.spread import nest, stack_replicas
 
 _AT_ONCE = 32
 DEAD = 0.01
-"""A type of capsules is dead if no activation of it, at any position of any image, exceeds this.
-
-Activations are from 0 to 1, and a vote counts by that of its child: for less than a hundredth of what a capsule that is
-certainly there counts. CapsNet's margin loss lets lengths of absent classes be ten times as large.
+"""A type of capsules is dead if no activation of it, from 0 to 1, at any position of any image, exceeds this: its votes
+count for less than a hundredth. CapsNet's margin loss lets lengths of absent classes be ten times as large.
 """
 
 
-@dataclass(frozen=True)
-class Iterations:
+class Iterations(NamedTuple):
     """What the class capsules of a network do in each routing iteration.
 
     Attributes:
@@ -50,20 +46,11 @@ class Iterations:
     activations: Tensor
     spreads: Tensor
 
-    @staticmethod
-    def joined(batches: Sequence[Iterations]) -> Iterations:
-        """Those of all images of several batches."""
-        parts, *others = zip(*(vars(each).values() for each in batches), strict=True)
-        return Iterations(torch.cat(parts), *(torch.cat(values, 1) for values in others))
-
     def of(self, images: Sequence[int]) -> dict[str, NDArray[np.generic]]:
         """Of K images: parts `[K, X, c]`; shares `[K, T, n, X, c]`, activations and spreads `[K, T, n]`."""
-        others = {name: values[:, images].transpose(0, 1) for name, values in vars(self).items() if name != "parts"}
-        return {name: values.cpu().numpy() for name, values in ({"parts": self.parts[images]} | others).items()}
-
-
-Follow = Callable[[Tensor], Iterations]
-"""Routes images `[B, C, s, s]` in [0, 1]."""
+        found = self._asdict().items()
+        by_image = {name: values if name == "parts" else values.transpose(0, 1) for name, values in found}
+        return {name: values[images].cpu().numpy() for name, values in by_image.items()}
 
 
 class RoutedLayer(NamedTuple):
@@ -78,10 +65,6 @@ class RoutedLayer(NamedTuple):
     entropy: Tensor
     active: Tensor
     activations: Tensor
-
-
-ReadLayers = Callable[[Tensor], list[RoutedLayer]]
-"""The routed layers, class capsules last, of images `[B, C, s, s]` in [0, 1], with the network's own iterations."""
 
 
 def routed_layer(
@@ -119,10 +102,8 @@ def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def moved(shares: Tensor, parts: Tensor) -> list[float]:
-    """Of all parts, the share that goes to another class than in the iteration before, from the second iteration on.
-
-    Args:
-        shares, parts: as in `Iterations`; parts count by their activations.
+    """Of all parts, each counted by its activation, the share that goes to another class than in the iteration before,
+    from the second iteration on; arguments as in `Iterations`.
     """
     found = []
     for before, after in pairwise(shares):
@@ -133,24 +114,24 @@ def moved(shares: Tensor, parts: Tensor) -> list[float]:
 
 @torch.no_grad()
 def outcome(
-    follow: Sequence[Follow], layers: Sequence[ReadLayers], used: int, pixels: Tensor, labels: NDArray[np.int64]
+    follow: Sequence[Callable[[Tensor], Iterations]],
+    layers: Sequence[Callable[[Tensor], list[RoutedLayer]]],
+    used: int,
+    pixels: Tensor,
+    labels: NDArray[np.int64],
 ) -> Outcome:
     """How routing settles, and what it does in each layer, measured on all of these images; arrays show a few of them,
     by the first replica.
 
     Args:
-        follow, layers: of each replica.
+        follow, layers: of each replica, what routes pixels; class capsules are the last layer.
         used: iterations that the network itself runs; the others show whether more would change anything.
         pixels: `[N, C, s, s]` in [0, 1], as the network sees them.
     """
-    found = [Iterations.joined([each(batch) for batch in pixels.split(_AT_ONCE)]) for each in follow]
+    found = [_joined([each(batch) for batch in pixels.split(_AT_ONCE)]) for each in follow]
     truth = torch.from_numpy(labels).to(pixels.device)
     table = stack_replicas([_measures(each, truth) for each in found])
-    numbers = {
-        name: nest(table[["iteration", name]].dropna(), ["iteration"], name)
-        for name in table.columns
-        if name not in ("replica", "iteration")
-    }
+    numbers = nest(table.melt(["replica", "iteration"]).dropna(), ["variable", "iteration"], "value")
     by_layer = stack_replicas([_by_layer([read(batch) for batch in pixels.split(_AT_ONCE)]) for read in layers])
     in_layers = nest(by_layer, ["layer", "about"], "value")
     # The first image that is recognised, and the first that is not
@@ -164,6 +145,12 @@ def outcome(
     headline = [f"{name}.{used}" for name in numbers] + [f"layers.{layer}.entropy" for layer in in_layers]
     everything = {"used": used, "images": len(labels), **numbers, "layers": in_layers}
     return Outcome("routing", table, everything, tuple(headline[:MOST_HEADLINES]), arrays)
+
+
+def _joined(batches: Sequence[Iterations]) -> Iterations:
+    """Those of all images of several batches."""
+    parts, *others = zip(*batches, strict=True)
+    return Iterations(torch.cat(parts), *(torch.cat(values, 1) for values in others))
 
 
 def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
@@ -191,14 +178,12 @@ def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
     activations, spreads = found.activations, found.spreads
     T, B, n = activations.shape
     right = torch.nn.functional.one_hot(truth, n).bool().expand(T, B, n)
-    return pd.DataFrame(
-        {
-            "iteration": np.arange(1, T + 1),
-            "test_error": (activations.argmax(-1) != truth).float().mean(1).tolist(),
-            "moved": [np.nan, *moved(found.shares, found.parts)],
-            "activation_right": activations[right].view(T, B).mean(1).tolist(),
-            "activation_others": activations[~right].view(T, -1).mean(1).tolist(),
-            "spread_right": spreads[right].view(T, B).mean(1).tolist(),
-            "spread_others": spreads[~right].view(T, -1).mean(1).tolist(),
-        }
-    )
+    columns = {
+        "iteration": np.arange(1, T + 1),
+        "test_error": (activations.argmax(-1) != truth).float().mean(1).tolist(),
+        "moved": [np.nan, *moved(found.shares, found.parts)],
+    }
+    for name, values in (("activation", activations), ("spread", spreads)):
+        for of, chosen in (("right", right), ("others", ~right)):
+            columns[f"{name}_{of}"] = values[chosen].view(T, -1).mean(1).tolist()
+    return pd.DataFrame(columns)

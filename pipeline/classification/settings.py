@@ -11,13 +11,7 @@ from pipeline.errors import UserError
 from pipeline.learning.settings import CropParams, RunSettings
 
 Mixup = Annotated[
-    float,
-    Field(
-        ge=0,
-        le=100,
-        description="in training, images are mixed in pairs by shares from Beta(mixup, mixup) (Zhang et al. 2018); "
-        "0: no mixing",
-    ),
+    float, Field(ge=0, le=100, description="training images are mixed by shares from Beta(mixup, mixup); 0: not")
 ]
 
 
@@ -36,15 +30,8 @@ class CroppedRun(ClassifierRun):
     """A run of one of document 004's networks: on crops, and perhaps validated on objects that it is not trained on."""
 
     augmentation: CropParams
-    holdout: HoldoutParams | None = Field(
-        description="which training images validate; null: those that the data set has for it, a random share"
-    )
-    watched: int = Field(
-        ge=0,
-        le=10_000_000,
-        description="test images, drawn at random, whose error is recorded after every epoch, for curves of error over "
-        "training; nothing is chosen by it",
-    )
+    holdout: HoldoutParams | None = Field(description="which training images validate; null: those of the data set")
+    watched: int = Field(ge=0, le=10_000_000, description="random test images whose error is recorded every epoch")
 
     @model_validator(mode="after")
     def _light_is_seen(self) -> Self:

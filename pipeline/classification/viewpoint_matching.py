@@ -18,12 +18,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipeline.data.datasets import PARTS, Dataset
+from pipeline.data.datasets import Dataset
 from pipeline.data.viewpoints import is_familiar
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.train import Labelled
 from pipeline.results.outcome import Outcome
-from pipeline.results.spread import spread
+from pipeline.results.spread import nest, spread
 
 if TYPE_CHECKING:
     from pipeline.studies.viewpoint import ViewpointParams
@@ -52,10 +52,10 @@ def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Lab
     Raises:
         UserError: viewpoints of images in a part are unknown.
     """
-    familiar = {}
-    for part in PARTS:
-        chosen = dataset.split[part]
-        familiar[part] = is_familiar({name: values[chosen] for name, values in dataset.factors.items()}, axis)
+    familiar = {
+        part: is_familiar({name: values[chosen] for name, values in dataset.factors.items()}, axis)
+        for part, chosen in dataset.split.items()
+    }
     kept = {part: dataset.split[part][familiar[part]] for part in ("train", "validation")}
     test = dataset.split["test"]
     watched = {
@@ -67,10 +67,8 @@ def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Lab
 
 def errors(history: pd.DataFrame) -> pd.DataFrame:
     """Columns replica, epoch, familiar, novel: test errors after every epoch of a training, from its history."""
-    table = history[["replica", "epoch"]].copy()
-    for name in ("familiar", "novel"):
-        table[name] = 1 - history[f"{name}_accuracy"]
-    return table
+    found = {name: 1 - history[f"{name}_accuracy"] for name in ("familiar", "novel")}
+    return history[["replica", "epoch"]].assign(**found)
 
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
@@ -105,35 +103,23 @@ def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     return found
 
 
-def compared(curves: pd.DataFrame) -> dict[str, Any]:
-    """Errors of both networks where they match, and means over their last epochs; `novel_ratio`: the capsules' error on
-    novel viewpoints over that of the convolutional network of the same replica, where they match.
-
-    Args:
-        curves: as for `match`.
-    """
-    matched = match(curves)
-    late = curves.sort_values("epoch").groupby(["replica", "network"]).tail(LATE)
-    late = late.groupby(["replica", "network"], as_index=False)[COLUMNS].mean()
-    novel = matched.pivot_table(index="replica", columns="network", values="novel")
-    numbers: dict[str, Any] = {
-        kind: {
-            network: {
-                column: spread(table[table["network"] == network][column]) for column in ("familiar", "novel", "epoch")
-            }
-            for network in NETWORKS
-        }
-        for kind, table in (("matched", matched), ("late", late))
-    }
-    return numbers | {"novel_ratio": spread(novel["capsules"] / novel["cnn"])}
-
-
 def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
-    """Both networks' errors after every epoch, and how they compare.
+    """Both networks' errors after every epoch; errors where they match, and means over their last epochs; and
+    `novel_ratio`: the capsules' error on novel viewpoints over that of the convolutional network of the same replica,
+    where they match.
 
     Args:
+        capsules, cnn: as `errors` returns them.
         images: number of test images, `familiar` and `novel`.
     """
     curves = pd.concat([capsules.assign(network="capsules"), cnn.assign(network="cnn")], ignore_index=True)
+    matched, each = match(curves), ["replica", "network"]
+    late = curves.sort_values("epoch").groupby(each).tail(LATE).groupby(each, as_index=False)[COLUMNS].mean()
+    novel = matched.pivot_table(index="replica", columns="network", values="novel")
+    numbers: dict[str, Any] = {
+        kind: nest(table.melt(each, COLUMNS, "measure"), ["network", "measure"], "value")
+        for kind, table in (("matched", matched), ("late", late))
+    }
+    numbers |= {"novel_ratio": spread(novel["capsules"] / novel["cnn"]), "images": dict(images)}
     headline = tuple(f"matched.{network}.{views}" for network in NETWORKS for views in ("familiar", "novel"))
-    return Outcome("viewpoint", curves, {**compared(curves), "images": dict(images)}, headline)
+    return Outcome("viewpoint", curves, numbers, headline)

@@ -10,15 +10,7 @@ from brightness import Brightness
 from small import CROPPED, squares
 from torch import Tensor
 
-from pipeline.classification.adversarial import (
-    Attack,
-    attacked,
-    black_box,
-    gradient,
-    gradient_sizes,
-    outcome,
-    white_box,
-)
+from pipeline.classification.adversarial import attacked, black_box, gradient, gradient_sizes, outcome, white_box
 from pipeline.studies.attack import AttackParams
 
 
@@ -26,13 +18,13 @@ def test_attacks_move_every_pixel_by_epsilon_against_the_model() -> None:
     model = Brightness()
     images, labels = torch.full((2, 1, 4, 4), 0.6), torch.tensor([1, 0])
     for steps in (1, 4):
-        found = attacked(model, images, labels, 0.15, Attack(steps, targeted=False))
+        found = attacked(model, images, labels, 0.15, steps)
         torch.testing.assert_close(found[0], images[0] - 0.15)  # bright, made darker
         torch.testing.assert_close(found[1], images[1] + 0.15)
-        aimed = attacked(model, images, labels, 0.15, Attack(steps, targeted=True))
+        aimed = attacked(model, images, labels, 0.15, steps, targeted=True)
         torch.testing.assert_close(aimed[0], images[0] + 0.15)
-    assert attacked(model, images, labels, 0.7, Attack(1, targeted=False)).aminmax() == (0.0, 1.0)
-    assert torch.equal(attacked(model, images, labels, 0.0, Attack(3, targeted=False)), images)
+    assert attacked(model, images, labels, 0.7, 1).aminmax() == (0.0, 1.0)
+    assert torch.equal(attacked(model, images, labels, 0.0, 3), images)
 
 
 class Flat(Brightness):
@@ -47,7 +39,7 @@ def test_a_loss_that_ends_protects_nobody() -> None:
     targets are reached.
     """
     model, images, labels = Flat(), torch.full((4, 1, 4, 4), 0.6), torch.ones(4, dtype=torch.long)
-    assert torch.equal(attacked(model, images, labels, 0.2, Attack(1, targeted=False)), images)
+    assert torch.equal(attacked(model, images, labels, 0.2, 1), images)
     table = white_box(model, images, labels, [0.0, 0.2], 2).set_index(["method", "kind", "epsilon"]).sort_index()
     for method in ("FGSM", "BIM"):
         for kind, value, before in (("general", 0.0, 1.0), ("targeted", 1.0, 0.0)):

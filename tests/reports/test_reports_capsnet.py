@@ -73,8 +73,7 @@ def studied(writer: Writer) -> Writer:
     epochs = np.arange(1, 14)
     for name, model in RUNS.items():
         losses(writer, name, 0.02 * np.exp(-epochs / (4 if model["iterations"] else 5)) + 0.01)
-        probe = {"class_capsules": {p: {"rotated_0": spread(0.99, 0, 1)} for p in ("refit", "fixed")}}
-        writer.numbers("evaluate", name, {"test": {"accuracy": spread(ACCURACIES[name], 0.001, 3)}, "probe": probe})
+        writer.numbers("evaluate", name, {"test": {"accuracy": spread(ACCURACIES[name], 0.001, 3)}})
     random = np.random.default_rng(0)
     pictures = {"images": random.integers(0, 255, (6, 12, 12)), "labels": np.arange(6) % 3}
     for study, condition in INFERRED.items():
@@ -98,19 +97,14 @@ def test_figures(studied: Writer, params: Params) -> None:
     drawings = [*conditions.draw(results, written), *inference.draw(results, written)]
     assert [drawing.name for drawing in drawings] == ["capsnet-losses-digits", "capsnet-capsules-digits"]
     check_drawn(drawings)
-    best = drawings[0].figure().axes[2]
-    assert [tick.get_text() for tick in best.get_xticklabels()] == ["routing", "none", "routing", "none"]
+    assert [len(axis.get_lines()) for axis in drawings[0].figure().axes] == [4, 4]
     assert written.missing == []
 
 
-def test_tables(studied: Writer, params: Params) -> None:
-    results = recorded(studied.results, params)
-    (accuracies,), (sparsity,) = conditions.build(results), inference.build(results)
-    assert accuracies.shown["run"].tolist() == list(RUNS)
-    assert accuracies.shown["iterations"].tolist() == ["3 updates", "0", "3 updates", "0", "0"]
-    assert accuracies.shown["own answer (%)"].iloc[0] == "99.23 ± 0.10"
+def test_table(studied: Writer, params: Params) -> None:
+    (sparsity,) = inference.build(recorded(studied.results, params))
     assert len(sparsity.shown) == 2 + 4 + 2
-    row = sparsity.shown.iloc[5]
+    row = sparsity.shown.iloc[-1]
     expected = ["unrouted", "predicted-clamped-L1-1", "class", "6", "0.950"]
     assert row[["study", "condition", "layer", "images", "Hoyer's index"]].tolist() == expected
 

@@ -120,7 +120,7 @@ def test_checks_hold_and_tell_numbers(studied: Writer, values: dict[str, Any]) -
     assert ours == pytest.approx([39, 31.5 - 63.5, 35 - 71.5, 20.875 - 50.5, 26, 52.375 - 51.75, 1])
     notes = found["004.fig3.fgsm"]["notes"]
     assert "capsules 31.5 points, CNN 63.5; accuracy before: 80.0 % and 88.0 %" in notes[0]
-    assert "standard error of the difference 2.2 points" in notes[3]
+    assert "standard error of the difference 2.2 points" in notes[1]
     assert "lowest under BIM: capsules 26.0 % at epsilon 0.4, CNN 2.0 % at epsilon 0.4" in found["004.floor"]["notes"]
     assert "50 times as large" in found["004.gradzeros"]["notes"][1]
     assert "tested on 1,500 images (paper: 24,300)" in remarks(found["004.floor"])

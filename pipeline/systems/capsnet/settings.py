@@ -25,16 +25,12 @@ class CapsNetModelParams(Section):
     middle_size: int = Field(ge=1, le=256, description="dimensions of a capsule of that layer")
     class_size: int = Field(ge=1, le=256, description="dimensions of a class capsule")
     classes: int = Field(ge=2, le=1000, description="number of class capsules")
-    iterations: int = Field(
-        ge=0, le=100, description="iterations of routing by agreement; 0: no routing, sums without weights"
-    )
+    iterations: int = Field(ge=0, le=100, description="of routing by agreement; 0: none, sums without weights")
     counting: Literal["sums", "updates"] = Field(
-        description="what counts as an iteration: a weighted sum (Sabour et al.), or an update of the weights, with "
-        "one more sum after the last (the code of document 001)"
+        description="an iteration is a weighted sum (Sabour et al.), or an update, and one more sum at the end (001)"
     )
     reconstruction: Literal["none", "summed", "mean"] = Field(
-        description="squared pixel errors in the loss: none, summed over the pixels (Sabour et al.), or their mean "
-        "(the code of document 001)"
+        description="squared pixel errors in the loss: none, summed (Sabour et al.), or their mean (document 001)"
     )
     reconstruction_weight: float = Field(ge=0, le=1000, description="weight of the reconstruction loss")
     decoder: list[Annotated[int, Field(ge=1, le=65_536)]] = Field(description="hidden units of the decoder's layers")

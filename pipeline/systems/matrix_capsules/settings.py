@@ -27,26 +27,17 @@ class BayesParams(Section):
     kappa0: float = Field(gt=0, le=1e6, description="strength of the prior mean of a pose, 0, in votes")
     nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions: pose_side^2 + 1 in the paper")
     psi0: float = Field(gt=0, le=1e6, description="scale of precisions, whose prior mean is nu0 psi0")
-    precisions: Literal["gamma", "wishart"] = Field(
-        description="each number of a vote by itself; or, as in the paper, a matrix, whose diagonal alone is kept"
-    )
-    shares_of: Literal["layer", "position"] = Field(
-        description="a capsule's share is that of what its layer is assigned or, as in the authors' code, its position"
-    )
+    precisions: Literal["gamma", "wishart"] = Field(description="of each number of a vote; or a matrix (the paper's)")
+    shares_of: Literal["layer", "position"] = Field(description="what shares are of; position in the authors' code")
 
 
 _ACTS_WITH = {
-    "inverse_temperature": ("mdl",),
-    "inverse_temperature_rate": ("mdl",),
-    "class_inverse_temperature": ("mdl",),
-    "damping": ("mdl", "mixing"),
-    "damped_first": ("mdl", "mixing"),
-    "variance_floor": ("mdl", "mixing"),
-    "saving": ("mdl", "bayes"),
-    "beta_a_unit": ("mdl", "bayes"),
-    "bayes": ("bayes",),
+    ("mdl",): ("inverse_temperature", "inverse_temperature_rate", "class_inverse_temperature"),
+    ("mdl", "mixing"): ("damping", "damped_first", "variance_floor"),
+    ("mdl", "bayes"): ("saving", "beta_a_unit"),
+    ("bayes",): ("bayes",),
 }
-"""The activations with which a setting of the model changes anything, where these are not all."""
+"""The activations with which settings of the model change anything, where these are not all."""
 
 
 class MatrixCapsulesModelParams(Section):
@@ -57,100 +48,52 @@ class MatrixCapsulesModelParams(Section):
     kernel: int = Field(ge=1, le=31, description="pixels: side of its kernels")
     stride: int = Field(ge=1, le=16, description="pixels: its step")
     primary_types: int = Field(ge=1, le=1024, description="primary capsules at each position, B")
-    types: list[Annotated[int, Field(ge=1, le=1024)]] = Field(
-        description="capsules at each position of the convolutional capsule layers, C and D"
-    )
+    types: list[Annotated[int, Field(ge=1, le=1024)]] = Field(description="capsules at each position, C and D")
     capsule_kernel: int = Field(ge=1, le=31, description="positions: side of their receptive fields, K")
     capsule_strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(description="positions: their steps")
-    pose: Literal["matrix", "vector"] = Field(
-        description="a square matrix, times one of its size; or a vector of as many numbers, times a full matrix"
-    )
+    pose: Literal["matrix", "vector"] = Field(description="times a matrix of its size; or a vector, times a full one")
     pose_side: int = Field(ge=2, le=16, description="rows, and columns, of a pose")
     coordinate_addition: bool = Field(description="positions are added to votes for class capsules")
     coordinate_scale: float = Field(gt=0, le=100, description="what one position's step adds, in coordinate_unit")
     coordinate_unit: Literal["absolute", "floor_sd"] = Field(
-        description="absolute: in a pose's own unit; floor_sd: in sds of votes at variance_floor, which decides what a "
-        "step counts (1.8 in the authors' code)"
+        description="a pose's own; or sds of votes at variance_floor, which decides what a step counts (authors: 1.8)"
     )
     classes: int = Field(ge=2, le=1000, description="class capsules")
 
     iterations: int = Field(ge=1, le=100, description="iterations of EM routing")
-    early_iterations: int = Field(
-        ge=1, le=100, description="iterations in the first early_epochs of training; validation always has `iterations`"
-    )
+    early_iterations: int = Field(ge=1, le=100, description="in the first early_epochs of training, not in validation")
     early_epochs: float = Field(ge=0, le=10_000, description="epochs with early_iterations; 0: none")
     activation: Literal["mdl", "mixing", "bayes"] = Field(
-        description="logistic of the description length saved (equation 2), share of what is assigned in the layer "
-        "(section 5), or variational Bayes in place of EM (Ribeiro et al. 2020)"
+        description="logistic of the description length saved (equation 2), share of the layer (section 5), or Bayes"
     )
     bayes: BayesParams
-    batch_norm: bool = Field(
-        description="batch norm of feature maps, poses and activations, where Ribeiro et al. 2020 have it; needs "
-        "activation: bayes"
-    )
-    competition: Competition = Field(
-        description="capsules that one below divides itself among: all that see it, or, as some reimplementations have "
-        "it, those of each position by itself"
-    )
-    first_shares: Competition = Field(
-        description="capsules that it divides itself among in the first iteration, evenly; `position` in the authors' "
-        "code"
-    )
-    inverse_temperature: float = Field(
-        gt=0, le=1e6, description="lambda after infinitely many iterations; used by mdl only"
-    )
-    inverse_temperature_rate: float = Field(
-        ge=0, lt=1, description="iteration i, from 0, has lambda (1 - rate^(i + 1)); 0: lambda stays; used by mdl only"
-    )
-    class_inverse_temperature: float = Field(
-        gt=0, le=100, description="factor on lambda in the class layer; used by mdl only"
-    )
-    damping: float = Field(
-        ge=0, lt=1, description="weight of the previous mean in the new mean of a pose; not used by bayes"
-    )
-    damped_first: bool = Field(
-        description="in the first iteration, too, as if the previous mean were 0 (the authors' code); not used by bayes"
-    )
-    variance_floor: float = Field(
-        gt=0, le=1, description="added to the variances of votes; with bayes, only the unit of coordinates"
-    )
+    batch_norm: bool = Field(description="of feature maps, poses and activations, as in Ribeiro et al. 2020")
+    competition: Competition = Field(description="what divides a capsule below: all that see it, or each position")
+    first_shares: Competition = Field(description="in the first iteration, evenly; position in the authors' code")
+    inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
+    inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i, from 0: lambda (1 - rate^(i + 1))")
+    class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
+    damping: float = Field(ge=0, lt=1, description="weight of the previous mean in the new mean of a pose")
+    damped_first: bool = Field(description="also in the first iteration, as if the mean before were 0 (authors' code)")
+    variance_floor: float = Field(gt=0, le=1, description="added to votes' variances; bayes: unit of coordinates only")
     saving: float | None = Field(
         gt=0,
         le=1e4,
-        description="nats: before training, beta_a and beta_u are set on some training images, so that a vote assigned "
-        "to an active capsule alone shortens the description by so much, and the average capsule breaks even; null: "
-        "they start at the values in convolutional and last; not used by mixing",
+        description="nats that a vote of an active capsule alone saves, by betas set on images; null: not set",
     )
-    beta_a_unit: float = Field(
-        gt=0,
-        le=1e6,
-        description="nats: unit in which beta_a is learnt; a larger one makes each step of the optimiser change logits "
-        "more (5,000 in the authors' code); not used by mixing",
-    )
+    beta_a_unit: float = Field(gt=0, le=1e6, description="nats: unit in which beta_a is learnt (authors' code: 5,000)")
     convolutional: RoutingLayerParams
     last: RoutingLayerParams
-    primary_pose_sd: float = Field(
-        gt=0, le=10, description="initial standard deviation of the weights of primary poses"
-    )
-    primary_activation_sd: float = Field(
-        gt=0, le=10, description="initial standard deviation of the weights of primary activations"
-    )
+    primary_pose_sd: float = Field(gt=0, le=10, description="initial sd of the weights of primary poses")
+    primary_activation_sd: float = Field(gt=0, le=10, description="initial sd of the weights of primary activations")
     primary_bias: float = Field(ge=-100, le=100, description="initial bias of the logits of primary activations")
 
     loss: Literal["spread", "margin", "cross-entropy", "softmax"] = Field(
-        description="loss of the class capsules' activations a; cross-entropy: of their shares a / sum a; softmax: "
-        "cross-entropy of their softmax, as in the code of Ribeiro et al. 2020"
+        description="of activations a; cross-entropy: of a / sum a; softmax: cross-entropy of theirs (Ribeiro et al.)"
     )
     first_margin: float = Field(ge=0, le=1, description="margin of the spread loss at the start of training")
-    last_margin: float = Field(
-        ge=0, le=1, description="margin of the spread loss at the end of training, and in validation"
-    )
-    margin_epochs: float = Field(
-        gt=0,
-        le=10_000,
-        description="the margin grows as logistic(epoch / margin_epochs - 4): halfway after four of these; it is "
-        "constant where first_margin is last_margin",
-    )
+    last_margin: float = Field(ge=0, le=1, description="margin at the end of training, and in validation")
+    margin_epochs: float = Field(gt=0, le=10_000, description="margin: logistic of epoch / margin_epochs - 4, scaled")
     weight_decay: float = Field(ge=0, le=1, description="factor on half the squared weights in the loss")
     mixup: Mixup
 
@@ -181,7 +124,8 @@ class MatrixCapsulesRun(CroppedRun):
         model, unit = self.model, self.model.coordinate_addition and self.model.coordinate_unit == "floor_sd"
         return {
             name: f"activation: {' or '.join(activations)}"
-            for name, activations in _ACTS_WITH.items()
+            for activations, names in _ACTS_WITH.items()
+            for name in names
             if model.activation not in activations and not (name == "variance_floor" and unit)
         }
 

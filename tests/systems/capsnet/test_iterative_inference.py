@@ -1,4 +1,4 @@
-"""The study of iterative inference on a small network: its rows, and that conditions differ as they must."""
+"""Iterative inference: energies against their definition, ends that are known by hand, and what a study tells."""
 
 from __future__ import annotations
 
@@ -10,14 +10,22 @@ import numpy as np
 import pytest
 import torch
 from routing_loop import capsnet
-from small import INFER, squares
+from small import INFER, SIZE, squares
+from torch import Tensor
 
+from pipeline.errors import UserError
 from pipeline.layers.dynamic_routing import unweighted_sum
 from pipeline.probes.sparsity import hoyer
 from pipeline.results.outcome import Outcome
-from pipeline.systems.capsnet.experiments.iterative_inference import descent, sparsity_of_inference
-from pipeline.systems.capsnet.inference.predictive_coding import Inferred
-from pipeline.systems.capsnet.studies.infer import InferParams
+from pipeline.systems.capsnet.experiments.iterative_inference import (
+    Layer,
+    descent,
+    energies_and_gradients,
+    forward_pass,
+    infer,
+    sparsity_of_inference,
+)
+from pipeline.systems.capsnet.studies.infer import InferCondition, InferParams
 
 CPU = torch.device("cpu")
 
@@ -36,33 +44,29 @@ def found() -> Outcome:
 def test_rows(found: Outcome) -> None:
     table, arrays = found.table, found.arrays
     assert len(table) == 2 * (2 + 12) * 2
-    of_class = table[(table["layer"] == "class") & (table["replica"] == 0)].set_index("condition")
+    rows = table[table["replica"] == 0].set_index(["condition", "layer"])
+    of_class = rows.xs("class", level="layer")
     assert (of_class["falls"].dropna() == 1).all()
     assert of_class["energy"].isna().tolist() == [True, True, *[False] * 12], "a forward pass has no energy"
-    assert table.loc[table["layer"] == "middle", "right"].isna().all(), "only class capsules can be right"
+    assert rows.xs("middle", level="layer")["right"].isna().all(), "only class capsules can be right"
+    assert rows["saturated"].notna().groupby("condition").all().sum() == 2, "activities after inference are free"
     net, (images, labels) = capsnet(iterations=0), squares().part("test")
-    lengths = net.encode(torch.from_numpy(images).float() / 255).norm(dim=-1).numpy()
+    pixels = torch.from_numpy(images).float() / 255
+    lengths = net.encode(pixels).norm(dim=-1).numpy()
     for name, count in (("forward", len(images)), ("start", 6)):
-        expected = hoyer(lengths[:count])
-        assert of_class["hoyer"][name] == pytest.approx(float(expected.mean()), rel=1e-5)
-        error = float(expected.std(ddof=1)) / math.sqrt(count)
-        assert of_class["hoyer_standard_error"][name] == pytest.approx(error, rel=1e-4)
-        assert of_class["right"][name] == pytest.approx((lengths[:count].argmax(1) == labels[:count]).mean())
-        assert of_class["images"][name] == count
+        index = hoyer(lengths[:count])
+        right = (lengths[:count].argmax(1) == labels[:count]).mean()
+        expected = [count, index.mean(), index.std(ddof=1) / math.sqrt(count), right]
+        measured = of_class.loc[name, ["images", "hoyer", "hoyer_standard_error", "right"]]
+        np.testing.assert_allclose(measured.astype(float), expected, rtol=1e-4)
     own = lengths[np.arange(len(labels)), labels]
     assert of_class["length_right"]["forward"] == pytest.approx(own.mean(), rel=1e-5)
     np.testing.assert_allclose(np.linalg.norm(arrays["capsules_start"], axis=-1), lengths[:6], rtol=1e-4)
     assert arrays["energies_free-clamped-none"].shape == (121, 4 + 2)
     assert arrays["energies_predicted-clamped-L1-1"].shape == (121, 3 + 2)
-    told = found.numbers["condition"]["free-free-L2-1"]["class"]["energy"]
-    energies = table[(table["condition"] == "free-free-L2-1") & (table["layer"] == "class")]["energy"]
-    assert told["mean"] == pytest.approx(energies.mean())
-    assert told["n"] == 2
-    rows = table[table["replica"] == 0].set_index(["condition", "layer"])
-    assert rows["saturated"].notna().groupby("condition").all().sum() == 2, "activities after inference are free"
-    maps = net.feature_maps(torch.from_numpy(images).float() / 255)
     assert net.middle is not None
-    inputs = unweighted_sum(net.primary_capsules(maps), net.middle.transformations).norm(dim=-1).double()
+    primary = net.primary_capsules(net.feature_maps(pixels))
+    inputs = unweighted_sum(primary, net.middle.transformations).norm(dim=-1).double()
     row = rows.loc["forward", "middle"]
     assert row["hoyer_inputs"] == pytest.approx(float(hoyer(inputs.numpy()).mean()), abs=1e-4)
     assert row["saturated"] == pytest.approx(float((inputs > 3).double().mean())), "n^2 / (1 + n^2) > 0.9"
@@ -72,7 +76,7 @@ def test_rows(found: Outcome) -> None:
 def test_an_energy_that_rises_at_any_step_does_not_count_as_falling() -> None:
     """Energies of three images over two steps: that of the second rises before it falls below its start."""
     energies = torch.tensor([[4.0, 4.0, 4.0], [3.0, 5.0, 3.0], [2.0, 2.0, 2.0]])  # (steps + 1, images)
-    found = descent(Inferred([], torch.zeros(3, 1, 1), energies.unsqueeze(1)))
+    found = descent(energies.unsqueeze(1))
     assert found["falls"] == pytest.approx(2 / 3)
     assert found["energy"] == 2
     before_last = 11 / 3
@@ -99,3 +103,96 @@ def test_free_capsules_that_l1_kills_are_silent_not_even() -> None:
     row = table[(table["condition"] == "free-free-L1-5") & (table["layer"] == "class")].iloc[0]
     assert (row["silent"], row["right"]) == (1, 0)
     assert math.isnan(row["hoyer"])
+
+
+def condition(output: Any, label: Any, penalty: Any, weight: float = 1.0) -> InferCondition:
+    return InferCondition(output=output, label=label, penalty=penalty, weight=0 if penalty == "none" else weight)
+
+
+@pytest.fixture(params=[0, 2], ids=["unrouted", "routed"])
+def layers(request: pytest.FixtureRequest) -> list[Layer]:
+    """A small CapsNet in double precision, with a middle layer, whose capsules are long enough to matter."""
+    return capsnet(iterations=request.param).double().layers()
+
+
+@pytest.fixture
+def images() -> Tensor:
+    torch.manual_seed(1)
+    return torch.rand(5, 1, SIZE, SIZE, dtype=torch.float64)
+
+
+TARGET = torch.eye(3, dtype=torch.float64)[[0, 1, 2, 0, 1]]
+
+
+def total(layers: Sequence[Layer], images: Tensor, activities: Sequence[Tensor], energy: InferCondition) -> Tensor:
+    """The summed energy from its definition."""
+    below = [images, *activities[:-1]]
+    found = torch.zeros((), dtype=images.dtype)
+    for layer, x, y in zip(layers, activities, below, strict=False):
+        found = found + ((x - layer(y)) ** 2).sum() / 2
+    capsules = activities[-1] if energy.output == "free" else layers[-1](activities[-1])
+    lengths = (capsules**2).sum(-1).sqrt()
+    if energy.label == "clamped":
+        found = found + ((TARGET - lengths) ** 2).sum() / 2
+    return found + energy.weight * {"none": 0, "L1": lengths.sum(), "L2": (lengths**2).sum() / 2}[energy.penalty]
+
+
+@pytest.mark.parametrize("output", ["predicted", "free"])
+@pytest.mark.parametrize("label", ["clamped", "free"])
+@pytest.mark.parametrize("penalty", ["none", "L1", "L2"])
+def test_energies_and_gradients_are_those_of_the_definition_and_descend(
+    layers: list[Layer], images: Tensor, penalty: str, label: str, output: str
+) -> None:
+    how = condition(output, label, penalty, 0.7)
+    free = forward_pass(layers if output == "free" else layers[:-1], images)
+    activities = [x + 0.1 * torch.randn_like(x) for x in free]
+    terms, gradients, capsules = energies_and_gradients(layers, layers[0](images), activities, how, TARGET)
+    assert 0.05 < capsules.norm(dim=-1).mean() < 1
+    leaves = [x.clone().requires_grad_() for x in activities]
+    energy = total(layers, images, leaves, how)
+    expected = list(torch.autograd.grad(energy, leaves))
+    if (output, penalty) == ("free", "L1"):  # what its proximal step adds to the gradient
+        expected[-1] = expected[-1] - 0.7 * activities[-1] / activities[-1].norm(dim=-1, keepdim=True)
+    torch.testing.assert_close(list(gradients), expected)
+    torch.testing.assert_close(terms[1], (activities[1] - layers[1](activities[0])).square().flatten(1).sum(1) / 2)
+    torch.testing.assert_close(terms.sum(), energy.detach())
+    # In small steps the energy of no image ever rises.
+    found, capsules, energies = infer(layers, images, how, TARGET, steps=range(100), rate=0.01)
+    whole = energies.sum(1)
+    assert energies.shape == (101, 5 + (output == "free"), 5)
+    assert whole.diff(dim=0).max() < 1e-12
+    if label == "clamped" or penalty != "none":
+        assert (whole[-1] < whole[0] - 1e-4).all()
+    else:
+        assert whole.abs().max() < 1e-12, "the forward pass has no errors"
+    torch.testing.assert_close(capsules, found[-1] if output == "free" else layers[-1](found[-1]))
+
+
+@pytest.mark.parametrize(
+    ("penalty", "lengths"),
+    [("none", [0.85, 0.2, 0.05]), ("L1", [0.35, 0.0, 0.0]), ("L2", [1.7 / 3, 0.4 / 3, 0.1 / 3])],
+)
+def test_free_capsules_of_a_single_layer_end_where_they_do_by_hand(penalty: str, lengths: list[float]) -> None:
+    """1/2 (r - p)^2 + 1/2 (t - r)^2 + penalty(r) for a capsule of length r predicted at p: its direction stays."""
+    directions = torch.nn.functional.normalize(torch.randn(1, 3, 4, dtype=torch.float64), dim=-1)
+    predicted = torch.tensor([0.7, 0.4, 0.1], dtype=torch.float64)[None, :, None] * directions
+    layer = lambda images: predicted  # noqa: E731
+    how, target = condition("free", "clamped", penalty), torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+    image = torch.zeros(1, 1, dtype=torch.float64)
+    _, found, _ = infer([layer], image, how, target, steps=range(2000), rate=0.01)
+    torch.testing.assert_close(found, torch.tensor(lengths, dtype=torch.float64)[None, :, None] * directions)
+
+
+def test_predicted_capsules_of_one_number_end_where_they_do_by_hand() -> None:
+    """1/2 (x - a)^2 + 1/2 (1 - x)^2 + w x for x > 0, which the last layer passes on: x = (1 + a - w) / 2."""
+    layers = [lambda images: images, lambda x: x.unsqueeze(-1)]
+    image = torch.tensor([[0.6]], dtype=torch.float64)
+    how, target = condition("predicted", "clamped", "L1", 0.4), torch.ones(1, 1, dtype=torch.float64)
+    _, capsules, energies = infer(layers, image, how, target, steps=range(2000), rate=0.01)
+    torch.testing.assert_close(capsules, torch.full((1, 1, 1), 0.6, dtype=torch.float64))
+    torch.testing.assert_close(energies[-1, :, 0], torch.tensor([0.0, 0.08, 0.24], dtype=torch.float64))
+
+
+def test_a_rate_too_high_is_named(layers: list[Layer], images: Tensor) -> None:
+    with pytest.raises(UserError, match="diverged at rate 1e\\+06"):
+        infer(layers, images, condition("free", "clamped", "none"), TARGET, steps=range(200), rate=1e6)

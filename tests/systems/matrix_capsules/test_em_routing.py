@@ -17,8 +17,15 @@ from small import BAYES
 from torch import Tensor
 
 from pipeline.systems.matrix_capsules.model import em_routing
-from pipeline.systems.matrix_capsules.model.em_routing import Step, cast_votes, history, images_at_once, route
-from pipeline.systems.matrix_capsules.model.m_steps import Moments, m_step
+from pipeline.systems.matrix_capsules.model.em_routing import (
+    Moments,
+    Step,
+    cast_votes,
+    history,
+    images_at_once,
+    m_step,
+    route,
+)
 from pipeline.systems.matrix_capsules.model.matrix_capsules import of_whole_poses
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields

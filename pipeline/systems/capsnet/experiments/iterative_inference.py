@@ -1,4 +1,21 @@
-"""Iterative inference instead of routing: is it sparse, and why? (document 001, section 3.1, Figure 1B-E)
+"""Predictive coding instead of routing: inference over the activities of all layers at once (document 001, section 3,
+appendix C). Is it sparse, and why (section 3.1, Figure 1B-E)?
+
+    E = 1/2 sum_l |x_l - f_l(x_{l-1})|^2  +  1/2 sum_j (t_j - |v_j|)^2  +  weight * penalty(v)
+
+x_0 is the image, v are the class capsules. The second term clamps the label: t is 1 for the image's class, else 0, and
+a capsule's length predicts it; with a free label it is absent. The penalty is the capsules' lengths summed (L1, per
+capsule as in the document), half their squares (L2), or none. E is the variational free energy of Gaussians of variance
+1, up to a constant.
+
+There are two interpretations of the top layer. `predicted`, as in appendix C: v is the last layer's prediction from the
+layer below, whose activities are the topmost free ones, and the label's error is that of the output. `free`: v are free
+activities with their own prediction error, below the label's error. Then a target acts on capsules directly, and L1 of
+weight 1 leaves a single capsule in any network, because predicted lengths are below 1.
+
+The gradient of a layer depends on its own error and on that of the layer above. If capsules are free, L1 has no
+derivative at 0, its minimum: a gradient step on all other terms is followed by a proximal step, which shortens
+capsules.
 
 The class capsules of a trained CapsNet are measured after the forward pass and after predictive coding under several
 conditions. Sparsity is measured on the lengths of a layer's capsules.
@@ -7,7 +24,7 @@ conditions. Sparsity is measured on the lengths of a layer's capsules.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +36,14 @@ from torch.nn.functional import one_hot
 from tqdm import tqdm
 
 from pipeline.data.datasets import Dataset
+from pipeline.errors import UserError
 from pipeline.probes.sparsity import effective_number, entropy_of_shares, hoyer
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
-from pipeline.systems.capsnet.inference.predictive_coding import Inferred, Objective, forward_pass, infer
 from pipeline.systems.capsnet.model.capsnet import CapsNet
-from pipeline.systems.capsnet.studies.infer import InferParams
+from pipeline.systems.capsnet.studies.infer import InferCondition, InferParams
 
+Layer = Callable[[Tensor], Tensor]
 FORWARD, START = "forward", "start"
 """Names used like conditions: the forward pass of all test images, and of those used for inference."""
 EXAMPLES = 6
@@ -33,9 +51,95 @@ BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
-"""Longer capsules count as saturated: a length L changes by 2 (1 - L) of the relative change of what is squashed to it,
-so from here on by less than a fifth.
-"""
+"""Longer ones count as saturated: a length L changes by 2 (1 - L), under a fifth, of its input's relative change."""
+
+
+def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
+    """Activities of each layer, without errors."""
+    activities = []
+    for layer in layers:
+        images = layer(images)
+        activities.append(images)
+    return activities
+
+
+def _shortens(condition: InferCondition) -> bool:
+    """Whether the penalty needs a separate proximal step."""
+    return condition.output == "free" and condition.penalty == "L1"
+
+
+def energies_and_gradients(
+    layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], condition: InferCondition, target: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
+    """The terms of each image's energy, and their gradients with respect to the free layers' activities.
+
+    Each layer's gradient comes from its own error and that of the layer above alone, as the paths of autograd do.
+
+    Args:
+        constant: the first layer's prediction from the image.
+        target: 1 for the class of each image, else 0, `[B, n]`; used where the label is clamped.
+
+    Returns:
+        energies `[terms, B]`: of the free layers, the label, the penalty; the gradients, without the term of the
+        proximal step; and the class capsules `[B, n, D]`.
+    """
+    with torch.enable_grad():
+        leaves = [each.detach().requires_grad_() for each in activities]
+        predictions = [constant, *(layer(below) for layer, below in zip(layers[1:], leaves[:-1], strict=False))]
+        capsules = leaves[-1] if condition.output == "free" else layers[-1](leaves[-1])
+        lengths = capsules.norm(dim=-1)
+        label = penalty = torch.zeros_like(lengths[:, 0])
+        if condition.label == "clamped":
+            label = (target - lengths).square().sum(1) / 2
+        if condition.penalty == "L1":
+            penalty = condition.weight * lengths.sum(1)
+        if condition.penalty == "L2":
+            penalty = condition.weight * lengths.square().sum(1) / 2
+        errors = [(x - fx).square().flatten(1).sum(1) / 2 for x, fx in zip(leaves, predictions, strict=True)]
+        terms = torch.stack([*errors, label, penalty])
+        gradients = torch.autograd.grad((terms[:-1] if _shortens(condition) else terms).sum(), leaves)
+    return terms.detach(), gradients, capsules.detach()
+
+
+@torch.no_grad()
+def infer(
+    layers: Sequence[Layer],
+    images: Tensor,
+    condition: InferCondition,
+    target: Tensor,
+    *,
+    steps: Iterable[int],
+    rate: float,
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Minimise the energy by gradient descent from the forward pass, for all images and layers at once.
+
+    Args:
+        layers: functions of the activities below, the images first; the last gives class capsules `[B, n, D]`.
+        target: as in `energies_and_gradients`.
+        steps: as many steps as it has elements, of which the caller may show a bar.
+
+    Returns:
+        activities of each free layer, `[B, ...]`; class capsules, `[B, n, D]`; and energies, of each image at every
+        step, `[steps + 1, terms, B]`.
+
+    Raises:
+        UserError: inference diverged.
+    """
+    activities = forward_pass(layers if condition.output == "free" else layers[:-1], images)
+    constant = activities[0]
+    found = []
+    for _ in steps:
+        terms, gradients, _ = energies_and_gradients(layers, constant, activities, condition, target)
+        activities = [x - rate * gradient for x, gradient in zip(activities, gradients, strict=True)]
+        if _shortens(condition):
+            lengths = activities[-1].norm(dim=-1, keepdim=True).clamp_min(torch.finfo(images.dtype).tiny)
+            activities[-1] = activities[-1] * (1 - rate * condition.weight / lengths).clamp_min(0)
+        found.append(terms)
+    terms, _, capsules = energies_and_gradients(layers, constant, activities, condition, target)
+    energies = torch.stack([*found, terms])
+    if not energies.isfinite().all():
+        raise UserError(f"inference diverged at rate {rate:g}: lower it")
+    return activities, capsules, energies
 
 
 @torch.no_grad()
@@ -61,10 +165,10 @@ def sparsity_of_inference(
         UserError: inference diverged.
     """
     images, labels = dataset.part("test")
-    pixels = torch.from_numpy(images).float() / 255
+    pixels, classes = torch.from_numpy(images).float() / 255, torch.from_numpy(labels).to(device)
     count = min(settings.images, len(images))
     shown = min(EXAMPLES, count)
-    some, classes = pixels[:count].to(device), torch.from_numpy(labels).to(device)
+    some, target = pixels[:count].to(device), one_hot(classes[:count], models[0].params.classes).float()
     arrays: dict[str, NDArray[np.generic]] = {"images": images[:shown, 0], "labels": labels[:shown]}
     tables = []
     for number, model in enumerate(models):
@@ -72,22 +176,18 @@ def sparsity_of_inference(
         layers = model.layers()
         batches = [forward_pass(layers, batch.to(device))[2:] for batch in pixels.split(BATCH)]
         whole = [torch.cat(layer) for layer in zip(*batches, strict=True)]
-        rows = _rows(FORWARD, whole, classes)
-        rows += _rows(START, [each[:count] for each in whole], classes)
-        capsules, energies = {START: whole[-1]}, {}
+        rows = _rows(FORWARD, whole, classes) + _rows(START, [each[:count] for each in whole], classes)
+        found = {f"capsules_{START}": whole[-1][:shown]}
         for condition in settings.conditions:
             weight = [] if condition.penalty == "none" else [f"{condition.weight:g}"]
             name = "-".join([condition.output, condition.label, condition.penalty, *weight])
-            target = one_hot(classes[:count], model.params.classes).float() if condition.label == "clamped" else None
-            objective = Objective(condition.output, target, condition.penalty, condition.weight)
             steps = tqdm(range(settings.steps), desc=title, unit="step", leave=False)
-            found = infer(layers, some, objective, steps=steps, rate=settings.rate)
-            of_middle = [found.activities[2]] if model.middle else []
-            rows += _rows(name, [*of_middle, found.capsules], classes, descent(found))
-            capsules[name], energies[name] = found.capsules, found.energies.mean(-1)
+            activities, capsules, energies = infer(layers, some, condition, target, steps=steps, rate=settings.rate)
+            of_middle = [activities[2]] if model.middle else []
+            rows += _rows(name, [*of_middle, capsules], classes, descent(energies))
+            found |= {f"capsules_{name}": capsules[:shown], f"energies_{name}": energies.mean(-1)}
         if number == 0:
-            arrays |= {f"capsules_{name}": each[:shown].cpu().numpy() for name, each in capsules.items()}
-            arrays |= {f"energies_{name}": each.cpu().numpy() for name, each in energies.items()}
+            arrays |= {name: each.cpu().numpy() for name, each in found.items()}
         tables.append(pd.DataFrame(rows))
     table = stack_replicas(tables)
     long = table.melt(id_vars=["replica", "condition", "layer"], var_name="measure").dropna()
@@ -148,9 +248,11 @@ def _saturation(lengths: NDArray[np.float64]) -> dict[str, float]:
     }
 
 
-def descent(found: Inferred) -> dict[str, float]:
-    """How the energy fell: where it ended, and the shares `falls` and `last_drop` of `sparsity_of_inference`."""
-    whole = found.energies.double().sum(1)  # (steps + 1, B)
+def descent(energies: Tensor) -> dict[str, float]:
+    """How energies `[steps + 1, terms, B]` fell: where they ended, and the shares `falls` and `last_drop` of
+    `sparsity_of_inference`.
+    """
+    whole = energies.double().sum(1)  # (steps + 1, B)
     # The energy may rise by this much through rounding in single precision.
     rounding = 1e-5 * whole[0].clamp_min(1e-3)
     falls = (whole.diff(dim=0) <= rounding).all(0)

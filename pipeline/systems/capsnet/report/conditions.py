@@ -1,6 +1,7 @@
 """Networks with and without routing, with and without reconstruction (document 001, appendix A and Figure 2).
 
-Claims are answered by the items that the profile's `evidence` names.
+Claims are answered by the items that the profile's `evidence` names. Two results are compared only if their networks
+differ in nothing but what the comparison is about.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,31 +18,71 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, ORANGE, SKY, VERMILLION, in_house_style, panels
-from pipeline.drawing.table import Row, Table, tables_of
+from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark, stalled
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import unique
-from pipeline.results.reading import NotMeasuredError, Results
-from pipeline.systems.capsnet.report.runs import CONDITIONS, Network, network, networks, records_of
+from pipeline.results.provenance import Record, distinct, unique
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "routed": {},
+    "unrouted": {"iterations": 0},
+    "routed_margin": {"reconstruction": "none"},
+    "unrouted_margin": {"iterations": 0, "reconstruction": "none"},
+}
+"""The conditions of appendix A, as evidence and `documents.yaml` call them, and what they change in the first's model:
+whether votes are routed, and whether the loss has a reconstruction term.
+"""
 FIRST_EPOCHS, SLOWER = 3, 1.05
 """Learning "starts slower" if the loss is higher by at least this factor, as a geometric mean over the first epochs."""
 LIKE_LOSS = 1.5
 """Two best losses are "nearly the same" up to this ratio (the paper's figure has a logarithmic axis)."""
 _LOOKS = {
-    "routed": (BLUE, "o", "-", "routing, reconstruction"),
-    "unrouted": (VERMILLION, "s", "-", "no routing, reconstruction"),
-    "routed_margin": (SKY, "o", "--", "routing, no reconstruction"),
-    "unrouted_margin": (ORANGE, "s", "--", "no routing, no reconstruction"),
+    "routed": (BLUE, "-", "routing, reconstruction"),
+    "unrouted": (VERMILLION, "-", "no routing, reconstruction"),
+    "routed_margin": (SKY, "--", "routing, no reconstruction"),
+    "unrouted_margin": (ORANGE, "--", "no routing, no reconstruction"),
 }
-_ACCURACIES = {
-    "accuracy": ("own answer (%)", ("test", "accuracy"), 2),
-    "rotated_0": ("probe, 0° (%)", ("probe", "class_capsules", "refit", "rotated_0"), 1),
-    "rotated_180": ("probe, ±180° (%)", ("probe", "class_capsules", "refit", "rotated_180"), 1),
-    "affine": ("probe, affine (%)", ("probe", "class_capsules", "refit", "affine"), 1),
-    "affine_fixed": ("fixed probe, affine (%)", ("probe", "class_capsules", "fixed", "affine"), 1),
-}
-"""By column: heading, keys of the share, decimals."""
+
+
+class Network(NamedTuple):
+    """A result about a trained CapsNet.
+
+    Attributes:
+        item: the item of the stage that made it.
+        name: of the run that it is about.
+        run, dataset: the settings of the network and of its data, as recorded in the result.
+        inference: the settings of iterative inference; empty for results of other stages.
+    """
+
+    item: str
+    numbers: Numbers
+    name: str
+    run: Recorded
+    dataset: Recorded
+    inference: Recorded
+
+    def is_but_for(self, other: Network, **changes: Any) -> bool:
+        """Whether it is another's network with `changes` of the model, on the same data."""
+        wanted = {**other.run, "model": {**other.run.model, **changes}}
+        return self.run == wanted and self.dataset == other.dataset
+
+    def shortcomings(self, document: str) -> list[Remark]:
+        """In what it falls short of the paper's, which `documents.yaml` calls `document`."""
+        return remarks("capsnet", document, {**self.run, **self.inference}, self.dataset)
+
+
+def network(results: Results, stage: str, item: str | None) -> Network:
+    """The result of a stage. Raises `NotMeasuredError` if there is none."""
+    item, numbers = results.answering(stage, item)
+    inference = numbers.settings.infer[item] if stage == "infer" else Recorded({})
+    name = inference.get("run", item)
+    return Network(item, numbers, name, numbers.run(name), numbers.dataset_of(name), inference)
+
+
+def records_of(results: Results, *found: Network) -> list[Record]:
+    """The provenance of results, each after that of its network's training."""
+    return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
 
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
@@ -95,12 +137,12 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
             f"{words} reconstruction, loss without routing / with it: "
             f"{slower[-1]:.2f} in the first {FIRST_EPOCHS} epochs, {ratios[-1].mean:.2f} at best"
         )
-    records = records_of(results, *(run for run, _ in trained.values()))
     same = all(1 / LIKE_LOSS < ratio.mean < LIKE_LOSS for ratio in ratios)
     holds = same and all(ratio > SLOWER for ratio in slower)
     said = unique(words for role, (run, _) in trained.items() for words in run.shortcomings(role))
-    remarks = [Remark("loss of shifted validation images (paper: test)"), *said]
-    return Finding(ratios[0], records, holds=holds, remarks=remarks, notes=notes)
+    shortcomings = [Remark("loss of shifted validation images (paper: test)"), *said]
+    records = records_of(results, *(run for run, _ in trained.values()))
+    return Finding(ratios[0], records, holds=holds, remarks=shortcomings, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {
@@ -121,10 +163,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"capsnet-losses-{run.dataset}",
             "svg",
             f"CapsNet's loss with and without routing, {run.dataset}",
-            "Means over seeds; bars are one sd. Shifted validation images stand for the test images of Figure 2 of "
+            "Means over seeds. Shifted validation images stand for the test images of Figure 2 of "
             "document 001. Losses with and without reconstruction are different functions, which nearly coincide "
             "where its weight is small.",
-            "Training and validation loss per epoch of four conditions, and their best validation losses.",
+            "Training and validation loss per epoch of four conditions.",
             [record for found, _ in trained.values() for record in found.numbers.records],
             partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
         )
@@ -132,50 +174,19 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Figure 2: training and validation loss per epoch on a logarithmic axis, and the best validation losses."""
-    figure, axes = panels(3, 2.5, sharey=True)
+    """Figure 2: training and validation loss per epoch on a logarithmic axis."""
+    figure, axes = panels(2, 2.5, sharey=True)
     for role, table in tables.items():
-        colour, marker, dashes, words = _LOOKS[role]
+        colour, dashes, words = _LOOKS[role]
         means = table.groupby("epoch")[["train_loss", "validation_loss"]].mean()
-        for axis, column in zip(axes, means, strict=False):
+        for axis, column in zip(axes, means, strict=True):
             axis.plot(means.index, means[column], color=colour, linestyle=dashes, label=words)
-        best = table.groupby("replica")["validation_loss"].min()
-        axes[2].errorbar(
-            list(CONDITIONS).index(role), best.mean(), best.std() if len(best) > 1 else 0, color=colour, marker=marker,
-            markerfacecolor="white" if role.endswith("margin") else colour,
-        )  # fmt: skip
-    for axis, title in zip(axes, ("training", "validation", "best validation"), strict=True):
-        axis.set(yscale="log", title=title)
+    for axis, title in zip(axes, ("training", "validation"), strict=True):
+        axis.set(yscale="log", title=title, xlabel="epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].set_ylabel("loss")
     axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes[0].yaxis.set_major_formatter("{x:g}")
     axes[0].yaxis.set_minor_locator(NullLocator())
-    for axis in axes[:2]:
-        axis.set_xlabel("epoch")
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes[0].set_ylabel("loss")
-    axes[2].set_xticks(range(4), ["routing", "none"] * 2)
-    axes[2].set_xticks([0.5, 2.5], ["\nreconstruction", "\nno reconstruction"], minor=True)
-    axes[2].tick_params(axis="x", which="minor", length=0, pad=7)
-    axes[2].set_xlim(-0.6, 3.6)
-    axes[2].grid(axis="x", visible=False)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
-
-
-def build(results: Results) -> list[Table]:
-    """Accuracy of each network, and of a linear probe on its class capsules, by data set."""
-    rows: dict[str, list[Row]] = {}
-    for found in networks(results, "evaluate"):
-        model, numbers = found.run.model, found.numbers
-        iterations = f"{model.iterations} {model.counting}" if model.iterations else "0"
-        of_run: list[object] = [found.item, iterations, model.reconstruction, str(model.middle)]
-        measured = {column: numbers.measured(*where) for column, (_, where, _) in _ACCURACIES.items()}
-        shares = {column: each and each.scaled(100) for column, each in measured.items()}
-        rows.setdefault(found.run.dataset, []).append((of_run, shares, numbers))
-    heads = {column: (words, digits) for column, (words, _, digits) in _ACCURACIES.items()}
-    caption = (
-        "Test accuracy with the longest class capsule as the answer, and of a linear probe on all class capsules of "
-        "rotated or affinely warped test images (refit on equally warped training images; fixed: fit on clean ones)."
-    )
-    keys = ["run", "iterations", "reconstruction", "middle capsules"]
-    return tables_of("capsnet", "CapsNet with and without routing", caption, keys, heads, rows)

@@ -22,7 +22,7 @@ from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import distinct, unique
 from pipeline.results.reading import NotMeasuredError, Results
-from pipeline.systems.capsnet.report.runs import Network, network, networks, records_of
+from pipeline.systems.capsnet.report.conditions import Network, network, records_of
 
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
@@ -184,15 +184,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Figure 1, for the studies with routing and without that evidence names, if both have examples."""
     with suppress(NotMeasuredError):
         pair = inferred_pair(results)
-        found = {
-            role: written.examples(results, "infer", each.item, ("images", "labels")) for role, each in pair.items()
-        }
-        arrays = {role: each for role, each in found.items() if each is not None}
-        shown = {
-            title: arrays[role][f"capsules_{condition}"]
-            for role, condition, title in _PANELS
-            if f"capsules_{condition}" in arrays.get(role, {})
-        }
+        names = ("images", "labels")
+        arrays = {role: written.examples(results, "infer", each.item, names) or {} for role, each in pair.items()}
+        panels = {title: (arrays[role], f"capsules_{condition}") for role, condition, title in _PANELS}
+        shown = {title: found[name] for title, (found, name) in panels.items() if name in found}
         if len(shown) < len(_PANELS):
             return
         dataset = pair["routed"].run.dataset
@@ -211,11 +206,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, np.ndarray]) -> Figure:
-    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed.
-
-    Args:
-        images: `[k, S, S]`, of which the first few are drawn.
-        capsules: by title, `[k, n, D]`.
+    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. Of
+    images `[k, S, S]` the first few are drawn, and of capsules `[k, n, D]`, by title.
     """
     count = min(_EXAMPLES, *(len(values) for values in capsules.values()))
     figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))
@@ -247,12 +239,12 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, n
 def build(results: Results) -> list[Table]:
     """How sparse capsules are before and after iterative inference, and whether the correct one is longest."""
     rows: dict[str, list[Row]] = {}
-    for study in networks(results, "infer"):
-        numbers, of_dataset = study.numbers, rows.setdefault(study.run.dataset, [])
+    for item, numbers in results.executed("infer"):
+        of_dataset = rows.setdefault(network(results, "infer", item).run.dataset, [])
         for condition in numbers.names("condition"):
             for layer in numbers.names("condition", condition):
                 images = numbers.measured("condition", condition, layer, "images")
-                keys: list[object] = [study.item, condition, layer, f"{images.mean:.0f}" if images else ""]
+                keys: list[object] = [item, condition, layer, f"{images.mean:.0f}" if images else ""]
                 of_dataset.append((keys, cells(numbers, _SPARSITY, "condition", condition, layer), numbers))
     caption = (
         "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "

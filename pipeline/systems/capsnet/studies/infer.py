@@ -15,15 +15,11 @@ if TYPE_CHECKING:
 
 
 class InferCondition(Section):
-    """The energy that iterative inference minimises (`pipeline/systems/capsnet/inference/predictive_coding.py`)."""
+    """The energy that iterative inference minimises (`experiments/iterative_inference.py`)."""
 
-    output: Literal["predicted", "free"] = Field(
-        description="class capsules: the last layer's predictions, or free variables"
-    )
+    output: Literal["predicted", "free"] = Field(description="class capsules: the last layer's predictions, or free")
     label: Literal["clamped", "free"] = Field(description="clamped: the class is the target of class capsules' lengths")
-    penalty: Literal["none", "L1", "L2"] = Field(
-        description="penalty on class capsules: none, their lengths, or half their squared lengths"
-    )
+    penalty: Literal["none", "L1", "L2"] = Field(description="none, class capsules' lengths, or half their squares")
     weight: float = Field(ge=0, le=1000, description="weight of the penalty; 0 if penalty is none")
 
     @model_validator(mode="after")
@@ -37,11 +33,7 @@ class InferParams(Section):
     """One study of iterative inference in a trained capsule network, document 001, section 3.1 and appendix C."""
 
     run: Name = Field(description="a key of `runs` whose variant is capsnet")
-    images: int = Field(
-        ge=1,
-        le=10_000_000,
-        description="test images (the first ones) for inference, in one batch; the forward pass is measured on all",
-    )
+    images: int = Field(ge=1, le=10_000_000, description="test images (the first ones) for inference, in one batch")
     conditions: list[InferCondition] = Field(min_length=1, description="energies to minimise, one after another")
     steps: int = Field(ge=1, le=100_000, description="gradient steps")
     rate: float = Field(gt=0, le=1, description="step size")
@@ -56,11 +48,7 @@ def check(params: Params, where: str, study: InferParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Infer the activities of the trained networks of an entry of `infer`.
-
-    Raises:
-        UserError: inference diverged.
-    """
+    """Infer the activities of the trained networks of an entry of `infer`; `UserError` where that diverges."""
     from pipeline.systems.capsnet.experiments.iterative_inference import sparsity_of_inference
     from pipeline.systems.capsnet.model.capsnet import CapsNet
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,7 +19,7 @@ from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome
-from pipeline.results.spread import spread
+from pipeline.results.spread import nest, stack_replicas
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 
 _AT_ONCE = 32
@@ -35,18 +36,15 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     images, labels = images[:VOTED], labels[:VOTED]
     pixels = seen(images, augmentation)
     found = [distances(model, pixels) for model in models]
-    rows = [concentration(*each, labels) for each in found]
-    votes = {
-        name: {str(t + 1): spread(row[name][t] for row in rows) for t in range(len(rows[0][name]))} for name in rows[0]
-    }
+    shares = stack_replicas([concentration(*each, labels) for each in found])
+    votes = nest(shares, ["of", "iteration"], "share")
     # The first two images of different classes that are recognised, and the first that is not
     correct = scores(models[0], pixels).argmax(-1).cpu().numpy() == labels
     recognised = np.flatnonzero(correct)
     firsts = np.sort(recognised[np.unique(labels[correct], return_index=True)[1]])[:2]
     chosen = [*firsts.tolist(), *np.flatnonzero(~correct)[:1].tolist()]
-    arrays: dict[str, NDArray[Any]] = histograms(*found[0], chosen)
-    arrays |= {"images": images[chosen], "labels": labels[chosen]}
-    arrays["scores"] = scores(models[0], pixels[chosen]).cpu().numpy()
+    of_chosen = scores(models[0], pixels[chosen]).cpu().numpy()
+    arrays = histograms(*found[0], chosen) | {"images": images[chosen], "labels": labels[chosen], "scores": of_chosen}
     numbers = {**outcome.numbers, "voted_images": len(images), "votes": votes}
     return replace(outcome, numbers=numbers, arrays=arrays)
 
@@ -74,19 +72,20 @@ def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32
 
 def concentration(
     distance: NDArray[np.float32], shares: NDArray[np.float32], labels: NDArray[np.int64]
-) -> dict[str, list[float]]:
-    """Of all that is assigned, what goes to the right class, for each iteration: `all` of it, and of the votes that are
-    `near`, as near to the mean of their class as the closest tenth of all is after the first iteration.
+) -> pd.DataFrame:
+    """Of all that is assigned, the share that goes to the right class, columns of, iteration, share: `all` of it, and
+    of the votes that are `near`, as near to the mean of their class as the closest tenth of all is after the first
+    iteration.
     """
     right = np.eye(shares.shape[2])[labels].astype(bool)  # (N, n)
     order = np.argsort(distance[0], axis=None)
     weights = shares[0].ravel()[order].cumsum()
     radius = distance[0].ravel()[order][np.searchsorted(weights, 0.1 * weights[-1])]
-    rows: dict[str, list[float]] = {"all": [], "near": []}
-    for d, share in zip(distance, shares, strict=True):
-        for name, kept in (("all", share), ("near", share * (d <= radius))):
-            rows[name].append(float(kept[right].sum() / max(kept.sum(), np.finfo(np.float32).tiny)))
-    return rows
+    rows = []
+    for name, kept in (("all", shares), ("near", shares * (distance <= radius))):
+        for t, each in enumerate(kept, 1):
+            rows.append((name, t, float(each[right].sum() / max(each.sum(), np.finfo(np.float32).tiny))))
+    return pd.DataFrame(rows, columns=["of", "iteration", "share"])
 
 
 def histograms(

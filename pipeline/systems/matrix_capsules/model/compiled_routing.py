@@ -68,14 +68,9 @@ def route(
     routing: Routing,
     form: kernels.Kernel | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents, where `supported`. Gradients flow through
-    every iteration.
+    """As `em_routing.route`, where `supported`; transformations are compact.
 
     Args:
-        poses: of the children, `[B, X, c, P]`.
-        activations: of the children, from 0 to 1, `[B, X, c]`.
-        transformations: `[places, c, I, D, I]`.
-        beta_a, beta_u: of each parent type, `[D]`.
         form: of the kernel; None for the best that this processor has.
 
     Raises:
@@ -90,7 +85,7 @@ class _CompiledRoute(torch.autograd.Function):
     @staticmethod
     def forward(ctx, routing, kernel, poses, activations, transformations, *betas):  # type: ignore[no-untyped-def]
         fields, D = routing.fields, transformations.shape[3]
-        inverse = [routing.inverse_temperature(index) for index in range(routing.iterations)]
+        inverse = list(map(routing.inverse_temperature, range(routing.iterations)))
         lanes = kernel.lanes if D > 8 else 8
         beta_a, beta_u, padded = (
             torch.nn.functional.pad(each, (0, -D % lanes)) for each in (*betas, transformations.transpose(3, 4))

@@ -85,7 +85,7 @@ struct Layer {
     int64_t competition; // 0: all parents of a child; 1: those of each position by themselves
     int64_t activation;  // 0: description length; 1: mixing proportion; 2: variational Bayes
     int64_t threads;
-    int64_t wishart, shares_of_position, logits; // of variational Bayes; see m_steps.py
+    int64_t wishart, shares_of_position, logits; // of variational Bayes; see em_routing.py
     float variance_floor, damping, first_damping; // the latter towards a pose of 0
     float alpha0, kappa0, nu0, psi0;   // priors of variational Bayes
     const float *inverse_temperatures; // of each iteration
@@ -368,7 +368,7 @@ template <int L, int R, int I> struct Router {
         logarithm = select<L>(x > V{}, V{}, x) - log1p;
     }
 
-    // ---- M-step of variational Bayes: posteriors in closed form (m_steps.py). `origin` is where a pose of 0 lies.
+    // ---- M-step of variational Bayes: posteriors in closed form (em_routing.py). `origin` is where a pose of 0 lies.
 
     struct Posterior {
         V strength, shape, share, log_share, entropy, mean[P], rate[P], inside[P], log_precision;

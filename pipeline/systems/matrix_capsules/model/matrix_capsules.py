@@ -3,7 +3,7 @@
     image -> convolution, ReLU -> primary capsules -> convolutional capsules, twice -> class capsules
 
 A capsule has a pose, a 4x4 matrix or a vector of 16, and an activation. Its pose times a learnt transformation is its
-vote for the pose of a capsule above (section 3); those fit Gaussians to votes (`layers.em_routing`). Class capsules see
+vote for the pose of a capsule above (section 3); those fit Gaussians to votes (`em_routing`). Class capsules see
 every position through the same transformations, to whose votes the position is added (section 4, "coordinate
 addition"). A class capsule's activation says whether its class is there.
 
@@ -11,16 +11,22 @@ The same network with variational Bayes in place of EM is Ribeiro et al. (2020).
 maps, to poses and activations of primary capsules, and to those that each layer hands on; activations before their
 logistic.
 
+In training a batch is normalised by its own mean and variance. For evaluation both are measured after each epoch on
+training images, with the weights as they are then, or with their average: statistics that were followed over training
+are those of other weights. So a training step changes nothing but what the optimiser changes, and the statistics are
+parameters without a gradient, saved and loaded with the others.
+
 Shapes: B images `[B, C, S, S]` in [0, 1]; a layer of H x H positions has capsules `[B, H H, types, P]`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pipeline.classification.classifier import Classifier
@@ -28,7 +34,6 @@ from pipeline.errors import UserError
 from pipeline.layers.class_losses import cross_entropy, margin_loss, spread_loss
 from pipeline.layers.images import ChannelsLastConvolution, standardise
 from pipeline.systems.matrix_capsules.model import compiled_routing
-from pipeline.systems.matrix_capsules.model.batch_norm import BatchNorm, measure_statistics
 from pipeline.systems.matrix_capsules.model.em_routing import Routing, Step, cast_votes, history, images_at_once, route
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
@@ -38,6 +43,57 @@ _BALANCED_ON = 64
 _MEASURED_ON = 2048
 """Images that the statistics of batch norm are measured on: about as many as torch's running means see in batches of
 128."""
+_EPSILON = 1e-5
+"""Added to variances."""
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation (Ioffe and Szegedy 2015): numbers of each type with mean 0 and variance 1 over everything
+    else; then, if `learnt`, scaled and shifted.
+
+    Args:
+        types: how many.
+        axis: of tensors, along which types lie.
+    """
+
+    def __init__(self, types: int, axis: int, learnt: bool) -> None:
+        super().__init__()
+        self.axis = axis
+        self.mean = nn.Parameter(torch.zeros(types), requires_grad=False)
+        self.variance = nn.Parameter(torch.ones(types), requires_grad=False)
+        self.scale = nn.Parameter(torch.ones(types)) if learnt else None
+        self.shift = nn.Parameter(torch.zeros(types)) if learnt else None
+        self.measured: list[Tensor] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x` normalised, of its shape.
+
+        Raises:
+            ValueError: in training, there is only one number of each type.
+        """
+        x = x.movedim(self.axis, 1)
+        if self.training and self.measured is not None:
+            self.measured.append(torch.stack(torch.var_mean(x, [0, *range(2, x.dim())])))
+        mean, variance = (None, None) if self.training else (self.mean, self.variance)
+        found = F.batch_norm(x, mean, variance, self.scale, self.shift, training=self.training, eps=_EPSILON)
+        return found.movedim(1, self.axis)
+
+
+@torch.no_grad()
+def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batches: Iterable[Tensor]) -> None:
+    """Set the statistics of all batch norms in `model` to their means over batches, which `run` sends through it."""
+    norms, training = [module for module in model.modules() if isinstance(module, BatchNorm)], model.training
+    model.train()
+    for norm in norms:
+        norm.measured = []
+    for batch in batches:
+        run(batch)
+    for norm in norms:
+        variance, mean = torch.stack(norm.measured or []).mean(0)
+        norm.mean.copy_(mean)
+        norm.variance.copy_(variance)
+        norm.measured = None
+    model.train(training)
 
 
 class PrimaryCapsules(nn.Module):
@@ -103,10 +159,9 @@ class RoutedCapsules(nn.Module):
         self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
         offsets = _coordinates(fields, params) if last and params.coordinate_addition else None
         self.register_buffer("offsets", offsets, persistent=False)
-        if params.batch_norm:
-            self.beta_a.requires_grad_(False)  # what it adds is taken away again
-        self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else None
-        self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else None
+        self.beta_a.requires_grad_(not params.batch_norm)  # which takes away again what it adds
+        self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
+        self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
 
     def betas(self) -> tuple[Tensor, Tensor]:
         """beta_a and beta_u `[types]` in nats; the former is learnt in another unit."""
@@ -128,14 +183,12 @@ class RoutedCapsules(nn.Module):
             poses, activations = compiled_routing.route(*capsules, self.transformations, *self.betas(), routing)
         else:
             poses, activations = route(*capsules, self.full_transformations(), *self.betas(), routing)
-        return poses if self.norm_poses is None else self.norm_poses(poses), self.handed_on(activations)
+        return self.norm_poses(poses), self.handed_on(activations)
 
     def handed_on(self, activations: Tensor) -> Tensor:
         """Of what an M-step gives: with batch norm, that is still to be normalised and goes through the logistic."""
-        if self.norm_activations is None:
-            return activations
         normalised: Tensor = self.norm_activations(activations)
-        return normalised.sigmoid()
+        return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set betas by what these capsules make of the layer: beta_u so that describing a vote by an active capsule
@@ -145,8 +198,8 @@ class RoutedCapsules(nn.Module):
         """
         count = images_at_once(capsules[0], self.full_transformations(), self.routing())
         log_sd, mass, product = (torch.zeros_like(self.beta_u) for _ in range(3))
-        for poses, activations in zip(*(each.split(count) for each in capsules), strict=True):
-            last = self.steps((poses, activations))[-1]
+        for few in zip(*(each.split(count) for each in capsules), strict=True):
+            last = self.steps(few)[-1]
             each = (-0.5 * (-2 * last.parents.quadratic).log()).sum(-1)  # (B, p, D)
             for total, values in ((log_sd, each), (mass, last.moments.mass), (product, last.moments.mass * each)):
                 total += values.mean(1).sum(0) / len(capsules[0])
@@ -257,16 +310,16 @@ class MatrixCapsules(Classifier):
         """Those that the first balance is found on."""
         return _BALANCED_ON if epoch == 0 and self.params.saving is not None else 0
 
+    @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """Before the first epoch, balance what activations come from, layer after layer, if asked to."""
         saving = self.params.saving
         if epoch == 0 and saving is not None:
             self.route_for(self.params.early_iterations if self.params.early_epochs else self.params.iterations)
-            with torch.no_grad():
-                capsules = self.primary(self.maps(images))
-                for layer in self.routed:
-                    layer.balance(capsules, saving)
-                    capsules = layer(capsules)
+            capsules = self.primary(self.maps(images))
+            for layer in self.routed:
+                layer.balance(capsules, saving)
+                capsules = layer(capsules)
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
         """Measure what evaluation normalises by, if there is batch norm, on the whole batches of these images."""
@@ -297,9 +350,9 @@ class MatrixCapsules(Classifier):
             case "cross-entropy":
                 return cross_entropy(scores, labels)
             case "softmax":
-                return torch.nn.functional.cross_entropy(scores, labels, reduction="none")
+                return F.cross_entropy(scores, labels, reduction="none")
 
     def penalty(self) -> Tensor:
         """Half the squared weights, times weight decay; biases and betas are free."""
-        squares = [parameter.square().sum() for name, parameter in self.named_parameters() if parameter.dim() > 1]
+        squares = [parameter.square().sum() for parameter in self.parameters() if parameter.dim() > 1]
         return 0.5 * self.params.weight_decay * torch.stack(squares).sum()

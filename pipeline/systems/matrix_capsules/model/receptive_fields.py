@@ -31,15 +31,14 @@ class ReceptiveFields:
         if kernel > height:
             raise UserError(f"kernels of {kernel}x{kernel} capsules see more than the {height}x{height} below them")
         self.side = (height - kernel) // stride + 1
-        place = torch.arange(height * height).view(1, 1, height, height).double()
-        columns = torch.nn.functional.unfold(place, kernel, stride=stride)[0]  # (k, p)
-        self.children = columns.T.round().long().contiguous()
+        places = torch.arange(height * height).view(height, height)
+        self.children = places.unfold(0, kernel, stride).unfold(1, kernel, stride).reshape(-1, kernel * kernel)
         self.counts = torch.bincount(self.children.flatten(), minlength=height * height)
-        seen, places = self.children.flatten().sort(stable=True)
+        seen, slots = self.children.flatten().sort(stable=True)
         first = torch.searchsorted(seen, torch.arange(height * height))
         rank = torch.arange(len(seen)) - first[seen]
         self.slots = torch.full((height * height, int(rank.max()) + 1), len(seen))
-        self.slots[seen, rank] = places
+        self.slots[seen, rank] = slots
 
     def to(self, device: torch.device) -> ReceptiveFields:
         """The same, its indices on `device`."""

@@ -19,7 +19,7 @@ from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.public_curves import OFF_A_PLOT, PublicCurve, load_public_curves
 from pipeline.results.reading import Numbers, Results, training_behind
-from pipeline.systems.matrix_capsules.report.runs import Trial, percent, runs
+from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")
 """Sources with all training and all test images, of other objects."""
@@ -64,7 +64,7 @@ def seen_by_runs(results: Results) -> list[Seen]:
     """
     found = []
     for trial in runs(results, "matrix_capsules"):
-        error = percent(trial.numbers, "test", "centre")
+        error = trial.numbers.measured("test", "centre")
         trained = training_behind(results, trial.numbers, trial.item)
         epochs = trained.measured("epochs") if trained else None
         if trial.dataset.source not in DATA or trial.run.get("holdout") or not (error and trained and epochs):
@@ -73,7 +73,7 @@ def seen_by_runs(results: Results) -> list[Seen]:
         history = results.table("train", trial.item, ("replica", "epoch"))
         if history is not None and "test_accuracy" in history:
             curve = 100 * (1 - history.groupby(history["epoch"] * millions)["test_accuracy"].mean())
-        found.append(Seen(trial, trained, epochs.mean * millions, error, curve))
+        found.append(Seen(trial, trained, epochs.mean * millions, error.scaled(100), curve))
     return sorted(found, key=lambda each: each.error.mean)
 
 
@@ -122,12 +122,8 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
             marker=_MARKERS[each.trial.run.model.iterations], markersize=6, markeredgecolor="white", linestyle="",
             label=f"{each.trial.item}, {each.error.mean:.1f} %",
         )  # fmt: skip
-    kinds = {
-        "2 iterations of routing": _MARKERS[2],
-        "3 iterations": _MARKERS[3],
-        "iterations not known": _MARKERS[None],
-    }
-    handles = [Line2D([], [], color=FAINT, linestyle="", marker=marker, label=name) for name, marker in kinds.items()]
+    kinds = {2: "2 iterations of routing", 3: "3 iterations", None: "iterations not known"}
+    handles = [Line2D([], [], color=FAINT, linestyle="", marker=_MARKERS[n], label=kinds[n]) for n in kinds]
     axis.legend(handles=handles, loc="lower left", title="grey: published by others", alignment="left")
     figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     axis.set(xscale="log", yscale="log", xlim=_RANGE, ylim=(0.7, 70))

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +32,7 @@ COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss
 METHODS = {"FGSM": "-", "BIM": "--"}
 """Methods of attack, and their lines."""
 LARGEST_UNDETECTED = 5.0
-"""Points: where a difference of so many would not be significant, there are too few images to say that there is none.
-"""
+"""Points: where so large a difference would not be significant, too few images are there to say that there is none."""
 KINDS = {
     "general": ("away from the class", "accuracy (%)"),
     "targeted": ("towards another class", "success (%)"),
@@ -69,39 +67,37 @@ class Attacked(NamedTuple):
         return cls(numbers, table, images, 100 / int(numbers.run(settings.capsules).model.classes))
 
     def both(self, kind: str, method: str, column: str = "value") -> list[pd.DataFrame]:
-        """Of the capsules and of the convolutional network, percent, `[epsilons, replicas]`, epsilons rising.
-
-        Args:
-            column: `value`, or `own_loss` for attacks through a network's own loss alone, as the document's.
+        """Of the capsules and of the convolutional network, percent, `[epsilons, replicas]`, epsilons rising; column
+        `own_loss` is of attacks through a network's own loss alone, as the document's.
         """
         rows = self.table[(self.table["kind"] == kind) & (self.table["method"] == method)]
-        return [
-            100 * rows[rows["network"] == network].pivot_table(index="epsilon", columns="replica", values=column)
-            for network in NETWORKS
-        ]
+        of_networks = (rows[rows["network"] == network] for network in NETWORKS)
+        return [100 * each.pivot_table(column, "epsilon", "replica") for each in of_networks]
 
     def noise(self, percent: float) -> float:
         """Standard error, in points, of a percentage of the images attacked (binomial)."""
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
-    def error(self, left: Sequence[Measured], *more: float, spread: Sequence[Measured] = ()) -> float:
-        """Standard error of the difference of two accuracies: binomial parts of the images attacked, and parts from the
-        spread over replicas.
+    def difference(
+        self, pair: Sequence[Measured], left: Sequence[Measured] = (), before: Sequence[float] = ()
+    ) -> Measured:
+        """Of the capsules' and the other network's number, with its standard error: binomial parts of the images
+        attacked, which are known of a single seed, too, and parts from the spread over replicas.
 
         Args:
-            more: accuracies before, where the difference is of what was lost, as if their images were others.
-            spread: numbers whose spread over replicas counts; of `left`, if none are given.
+            left: accuracies, where the numbers are something else.
+            before: accuracies before, where the difference is of what was lost, as if their images were others.
         """
-        of_images = [self.noise(share) for share in (*more, *(each.mean for each in left))]
-        return math.hypot(*of_images, *(each.se for each in spread or left))
+        of_images = [self.noise(share) for share in (*before, *(each.mean for each in left or pair))]
+        error, (ours, theirs) = math.hypot(*of_images, *(each.se for each in pair)), pair
+        return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
 
     def through_own_loss(self, method: str) -> str:
         """What the document's attacks, through a network's own loss alone, leave, in words."""
-        left = [_above_0(each) for each in self.both("general", method, "own_loss")]
-        kept, least = [each.mean().mean() for each in left], [each.mean(axis=1).min() for each in left]
+        ours, cnn = (_above_0(each).mean(axis=1) for each in self.both("general", method, "own_loss"))
         return (
-            "attacked through their own losses alone, as in the document: "
-            f"capsules {kept[0]:.1f} %, at the worst epsilon {least[0]:.1f} %; CNN {kept[1]:.1f} and {least[1]:.1f} %"
+            "attacked through their own losses alone, as in the document: capsules "
+            f"{ours.mean():.1f} %, at the worst epsilon {ours.min():.1f} %; CNN {cnn.mean():.1f} and {cnn.min():.1f} %"
         )
 
 
@@ -134,12 +130,6 @@ def _means(curves: Sequence[pd.DataFrame]) -> list[Measured]:
     return [Measured.of(_above_0(each).mean()) for each in curves]
 
 
-def _difference(pair: Sequence[Measured], error: float) -> Measured:
-    """Of two numbers, with its standard error: a single seed has no sd, but its images have a known noise."""
-    ours, theirs = pair
-    return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
-
-
 def _too_few(allowed: float) -> list[str]:
     """The note that so many points are too many to tell a difference; empty if they are not."""
     told = allowed <= LARGEST_UNDETECTED
@@ -155,27 +145,19 @@ def loses_less(found: Attacked, method: str) -> Answer:
     """
     both = found.both("general", method)
     lost, left = _means([each.loc[[0.0]].mean() - each for each in both]), _means(both)
-    clean, last = ([float(each.mean(axis=1).iloc[at]) for each in both] for at in (0, -1))
-    lead = (both[0].mean(axis=1) - both[1].mean(axis=1)).dropna()
-    lead = lead[lead != 0]
-    changes = np.flatnonzero(np.diff(np.sign(lead.to_numpy()))).tolist()
-    crossed = [f"{lead.index[place]:g} and {lead.index[place + 1]:g}" for place in changes]
-    error, error_lost = found.error(left), found.error(left, *clean, spread=lost)
+    clean = [float(each.loc[[0.0]].mean().mean()) for each in both]
+    less, more = found.difference(lost, left, clean), found.difference(left)
     notes = [
         f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
         f"accuracy before: {clean[0]:.1f} % and {clean[1]:.1f} %",
-        f"curves cross between epsilons {', between '.join(crossed)}" if crossed else "curves do not cross",
-        f"at epsilon {both[0].index[-1]:g} {'capsules are' if last[0] > last[1] else 'the CNN is'} the more accurate: "
-        f"capsules {last[0]:.1f} %, CNN {last[1]:.1f} %",
         f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
-        f"difference {error:.1f} points",
+        f"difference {more.se:.1f} points",
         found.through_own_loss(method),
     ]
     if none := found.numbers.number("gradient", "capsules", "without", "mean"):
         notes.append(f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images")
-    less = lost[0].mean < lost[1].mean - SIGNIFICANT_SES * error_lost
-    more = left[0].mean > left[1].mean + SIGNIFICANT_SES * error
-    return _difference(lost, error_lost), less and more, notes
+    holds = less.mean < -SIGNIFICANT_SES * less.se and more.mean > SIGNIFICANT_SES * more.se
+    return less, holds, notes
 
 
 def targets_are_missed(found: Attacked) -> Answer:
@@ -184,7 +166,7 @@ def targets_are_missed(found: Attacked) -> Answer:
     It holds where it is lower by either method, by more than two standard errors.
     """
     rates = {method: _means(found.both("targeted", method)) for method in METHODS}
-    lower = [ours.mean < cnn.mean - SIGNIFICANT_SES * found.error([ours, cnn]) for ours, cnn in rates.values()]
+    by_method = [found.difference(pair) for pair in rates.values()]
     notes = [
         f"{method}: {ours.mean:.1f} % on capsules, {cnn.mean:.1f} % on the CNN" for method, (ours, cnn) in rates.items()
     ]
@@ -193,7 +175,7 @@ def targets_are_missed(found: Attacked) -> Answer:
         Measured((first.mean + second.mean) / 2, (first.sd + second.sd) / 2, min(first.n, second.n))
         for first, second in zip(*rates.values(), strict=True)
     ]
-    return _difference(mean, found.error(mean)), all(lower), notes
+    return found.difference(mean), all(each.mean < -SIGNIFICANT_SES * each.se for each in by_method), notes
 
 
 def stays_above_chance(found: Attacked) -> Answer:
@@ -226,23 +208,22 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     """
     curves = {method: found.both("black-box", method) for method in METHODS}
     means = {method: [_above_0(each).mean() for each in both] for method, both in curves.items()}
-    before = [each.loc[[0.0]].mean() for each in next(iter(curves.values()))]
+    before = [each.loc[[0.0]].mean() for each in curves["FGSM"]]
     after: list[pd.Series[float]] = [pd.concat(each, axis=1).mean(axis=1) for each in zip(*means.values(), strict=True)]
     left = [Measured.of(each) for each in after]
     lost = [Measured.of(first - then) for first, then in zip(before, after, strict=True)]
     clean = [float(each.mean()) for each in before]
-    errors = found.error(left), found.error(left, *clean, spread=lost)
-    differences = [_difference(pair, error) for pair, error in zip((left, lost), errors, strict=True)]
-    alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in differences)
-    few = _too_few(SIGNIFICANT_SES * errors[0])
+    kept, hurt = found.difference(left), found.difference(lost, left, clean)
+    alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
+    few = _too_few(SIGNIFICANT_SES * kept.se)
     notes = [
         *(f"{method}: capsules {a.mean():.1f} %, other CNNs {b.mean():.1f} %" for method, (a, b) in means.items()),
         f"on the images as they are: {clean[0]:.1f} % and {clean[1]:.1f} %",
         f"lost: capsules {lost[0].mean:.1f} points, other CNNs {lost[1].mean:.1f}",
-        f"standard error of the difference {errors[0]:.1f} points, of what is lost {errors[1]:.1f} "
+        f"standard error of the difference {kept.se:.1f} points, of what is lost {hurt.se:.1f} "
         f"({found.images:,} images)",
     ]
-    return differences[0], alike and not few, notes + few
+    return kept, alike and not few, notes + few
 
 
 def gradients_are_there(found: Attacked) -> Answer:
@@ -252,14 +233,16 @@ def gradients_are_there(found: Attacked) -> Answer:
     """
     numbers = found.numbers
     capsules, cnn = (numbers.needed("gradient", network, "zeros") for network in NETWORKS)
-    notes = [f"exactly 0: {100 * capsules.mean:.2f} % in capsules, {100 * cnn.mean:.2f} % in the CNN"]
     ours, theirs = (numbers.needed("gradient", network, "median").mean for network in NETWORKS)
     ratio = f", {theirs / ours:.3g} times as large" if ours > 0 else ""
-    notes.append(f"median size of the others: {ours:.2g} in capsules, {theirs:.2g} in the CNN{ratio}")
+    notes = [
+        f"exactly 0: {100 * capsules.mean:.2f} % in capsules, {100 * cnn.mean:.2f} % in the CNN",
+        f"median size of the others: {ours:.2g} in capsules, {theirs:.2g} in the CNN{ratio}",
+    ]
     logits = [numbers.measured("cross_entropy_gradient", network, "zeros") for network in NETWORKS]
-    if logits[0] and logits[1]:
-        shares = f"{100 * logits[0].mean:.2f} % in capsules, {100 * logits[1].mean:.2f} % in the CNN"
-        notes.append(f"of the cross-entropy of the logits: {shares}")
+    shares = [f"{100 * share.mean:.2f} %" for share in logits if share]
+    if shares:
+        notes.append(f"of the cross-entropy of the logits: {shares[0]} in capsules, {shares[1]} in the CNN")
     return capsules.scaled(100), capsules.mean <= cnn.mean, notes
 
 
@@ -271,7 +254,6 @@ MEASURES: dict[str, Measure] = {
     "004.blackbox": _measure(transfer_hurts_both),
     "004.gradzeros": _measure(gradients_are_there),
 }
-"""How each claim about attacks is answered."""
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
@@ -290,7 +272,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 "are one sd over seeds; dotted is chance.",
                 "Three line plots over epsilon, a line for each network and method.",
                 numbers.records,
-                partial(curves, table, study.chance),
+                partial(curves, study),
             )
         arrays = written.examples(results, "attack", item, ())
         if arrays is not None:
@@ -307,30 +289,24 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 @in_house_style
-def curves(table: pd.DataFrame, chance: float) -> Figure:
-    """Figure 3: accuracy under general attacks, success of targeted ones, accuracy under black-box ones (percent).
-
-    Args:
-        table: columns network, replica, method, kind, epsilon, value (shares).
-        chance: percent.
-    """
-    smallest, largest = table.loc[table["epsilon"] > 0, "epsilon"].min(), table["epsilon"].max()
-    kinds = [kind for kind in KINDS if (table["kind"] == kind).any()]
-    figure, axes = panels(len(kinds), 2.6, sharex=True)
-    for axis, kind in zip(axes, kinds, strict=True):
-        for (network, (colour, marker)), method in product(LOOKS.items(), METHODS):
-            rows = table[(table["kind"] == kind) & (table["network"] == network) & (table["method"] == method)]
-            values = 100 * rows.groupby("epsilon")["value"].agg(["mean", "std"])
-            axis.plot(
-                values.index, values["mean"], color=colour, marker=marker, linestyle=METHODS[method], markersize=3.5,
-                label=f"{NETWORKS[network]}, {method}",
-            )  # fmt: skip
-            if values["std"].notna().all():
-                low, high = values["mean"] - values["std"], values["mean"] + values["std"]
-                axis.fill_between(values.index, low, high, color=colour, alpha=0.15, linewidth=0)
+def curves(study: Attacked) -> Figure:
+    """Figure 3: accuracy under general attacks, success of targeted ones, accuracy under black-box ones (percent)."""
+    epsilons = study.table["epsilon"]
+    smallest, largest = epsilons[epsilons > 0].min(), epsilons.max()
+    figure, axes = panels(len(KINDS), 2.6, sharex=True)
+    for axis, (kind, (title, words)) in zip(axes, KINDS.items(), strict=True):
+        for place, (network, (colour, marker)) in enumerate(LOOKS.items()):
+            for method, line in METHODS.items():
+                percents = study.both(kind, method)[place]
+                means, sds = percents.mean(axis=1), percents.std(axis=1)
+                axis.plot(
+                    means.index, means, color=colour, marker=marker, linestyle=line, markersize=3.5,
+                    label=f"{NETWORKS[network]}, {method}",
+                )  # fmt: skip
+                if sds.notna().all():
+                    axis.fill_between(means.index, means - sds, means + sds, color=colour, alpha=0.15, linewidth=0)
         if kind != "targeted":
-            axis.axhline(chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
-        title, words = KINDS[kind]
+            axis.axhline(study.chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
         axis.set(title=title, xlabel="epsilon", ylabel=words, ylim=(-2, 102))
         if largest > _MANY_TIMES * smallest:
             axis.set_xscale("symlog", linthresh=smallest, linscale=0.5)
@@ -342,13 +318,12 @@ def curves(table: pd.DataFrame, chance: float) -> Figure:
 
 
 def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """Figure B.3: images as they are, then a row for each network and epsilon (of a stereo pair the first image).
-
-    Args:
-        arrays: `[k, C, s, s]` in [0, 1], by "<network>-<epsilon>".
-    """
-    keys = [(float(name.partition("-")[2]), name.partition("-")[0], name) for name in arrays]
-    changed = sorted(key for key in keys if key[0] > 0)
-    rows = [("as they are", arrays[name]) for epsilon, _, name in keys if epsilon == 0][:1]
-    rows += [(f"{NETWORKS[network]},\nepsilon {epsilon:g}", arrays[name]) for epsilon, network, name in changed]
+    """Figure B.3: images `[k, C, s, s]` in [0, 1], by "<network>-<epsilon>" (of a stereo pair the first)."""
+    changed = sorted((float(name.partition("-")[2]), name.partition("-")[0]) for name in arrays)
+    rows = [("as they are", arrays["capsules-0"])]
+    rows += [
+        (f"{NETWORKS[network]},\nepsilon {epsilon:g}", arrays[f"{network}-{epsilon:g}"])
+        for epsilon, network in changed
+        if epsilon > 0
+    ]
     return image_rows([(words, images[:, 0]) for words, images in rows])

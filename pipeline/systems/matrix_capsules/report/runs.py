@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pipeline.drawing.style import BLUE, PURPLE
-from pipeline.results.claims import load_claims
 from pipeline.results.measured import Measured
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, natural
 
@@ -68,11 +67,7 @@ def ablations(results: Results) -> Iterator[Trial]:
 
 
 def trial_of(results: Results, network: str | None) -> Trial:
-    """The trial of a network as evidence names it: a run, or <ablation>/<condition>.
-
-    Raises:
-        NotMeasuredError: it was not executed.
-    """
+    """The trial of a network as evidence names it: a run, or <ablation>/<condition>. `NotMeasuredError` without it."""
     item, _, condition = (network or "").partition("/")
     trials = ablations(results) if condition else runs(results, *BOTH)
     for trial in trials:
@@ -87,33 +82,11 @@ def trained_on(run: Recorded) -> str:
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
-    """Names of a network's classes: smallNORB's, those of own images, or else numbers.
-
-    Args:
-        settings: of the result.
-        outputs: classes of the network, which may be more than the data set has.
-    """
+    """Names of a network's `outputs`, of which data may have fewer: smallNORB's, those of own images, or numbers."""
     if dataset.source in SOURCES:
         return CLASSES
     own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
     return (*own, *map(str, range(len(own), outputs)))
-
-
-def paper_values() -> dict[str, float]:
-    """The paper's figures by claim, of the claims that have one."""
-    return {claim.id: claim.value for claim in load_claims() if claim.value is not None}
-
-
-def percent(numbers: Numbers | None, *keys: str) -> Measured | None:
-    """The share under nested `keys` in percent; None if it was not measured."""
-    found = numbers.measured(*keys) if numbers else None
-    return found.scaled(100) if found else None
-
-
-def rounded(numbers: Numbers | None, *keys: str) -> object:
-    """The number under nested `keys` as a table shows it, rounded; empty if there is none."""
-    value = numbers.number(*keys) if numbers else None
-    return "" if value is None else round(value)
 
 
 def in_percent(share: Measured) -> str:

@@ -1,30 +1,33 @@
-"""Table 1 of document 004, what each component of matrix capsules is worth, and test errors of other networks.
+"""Table 1 of document 004, what each component of matrix capsules and changes of a training are worth, and test errors
+of other networks.
 
 Claims are answered by the networks that the profile's `evidence` names. Errors are in percent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
-from pipeline.drawing.table import Row, Table, cells, in_words, tables_of
+from pipeline.drawing.table import Row, Table, cells, in_words, measured_table, tables_of
+from pipeline.results.claims import load_claims
 from pipeline.results.documents import documents, remarks
 from pipeline.results.findings import Finding, Learned, Measure, learned
-from pipeline.results.reading import NotMeasuredError, Results, training_behind, with_training
-from pipeline.systems.matrix_capsules.report.errors import ERRORS
+from pipeline.results.reading import NotMeasuredError, Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import (
+    BOTH,
     SOURCES,
     Trial,
     ablations,
     in_percent,
-    paper_values,
-    percent,
-    rounded,
     runs,
     trained_on,
     trial_of,
 )
 
+ERRORS = {"centre": ("error, middle (%)", 2), "crops": ("error, 13 crops (%)", 2)}
+"""Columns of tables: what was tested, its heading and decimals."""
 ROWS = {
     "004.t1.r1": "iterations_1",
     "004.t1.r2": "iterations_2",
@@ -43,8 +46,8 @@ CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
 
 
 def row_of(trial: Trial) -> str | None:
-    """The claim about a trial's row of Table 1; None if the trial changes anything else."""
-    if not trial.changes.keys() <= set(CONDITION):
+    """The claim about a trial's row of Table 1; None if it changes anything else."""
+    if trial.run.variant != "matrix_capsules" or not trial.changes.keys() <= set(CONDITION):
         return None
     theirs, ours = documents()["matrix_capsules"], trial.run.model
     rows = (claim for claim, row in ROWS.items() if all(theirs[row]["model"][name] == ours[name] for name in CONDITION))
@@ -53,7 +56,7 @@ def row_of(trial: Trial) -> str | None:
 
 def paper_error(trial: Trial) -> float | None:
     """The paper's error (percent) of a trial's row, on whatever data; None if it has none."""
-    return paper_values().get(row_of(trial) or "")
+    return {claim.id: claim.value for claim in load_claims()}.get(row_of(trial) or "")
 
 
 def _row(row: str) -> Measure:
@@ -85,40 +88,18 @@ def _beside(trial: Trial, unchanged: Trial) -> str:
     return words
 
 
-def _network(name: str) -> Measure:
-    """Test error of a network that is no row of Table 1."""
-    return lambda results: _answer(
-        results, trial_of(results, results.evidence.matrix_capsules.networks.get(name)), name
-    )
+def _error(named: Callable[[Any], str | None], document: str, test: str = "centre") -> Measure:
+    """Test error of a network that evidence names, and that is no row of Table 1."""
+    return lambda results: _answer(results, trial_of(results, named(results.evidence.matrix_capsules)), document, test)
 
 
-def averaged_over_crops(results: Results) -> Finding:
-    """Section 5: test error by activations averaged over crops, not from the middle."""
-    trial = trial_of(results, results.evidence.matrix_capsules.crops)
-    return _answer(results, trial, "iterations_3", "crops", "centre", "from the middle alone")
-
-
-def error_of_cnn(results: Results) -> Finding:
-    """Table 1: test error of the convolutional network, which the paper does not say how long it trained."""
-    trial = trial_of(results, results.evidence.matrix_capsules.cnn)
-    found = _answer(results, trial, "cnn")
-    found.notes.insert(0, f"{trial.run.training.epochs} epochs")
-    return found
-
-
-def _answer(
-    results: Results,
-    trial: Trial,
-    document: str,
-    test: str = "centre",
-    other: str = "crops",
-    words: str = "by several crops",
-) -> Finding:
+def _answer(results: Results, trial: Trial, document: str, test: str = "centre") -> Finding:
     """The error of a trial in a test, and in another in words, beside a network of `documents.yaml`.
 
     Of a condition, the training error is that of the epoch whose weights were kept, which is most often the last; its
     curve is not known.
     """
+    other, words = ("crops", "by several crops") if test == "centre" else ("centre", "from the middle alone")
     evaluated, beside = trial.stage == "evaluate", trial.numbers.measured("test", other)
     if evaluated:
         came = learned(results, trial.numbers, trial.name)
@@ -136,45 +117,58 @@ def _answer(
 
 MEASURES: dict[str, Measure] = {
     **{claim: _row(row) for claim, row in ROWS.items()},
-    "004.t1.cnn": error_of_cnn,
-    "004.crops": averaged_over_crops,
-    "004.small": _network("small"),
-    "004.mnist": _network("mnist"),
-    "004.cifar": _network("cifar10"),
+    "004.t1.cnn": _error(lambda evidence: evidence.cnn, "cnn"),
+    "004.crops": _error(lambda evidence: evidence.crops, "iterations_3", "crops"),
+    "004.small": _error(lambda evidence: evidence.networks.get("small"), "small"),
+    "004.mnist": _error(lambda evidence: evidence.networks.get("mnist"), "mnist"),
+    "004.cifar": _error(lambda evidence: evidence.networks.get("cifar10"), "cifar10"),
 }
 
 
-def conditions_by_run(results: Results) -> dict[str, list[Trial]]:
-    """The conditions of executed ablations by the run that they change, in the order of Table 1; those that it does not
-    have last, and at the end the run itself.
-    """
-    rows = [*ROWS, None]
-    found: dict[str, list[Trial]] = {}
-    for trial in sorted(ablations(results), key=lambda trial: rows.index(row_of(trial))):
-        found.setdefault(trial.base, []).append(trial)
-    evaluated = runs(results, "matrix_capsules")
-    return {base: [*of_run, *(trial for trial in evaluated if trial.item == base)] for base, of_run in found.items()}
-
-
 def build(results: Results) -> list[Table]:
-    """Table 1: ours beside the paper's, by the run that is changed."""
-    heads = {**ERRORS, "validation": ("validation accuracy (%)", 2)}
+    """Test errors by data set, of runs and then of the conditions of ablations in the order of Table 1, those that it
+    does not have last; and what changes of a training come to on objects that it does not see.
+    """
+    rows_of_table, rows = [*ROWS, None], dict[str, list[Row]]()
+    conditions = sorted(ablations(results), key=lambda trial: rows_of_table.index(row_of(trial)))
+    for trial in (*runs(results, *BOTH), *conditions):
+        paper = paper_error(trial) if trial.dataset.source in SOURCES else None
+        changed = ("", "") if trial.stage == "evaluate" else (trial.name, in_words(trial.changes))
+        keys: list[object] = [trial.base, *changed, trial.run.variant.replace("_", " "), trained_on(trial.run)]
+        keys += [trial.run.training.epochs, "" if paper is None else paper]
+        rows.setdefault(trial.run.dataset, []).append((keys, cells(trial.numbers, ERRORS, "test"), trial.numbers))
     caption = (
-        "Networks trained with something changed in the run, and the paper's error (Table 1 and section 5) of the same "
-        "condition, if it has one; seconds are of training, all seeds together."
+        "Runs, and networks trained with something changed in one. Test errors from the middle of an image, and from "
+        "scores averaged over 13 crops of it (capsules' activations, the CNN's probabilities); and the paper's error "
+        "(Table 1 and section 5) of the same condition, if it has one."
     )
-    keys = ["condition", "changed", "trained on", "epochs", "the paper's error (%)", "parameters", "seconds"]
-    rows: dict[str, list[Row]] = {}
-    for base, trials in conditions_by_run(results).items():
-        for trial in trials:
-            own = trial.stage == "evaluate"
-            changed = "the run itself" if own else in_words(trial.changes)
-            trained = training_behind(results, trial.numbers, trial.item) if own else trial.numbers
-            size = rounded(trained, "parameters", *(["total"] if own else []))
-            paper = paper_error(trial) if trial.dataset.source in SOURCES else None
-            of_row: list[object] = [trial.name, changed, trained_on(trial.run), trial.run.training.epochs]
-            of_row += ["" if paper is None else paper, size, rounded(trained, "seconds")]
-            found = cells(trial.numbers, ERRORS, "test")
-            found["validation"] = percent(trained, "validation", "accuracy")
-            rows.setdefault(base, []).append((of_row, found, trial.numbers))
-    return tables_of("matrix-conditions", "What each component is worth", caption, keys, heads, rows)
+    head = ["run", "condition", "changed", "network", "trained on", "epochs", "the paper's error (%)"]
+    tables = tables_of("matrix-errors", "Errors of matrix capsules and the CNN", caption, head, ERRORS, rows)
+    return [*tables, *_recipes(results)]
+
+
+def _recipes(results: Results) -> list[Table]:
+    heads = {
+        "new": ("error, new objects (%)", 1),
+        "known": ("known objects (%)", 1),
+        "train": ("training images (%)", 1),
+    }
+    rows: list[Row] = []
+    for study, numbers in results.executed("recipe"):
+        settings = numbers.settings.recipe[study]
+        for condition in numbers.names("condition"):
+            parts = settings.conditions.get(condition, {}).values()
+            changed = in_words({name: value for part in parts for name, value in part.items()})
+            held_out = ", ".join(f"{settings.factor} {value}" for value in settings.held_out)
+            epochs = numbers.trained[condition].training.epochs
+            keys = [settings.run, condition, changed, held_out, epochs]
+            rows.append((keys, cells(numbers, heads, "condition", condition), numbers))
+    caption = (
+        "Networks trained with something changed in the run. New objects are the images held out, known objects other "
+        "images like those trained on: both errors are of the network after its last epoch. That on training images is "
+        "the mean over the last epoch, on images as they are augmented, and thus cannot be compared between conditions "
+        "that augment differently. Each network counts as a seed, whether its seed or the value held out is another. "
+        "No test image is used."
+    )
+    head = ["run", "condition", "changed", "held out", "epochs"]
+    return measured_table("matrix-recipe", "Changes of training, on objects held out", caption, head, heads, rows)

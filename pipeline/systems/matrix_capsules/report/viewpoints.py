@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import math
 
-from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES
 from pipeline.results.reading import Results
-from pipeline.systems.matrix_capsules.report.runs import NETWORKS, in_percent, paper_values, trained_on
+from pipeline.systems.matrix_capsules.report.runs import NETWORKS, in_percent
 
-CLAIMS = {
-    "004.t2.az.caps": ("azimuth", "capsules"),
-    "004.t2.az.cnn": ("azimuth", "cnn"),
-    "004.t2.el.caps": ("elevation", "capsules"),
-    "004.t2.el.cnn": ("elevation", "cnn"),
-}
-"""By claim, the axis and the network."""
 FAMILIAR_SHARE = 1 / 3
 """About the share of smallNORB's images whose viewpoints count as familiar."""
 PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
@@ -61,25 +53,9 @@ def _novel(axis: str, network: str) -> Measure:
     return measure
 
 
-MEASURES: dict[str, Measure] = {claim: _novel(*which) for claim, which in CLAIMS.items()}
-
-
-def build(results: Results) -> list[Table]:
-    """Table 2, and both networks at the end of training."""
-    heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
-    rows: list[Row] = []
-    for item, numbers in results.executed("viewpoint"):
-        at = numbers.settings.viewpoint[item].axis
-        papers = {network: paper_values()[claim] for claim, (axis, network) in CLAIMS.items() if axis == at}
-        for kind in ("matched", "late"):
-            for network, words in NETWORKS.items():
-                beside = [PAPER_FAMILIAR[at], papers[network]] if kind == "matched" else ["", ""]
-                row = [item, at, kind, words, trained_on(numbers.trained[network]), *beside]
-                rows.append((row, cells(numbers, heads, kind, network), numbers))
-    papers_columns = ["the paper's, familiar (%)", "the paper's, novel (%)"]
-    keys = ["study", "axis", "read where", "network", "trained on", *papers_columns]
-    caption = (
-        "Test errors of networks trained on familiar viewpoints alone. Matched: the worse of the two by means over its "
-        "last ten epochs, the other where it first is as good on familiar viewpoints; late: those means of both."
-    )
-    return measured_table("matrix-viewpoints", "Errors on novel viewpoints", caption, keys, heads, rows)
+MEASURES: dict[str, Measure] = {
+    "004.t2.az.caps": _novel("azimuth", "capsules"),
+    "004.t2.az.cnn": _novel("azimuth", "cnn"),
+    "004.t2.el.caps": _novel("elevation", "capsules"),
+    "004.t2.el.cnn": _novel("elevation", "cnn"),
+}

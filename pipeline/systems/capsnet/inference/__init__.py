@@ -1,1 +1,0 @@
-"""Iterative inference in a trained network, instead of its forward pass."""
