@@ -23,6 +23,7 @@ likelihood. Two children may take the same place.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -31,13 +32,7 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.layers.poses import POSE_SIZE
-from pipeline.systems.generative.model.distributions import (
-    InFull,
-    RelaxedPresence,
-    join,
-    presence_log_prob,
-    scale_gradient,
-)
+from pipeline.systems.generative.model.distributions import join, logistic_noise, presence_log_prob, scale_gradient
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -72,40 +67,23 @@ def votes(A: Tensor, M: Tensor, dummy: Tensor) -> Tensor:
     return torch.cat([dummy.unsqueeze(-2).expand(*votes.shape[:-2], 1, POSE_SIZE), votes], dim=-2)
 
 
-class ChildrenGivenParents(InFull):
-    """The joint distribution of m children's states, event shape `[m, 7]`: presence logit, then pose.
+@dataclass
+class ChildrenGivenParents:
+    """The joint distribution of the states `[..., m, 7]` of m children: presence logit, then pose.
 
-    Args:
-        log_pi: `[..., m, 1 + n]` from `log_affinities`.
-        gamma: log odds that a child of parent i is present, `[m, 1 + n]`.
-        votes: `[..., m, 1 + n, 6]` from `votes`.
-        c: sd of a present child's pose around its vote, `[m, 1 + n]`.
-        inactive_pose: centre of an absent child's pose, `[m, 6]`.
-        inactive_sd: its sd, lambda_off.
-        temperature: of the relaxed presences.
-        coupling: factor on the gradient with respect to the value scored; see `GenerativeModel`.
-        slots: "own": child j is in place j; "any": in any of the m places, which is summed out, too. The first index of
-            `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
+    With slots "own" child j is in place j; with "any" in any of the m places, which is summed out, too. The first index
+    of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
     """
 
-    has_rsample = False
-
-    def __init__(
-        self,
-        log_pi: Tensor,
-        gamma: Tensor,
-        votes: Tensor,
-        c: Tensor,
-        inactive_pose: Tensor,
-        inactive_sd: float,
-        temperature: Tensor | float,
-        coupling: Tensor | float = 1.0,
-        slots: Literal["own", "any"] = "own",
-    ) -> None:
-        self.log_pi, self.gamma, self.votes, self.c = log_pi, gamma, votes, c
-        self.inactive_pose, self.inactive_sd = inactive_pose, inactive_sd
-        self.temperature, self.coupling, self.slots = temperature, coupling, slots
-        super().__init__(log_pi.shape[:-2], torch.Size([log_pi.shape[-2], 1 + POSE_SIZE]))
+    log_pi: Tensor  # (..., m, 1 + n), from `log_affinities`
+    gamma: Tensor  # (m, 1 + n), log odds that a child of parent i is present
+    votes: Tensor  # (..., m, 1 + n, 6), from `votes`
+    c: Tensor  # (m, 1 + n), sd of a present child's pose around its vote
+    inactive_pose: Tensor  # (m, 6), centre of an absent child's pose
+    inactive_sd: float  # its sd, lambda_off
+    temperature: Tensor | float  # of the relaxed presences
+    coupling: Tensor | float = 1.0  # factor on the gradient with respect to the value scored; see `GenerativeModel`
+    slots: Literal["own", "any"] = "own"
 
     def joint_log_prob(self, value: Tensor) -> Tensor:
         """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`."""
@@ -123,6 +101,7 @@ class ChildrenGivenParents(InFull):
         return joint if self.slots == "own" else joint.logsumexp(dim=-2)
 
     def log_prob(self, value: Tensor) -> Tensor:
+        """Log density of states `value [..., m, 7]`, `[...]`, in nats."""
         return self.joint_log_prob(value).logsumexp(dim=-1).sum(dim=-1)
 
     def parent_posterior(self, value: Tensor) -> Tensor:
@@ -140,33 +119,36 @@ class ChildrenGivenParents(InFull):
         volume = (1 - t) * on.log() + t * math.log(off) - between.log()  # twice the log of the sd ratio, per number
         return 0.5 * (POSE_SIZE * volume - t * (1 - t) * distance / between)
 
-    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
-        """Draw places (with `slots: any`), then parents, presences, and poses from the normalised interpolation."""
-        with torch.no_grad():
-            shape = torch.Size([*sample_shape, *self.log_pi.shape[:-1]])
-            if self.slots == "any":
-                place = torch.randint(shape[-1], shape, device=self.log_pi.device)  # (..., m)
-            else:
-                place = torch.arange(shape[-1], device=self.log_pi.device).expand(shape)
+    @torch.no_grad()
+    def sample(self, *draws: int) -> Tensor:
+        """Draw places (with `slots: any`), then parents, presences, and poses from the normalised interpolation:
+        `[*draws, ..., m, 7]`.
+        """
+        shape = torch.Size([*draws, *self.log_pi.shape[:-1]])
+        if self.slots == "any":
+            place = torch.randint(shape[-1], shape, device=self.log_pi.device)  # (..., m)
+        else:
+            place = torch.arange(shape[-1], device=self.log_pi.device).expand(shape)
 
-            def in_place(x: Tensor, *trailing: int) -> Tensor:
-                """Each child's row of `x [..., m, *trailing]`: that of its place."""
-                index = place.reshape(*shape, *[1] * len(trailing)).expand(*shape, *trailing)
-                return x.expand(*shape, *trailing).gather(len(shape) - 1, index)
+        def in_place(x: Tensor, *trailing: int) -> Tensor:
+            """Each child's row of `x [..., m, *trailing]`: that of its place."""
+            index = place.reshape(*shape, *[1] * len(trailing)).expand(*shape, *trailing)
+            return x.expand(*shape, *trailing).gather(len(shape) - 1, index)
 
-            n = self.log_pi.shape[-1]
-            logits = in_place(self.log_pi, n)
-            parent = torch.distributions.Categorical(logits=logits).sample().unsqueeze(-1)  # (..., m, 1)
-            gamma = in_place(self.gamma, n).gather(-1, parent).squeeze(-1)
-            y = RelaxedPresence(gamma, self.temperature).rsample()
-            t = y.sigmoid().unsqueeze(-1)
-            to_parent = parent.unsqueeze(-1).expand(*shape, 1, POSE_SIZE)
-            vote = in_place(self.votes, n, POSE_SIZE).gather(-2, to_parent).squeeze(-2)
-            on = in_place(self.c, n).gather(-1, parent) ** 2
-            off = self.inactive_sd**2
-            precision = t / on + (1 - t) / off
-            mean = (t / on * vote + (1 - t) / off * in_place(self.inactive_pose, POSE_SIZE)) / precision
-            return join(y, mean + torch.randn_like(mean) / precision.sqrt())
+        n = self.log_pi.shape[-1]
+        logits = in_place(self.log_pi, n)
+        parent = torch.distributions.Categorical(logits=logits).sample().unsqueeze(-1)  # (..., m, 1)
+        gamma = in_place(self.gamma, n).gather(-1, parent).squeeze(-1)
+        noise = logistic_noise(tuple(gamma.shape), None, gamma.device).to(gamma)
+        y = (gamma + noise) / self.temperature
+        t = y.sigmoid().unsqueeze(-1)
+        to_parent = parent.unsqueeze(-1).expand(*shape, 1, POSE_SIZE)
+        vote = in_place(self.votes, n, POSE_SIZE).gather(-2, to_parent).squeeze(-2)
+        on = in_place(self.c, n).gather(-1, parent) ** 2
+        off = self.inactive_sd**2
+        precision = t / on + (1 - t) / off
+        mean = (t / on * vote + (1 - t) / off * in_place(self.inactive_pose, POSE_SIZE)) / precision
+        return join(y, mean + torch.randn_like(mean) / precision.sqrt())
 
 
 def gaussian_log_density(squared_distance: Tensor, sd: Tensor) -> Tensor:
