@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-import pandas as pd
 from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
 from pipeline.drawing.style import in_house_style, panels
-from pipeline.drawing.table import Table, tracked
+from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
-from pipeline.systems.generative.report.accuracy import accuracy_axis, drawn, legend, plot, wide, with_text
+from pipeline.systems.generative.report.accuracy import FEATURES_DRAWN, accuracy_axis, legend, plot
 from pipeline.systems.generative.report.shared import (
-    Sweep,
     classes_of,
     complete_sweep,
     groups,
@@ -91,24 +89,14 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def sweep_table(sweep: Sweep) -> pd.DataFrame:
-    """The sweep of one run: columns features, angle, mean, sd, n (percent), tracking_run."""
-    rows = [
-        (features, angle, 100 * found.mean, 100 * found.sd, found.n, tracked(numbers.records))
-        for angle, numbers in sweep.items.items()
-        for features in numbers.names("probe")
-        if (found := numbers.measured("probe", features))
-    ]
-    return pd.DataFrame(rows, columns=["features", "angle", "mean", "sd", "n", "tracking_run"])
-
-
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Accuracy over the range of training."""
     swept = sweeps(results)
     for group in groups(results.evidence.generative.sweep, swept):
-        table = drawn(sweep_table(swept[run]) for run in group)
-        names = ", ".join(look(features).name for features in table["features"].unique())
-        records, narrowest = [record for run in group for record in swept[run].records], min(swept[group[0]].items)
+        first, records = swept[group[0]], [record for run in group for record in swept[run].records]
+        curves = {
+            name: curve for run in group for name in FEATURES_DRAWN if (curve := swept[run].measured("probe", name))
+        }
         yield Drawing(
             f"sweep-{group[0]}",
             "svg",
@@ -117,51 +105,41 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "their poses) after training and testing on rotations within an angle. In the paper's Figure 4 that of the "
             "capsules falls, and neither they nor SCAE stay ahead of the VAE. Bars: one sd over seeds, where there are "
             "several.",
-            f"Accuracy over the range of rotation in training and testing, one line each for {names}.",
+            "Accuracy over the range of rotation in training and testing, one line each for "
+            f"{', '.join(look(name).name for name in curves)}.",
             records,
-            partial(
-                accuracy_over_training_range,
-                table,
-                100 / classes_of(swept[group[0]].items[narrowest], group[0]),
-            ),
+            partial(accuracy_over_training_range, curves, 100 / classes_of(next(iter(first.items.values())), group[0])),
         )
 
 
 @in_house_style
-def accuracy_over_training_range(table: pd.DataFrame, chance: float) -> Figure:
+def accuracy_over_training_range(curves: Mapping[str, Mapping[float, Measured]], chance: float) -> Figure:
     """Probe accuracy after training and testing on rotations up to an angle, as in the paper's Figure 4.
 
     Args:
-        table: columns features, angle (degrees), mean, sd, n: percent over n seeds.
+        curves: accuracies in [0, 1] by features and angle (degrees).
         chance: accuracy of a guess, in percent.
     """
-    angles, kinds = sorted(table["angle"].unique()), list(table["features"].unique())
+    angles = sorted({angle for curve in curves.values() for angle in curve})
     figure, (axes,) = panels(1, 2.5, width=4.4)
-    for i, features in enumerate(kinds):
-        rows = table[table["features"] == features].sort_values("angle")
-        plot(axes, features, rows.assign(x=rows["angle"] + 2.0 * (i - (len(kinds) - 1) / 2)))
+    for i, (features, curve) in enumerate(curves.items()):
+        shift = 2.0 * (i - (len(curves) - 1) / 2)
+        plot(axes, features, {angle + shift: each.scaled(100) for angle, each in curve.items()})
     accuracy_axis(axes, chance)
     axes.set_xticks(angles, [name_of_test(f"rotated_{angle:g}") for angle in angles])
     axes.set(xlabel="trained and tested on images rotated within", ylabel="accuracy (%)")
-    legend(figure, kinds, "", [], most=4)
+    legend(figure, list(curves), "", [], most=4)
     return figure
 
 
 def build(results: Results) -> list[Table]:
     """Figure 4 in numbers: accuracy after training and testing on rotations up to an angle."""
-    found = sweeps(results)
-    if not found:
-        return []
-    records = [record for sweep in found.values() for record in sweep.records]
-    data = pd.concat(
-        [sweep_table(sweep).assign(run=run, dataset=dataset_label(sweep.records)) for run, sweep in found.items()],
-        ignore_index=True,
-    ).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
-    texts = with_text(data.assign(features=[look(each).name for each in data["features"]]), ["run", "features"])
-    shown = wide(texts, ["run", "features", "seeds"], "angle").sort_index(axis=1)
-    shown = shown.rename(columns=lambda angle: name_of_test(f"rotated_{angle:g}")).reset_index()
+    items = [(sweep.run, angle, item) for sweep in sweeps(results).values() for angle, item in sweep.items.items()]
+    names = dict.fromkeys(name for *_, item in items for name in item.names("probe"))
+    heads = {name: (f"{look(name).name} (%)", 1) for name in names}
+    rows: list[Row] = [([run, angle], cells(item, heads, "probe"), item) for run, angle, item in items]
     caption = (
-        f"Accuracy (%) of a linear probe on {dataset_label(records)} when the model is both trained and tested on "
-        "images rotated within the angle: mean ± sd over seeds. The paper's Figure 4 shows curves without numbers."
+        "Accuracy of a linear probe when the model is both trained and tested on images rotated within the angle "
+        "(degrees). The paper's Figure 4 shows curves without numbers."
     )
-    return [Table("sweep", "Trained and tested on rotations", caption, data, shown, records)]
+    return measured_table("sweep", "Trained and tested on rotations", caption, ["run", "angle"], heads, rows)
