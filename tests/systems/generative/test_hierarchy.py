@@ -115,7 +115,7 @@ def test_log_normaliser_is_the_integral_over_the_pose() -> None:
     example = Example(batch=1)
     layer = example.layer()
     y = torch.tensor([[-3.0, 0.2, 4.0]], dtype=torch.float64)
-    ours = layer.log_normaliser(y)
+    ours = layer.log_normaliser(y, layer.votes)
     assert ours.shape == (1, M, 1 + N)
     grid = np.linspace(-6, 6, 12_001)
     for j, i in product(range(M), range(1 + N)):
@@ -149,7 +149,7 @@ def test_samples_weighted_by_the_density_count_what_they_cover() -> None:
     torch.manual_seed(1)
     layer = Example(batch=1).layer()
     value = layer.sample(DRAWS)[:, 0]
-    log_p = (layer.joint_log_prob(value) - layer.log_normaliser(value[..., 0])).logsumexp(-1)  # (DRAWS, M)
+    log_p = layer.joint_log_prob(value, normalised=True).logsumexp(-1)  # (DRAWS, M)
     y, A = value[..., 0], value[..., 1:]
     # r: each child's own logistic and a narrow Gaussian at its first vote, inside of what p covers
     log_r = torch.distributions.Normal(0.0, 1.0).log_prob(y - 1.0)

@@ -105,7 +105,7 @@ def test_it_tends_to_the_marginal_likelihood(slots: str, count: int, seen: float
     A0 = torch.randn(draws, 1, 6)
     layer = model.parts_given_objects(y0, A0)
     parts = layer.sample()
-    ratio = layer.log_prob(parts) - module.normalised_log_prob(layer, parts)
+    ratio = layer.log_prob(parts) - layer.log_prob(parts, normalised=True)
     squared = ((model.draw(parts) - image[:, 0]) ** 2).sum((-1, -2))
     likelihood = -0.5 * squared - 0.5 * SIZE**2 * math.log(2 * math.pi)
 

@@ -37,10 +37,10 @@ def equivariance(
         angles: degrees, each applied to every image.
 
     Returns:
-        one row per layer ("parts", "objects") and angle: columns layer, angle; deviation over all images; low and
-        high, the quartiles of the images' own deviations; unfollowed, what it would be had no pose followed; missed,
-        the deviation as a share of that; centre and centre_unfollowed, deviation and unfollowed of the last column
-        alone; switched, the share of the capsules present in either image that are absent in the other.
+        one row per layer ("parts", "objects") and angle: columns layer, angle; deviation over all images; unfollowed,
+        what it would be had no pose followed; missed, the deviation as a share of that; centre and centre_unfollowed,
+        deviation and unfollowed of the last column alone; switched, the share of the capsules present in either image
+        that are absent in the other.
     """
     compared: dict[tuple[str, float], list[tuple[Tensor, ...]]] = {}
     for batch in torch.from_numpy(images).to(device).split(BATCH):
@@ -75,20 +75,15 @@ def _compare(plain: tuple[Tensor, Tensor], turned: tuple[Tensor, Tensor], turn: 
 
 
 def _summary(weight: Tensor, deviation: Tensor, identity: Tensor, before: Tensor, after: Tensor) -> dict[str, float]:
-    def root_mean(square: Tensor, dim: tuple[int, ...] = (0, 1)) -> Tensor:
-        mean = square.mean((-1, -2))
-        return ((weight * mean).sum(dim) / weight.sum(dim).clamp_min(1e-12)).sqrt()
+    def root_mean(square: Tensor) -> float:
+        return float(((weight * square.mean((-1, -2))).sum((0, 1)) / weight.sum((0, 1)).clamp_min(1e-12)).sqrt())
 
-    quartiles = torch.tensor([0.25, 0.75], device=weight.device)
-    low, high = root_mean(deviation, (1,)).quantile(quartiles).tolist()
-    error, identity_error = float(root_mean(deviation)), float(root_mean(identity))
+    error, identity_error = root_mean(deviation), root_mean(identity)
     return {
         "deviation": error,
-        "low": low,
-        "high": high,
         "unfollowed": identity_error,
         "missed": error / max(identity_error, 1e-12),
-        "centre": float(root_mean(deviation[..., 2:])),
-        "centre_unfollowed": float(root_mean(identity[..., 2:])),
+        "centre": root_mean(deviation[..., 2:]),
+        "centre_unfollowed": root_mean(identity[..., 2:]),
         "switched": float((before ^ after).sum() / (before | after).sum().clamp_min(1)),
     }

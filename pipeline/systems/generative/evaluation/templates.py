@@ -140,8 +140,8 @@ def template_copies(
     Returns:
         numbers: drawn (templates in use), pairs and copied of `copies`, the same two of `strokes` that fade as the
         templates do, in the mean over `CONTROLS` draws of them, and the sd of the first over the draws;
-        arrays: parts (indices of the drawn templates `[n]`), correlation `[n, n]`, and for each of the k `BEST` pairs
-        pair_parts `[k, 2]`, pair_correlation `[k]` and pair_first, pair_second, pair_aligned `[k, H, H]` on the canvas.
+        arrays: for each of the k `BEST` pairs pair_parts `[k, 2]`, pair_correlation `[k]` and pair_first, pair_second,
+        pair_aligned `[k, H, H]` on the canvas.
     """
     pictures, parts = drawn(model, images, device)
     share, pairs, found, maps = copies(pictures, failures)
@@ -155,8 +155,6 @@ def template_copies(
     controls = pd.DataFrame([copies(windows * fading, failures)[0] for windows in draws])
     control = {f"faded_strokes_{name}": float(mean) for name, mean in controls.mean().items()}
     control["faded_strokes_pairs_sd"] = float(controls["pairs"].std())
-    matrix = torch.eye(len(pictures), device=pictures.device)
-    matrix[pairs[0], pairs[1]] = matrix[pairs[1], pairs[0]] = found
     shown: list[int] = []  # the most alike pairs, each picture in one of them
     for index in found.argsort(descending=True).tolist():
         if len(shown) < BEST and not torch.isin(pairs[:, index], pairs[:, shown]).any():
@@ -164,8 +162,6 @@ def template_copies(
     first, second = pairs[:, shown]
     numbers = {"drawn": float(len(pictures)), **share, **control}
     return numbers, arrays_of(
-        parts=parts,
-        correlation=matrix,
         pair_parts=torch.stack([parts[first], parts[second]], dim=1),
         pair_correlation=found[shown],
         pair_first=placed(pictures[first])[:, 0],

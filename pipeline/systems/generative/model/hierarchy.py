@@ -85,8 +85,13 @@ class ChildrenGivenParents:
     coupling: Tensor | float = 1.0  # factor on the gradient with respect to the value scored; see `GenerativeModel`
     slots: Literal["own", "any"] = "own"
 
-    def joint_log_prob(self, value: Tensor) -> Tensor:
-        """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`."""
+    def joint_log_prob(self, value: Tensor, normalised: bool = False) -> Tensor:
+        """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`.
+
+        Args:
+            normalised: whether the density of poses is divided by its integral Z_ij(t_j), as that which `sample` draws
+                from.
+        """
         value, votes, log_pi = scale_gradient(value, self.coupling), self.votes, self.log_pi
         if self.slots == "any":  # every child in every place
             value, votes = value.unsqueeze(-2), votes.unsqueeze(-4)
@@ -98,22 +103,22 @@ class ChildrenGivenParents:
         inactive = gaussian_log_density(off, torch.full_like(off, self.inactive_sd))
         present = presence_log_prob(y.unsqueeze(-1), self.gamma, self.temperature)
         joint = log_pi + present + t * active + (1 - t) * inactive.unsqueeze(-1)
+        if normalised:
+            joint = joint - self.log_normaliser(y, votes)
         return joint if self.slots == "own" else joint.logsumexp(dim=-2)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        """Log density of states `value [..., m, 7]`, `[...]`, in nats."""
-        return self.joint_log_prob(value).logsumexp(dim=-1).sum(dim=-1)
+    def log_prob(self, value: Tensor, normalised: bool = False) -> Tensor:
+        """Log density of states `value [..., m, 7]`, `[...]`, in nats; `normalised` as of `joint_log_prob`."""
+        return self.joint_log_prob(value, normalised).logsumexp(dim=-1).sum(dim=-1)
 
     def parent_posterior(self, value: Tensor) -> Tensor:
         """The exact posterior over each child's parent (the routing), `[..., m, 1 + n]`, the dummy first."""
         return self.joint_log_prob(value).softmax(dim=-1)
 
-    def log_normaliser(self, y: Tensor) -> Tensor:
-        """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: the integral over A_j of the interpolated pose density, where each
-        child is in its own place.
-        """
+    def log_normaliser(self, y: Tensor, votes: Tensor) -> Tensor:
+        """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: the integral over A_j of the interpolated pose density."""
         t = y.sigmoid().unsqueeze(-1)
-        distance = ((self.votes - self.inactive_pose.unsqueeze(-2)) ** 2).sum(-1)
+        distance = ((votes - self.inactive_pose.unsqueeze(-2)) ** 2).sum(-1)
         on, off = self.c**2, self.inactive_sd**2
         between = t * off + (1 - t) * on  # precision of the interpolation is between / (on * off)
         volume = (1 - t) * on.log() + t * math.log(off) - between.log()  # twice the log of the sd ratio, per number
