@@ -123,8 +123,3 @@ def test_it_tends_to_the_marginal_likelihood(slots: str, count: int, seen: float
         error = math.hypot(our_error, their_error)
         assert error < seen / 4.5
         assert abs(ours - theirs) < 4.5 * error
-
-
-def test_a_delta_guide_has_no_weights(capsules: GenerativeModel) -> None:
-    with pytest.raises(ValueError, match="a guide with a density"):
-        module.draw_weights(capsules, torch.zeros(2, 1, SIZE, SIZE), 3, torch.Generator())

@@ -97,12 +97,7 @@ def draw_weights(
         integrates to Z <= 1 (see `model.hierarchy`), so that what these bound lies itself below log p(x) of the
         normalised model: equally far for all guides of one model, not for those of another; the same with the
         normalised density, by which different models can be compared; squared pixel errors, summed over the pixels.
-
-    Raises:
-        ValueError: the guide's poses are deltas, which have no density: its "bound" is of no one quantity.
     """
-    if not model.gaussian:
-        raise ValueError("importance weights need a guide with a density: Gaussian poses")
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
         # A trace holds every feature map of the images: it is not kept.

@@ -120,6 +120,19 @@ class Method(ABC):
                 setattr(self, name, value[chosen])
 
 
+class Best:
+    """The best states so far `[N, V]` and their values `[N]`, infinite at first; the last ones if values are noisy."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.states, self.values = states.clone(), torch.full_like(states[:, 0], math.inf)
+
+    def improve(self, active: Tensor, states: Tensor, values: Tensor, noisy: bool) -> None:
+        """Keep new `states [n, V]` of the images with the index `active [n]` where they are better, or all if noisy."""
+        better = torch.ones_like(active, dtype=torch.bool) if noisy else values < self.values[active]
+        self.values[active] = torch.where(better, values, self.values[active])
+        self.states[active] = torch.where(better.unsqueeze(-1), states, self.states[active])
+
+
 def minimise(
     problem: Problem,
     states: Tensor,
@@ -137,20 +150,17 @@ def minimise(
     Returns:
         the best states `[N, V]` and their values `[N]`, or the last ones if values are noisy.
     """
-    active = torch.arange(len(states), device=states.device)
-    values = method.begin(problem, states).clone()
-    found = states.clone()
-    anchor, waited = values.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
+    active, best = torch.arange(len(states), device=states.device), Best(states)
+    best.values = method.begin(problem, states).clone()
+    anchor, waited = best.values.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
     for _ in range(steps):
         state, value = method.step(problem)
-        better = torch.ones_like(active, dtype=torch.bool) if method.noisy else value < values[active]
-        values[active] = torch.where(better, value, values[active])
-        found[active] = torch.where(better.unsqueeze(-1), state, found[active])
+        best.improve(active, state, value, method.noisy)
         watch(active, state, value)
         if method.noisy:
             continue
-        fallen = values[active] < anchor - tolerance
-        anchor = torch.where(fallen, values[active], anchor)
+        fallen = best.values[active] < anchor - tolerance
+        anchor = torch.where(fallen, best.values[active], anchor)
         waited = torch.where(fallen, 0, waited + 1)
         working = waited < method.patience
         if not working.all():
@@ -158,7 +168,7 @@ def minimise(
             problem, active, anchor, waited = problem.rows(working), active[working], anchor[working], waited[working]
         if not len(active):
             break
-    return found, values
+    return best.states, best.values
 
 
 class AdamMethod(Method):
