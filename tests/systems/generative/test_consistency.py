@@ -13,7 +13,6 @@ from pipeline.systems.generative.evaluation.consistency import (
     INK,
     NO_INK,
     consistency,
-    overlap,
     part_use,
     responsible_parts,
 )
@@ -85,14 +84,6 @@ def test_the_responsible_part_is_the_one_without_whose_brightness_a_pixel_dims_m
     inked &= ours != NO_INK
     largest = shares.gather(0, ours.clamp(0)[None])[0]
     torch.testing.assert_close(largest[inked], shares.amax(0)[inked], atol=1e-5, rtol=0)
-
-
-def test_overlap_is_intersection_over_union() -> None:
-    images = np.zeros((1, 1, 2, 2), np.uint8)
-    images[0, 0, 0] = 255
-    assert overlap(np.array([[[3, NO_INK], [0, NO_INK]]]), images) == pytest.approx(1 / 3)
-    assert overlap(np.where(images[:, 0] > 0, 5, NO_INK), images) == 1
-    assert overlap(np.full((1, 2, 2), NO_INK), np.zeros_like(images)) == 0
 
 
 def test_parts_that_turn_with_the_image_are_used_consistently(

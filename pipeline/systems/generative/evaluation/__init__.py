@@ -26,7 +26,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Probes as of every model; whether presences carry information; and pictures, also of what each object explains.
 
     And the failure analysis on the first test images: whether poses turn with the image (Figure 5), which templates are
-    copies (Figure 6), and consistency of part use and overlap by the range of the images' rotations (degrees). That is
+    copies (Figure 6), and consistency of part use by the range of the images' rotations (degrees). That is
     the control of Figure 7: consistency falls with this range for any training if parts stay in their places while the
     images turn, so a model trained on a wide range is compared with these models on images of that range.
     """

@@ -28,9 +28,7 @@ def equivariance(
     """Poses in turned images against the turned poses.
 
     Distances are root mean squares over the numbers of a pose, in units of the image's half width, capsules weighted
-    by their presence in both images: the pose of an absent one means nothing. A template that looks the same in several
-    poses can follow in another than the one expected; where it is drawn, the last column of its pose, tells without
-    that doubt.
+    by their presence in both images: the pose of an absent one means nothing.
 
     Args:
         images: uint8 `[N, 1, S, S]`.
@@ -38,9 +36,7 @@ def equivariance(
 
     Returns:
         one row per layer ("parts", "objects") and angle: columns layer, angle; deviation over all images; unfollowed,
-        what it would be had no pose followed; missed, the deviation as a share of that; centre and centre_unfollowed,
-        deviation and unfollowed of the last column alone; switched, the share of the capsules present in either image
-        that are absent in the other.
+        what it would be had no pose followed; missed, the deviation as a share of that.
     """
     compared: dict[tuple[str, float], list[tuple[Tensor, ...]]] = {}
     for batch in torch.from_numpy(images).to(device).split(BATCH):
@@ -66,24 +62,17 @@ def _layers(model: GenerativeModel, pixels: Tensor) -> dict[str, tuple[Tensor, T
 
 
 def _compare(plain: tuple[Tensor, Tensor], turned: tuple[Tensor, Tensor], turn: Tensor) -> tuple[Tensor, ...]:
-    """Of each capsule of each image: its weight `[B, n]`; squared distances `[B, n, 2, 3]` to the turned pose, of the
-    pose found and of the pose of the upright image; whether it is present in either image, `[B, n]` each.
+    """Of each capsule of each image: its weight; squared distances to the turned pose, of the pose found and of the
+    pose of the upright image, means over the numbers of a pose: `[B, n]` each.
     """
     (t, matrix), (t_turned, found) = plain, turned
     expected = poses.compose(turn.unsqueeze(1), matrix)
-    return t * t_turned, (found - expected) ** 2, (matrix - expected) ** 2, t > 0.5, t_turned > 0.5
+    return t * t_turned, *(((each - expected) ** 2).mean((-1, -2)) for each in (found, matrix))
 
 
-def _summary(weight: Tensor, deviation: Tensor, identity: Tensor, before: Tensor, after: Tensor) -> dict[str, float]:
-    def root_mean(square: Tensor) -> float:
-        return float(((weight * square.mean((-1, -2))).sum((0, 1)) / weight.sum((0, 1)).clamp_min(1e-12)).sqrt())
-
-    error, identity_error = root_mean(deviation), root_mean(identity)
-    return {
-        "deviation": error,
-        "unfollowed": identity_error,
-        "missed": error / max(identity_error, 1e-12),
-        "centre": root_mean(deviation[..., 2:]),
-        "centre_unfollowed": root_mean(identity[..., 2:]),
-        "switched": float((before ^ after).sum() / (before | after).sum().clamp_min(1)),
-    }
+def _summary(weight: Tensor, deviation: Tensor, identity: Tensor) -> dict[str, float]:
+    error, identity_error = (
+        float(((weight * square).sum((0, 1)) / weight.sum((0, 1)).clamp_min(1e-12)).sqrt())
+        for square in (deviation, identity)
+    )
+    return {"deviation": error, "unfollowed": identity_error, "missed": error / max(identity_error, 1e-12)}
