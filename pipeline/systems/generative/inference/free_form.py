@@ -31,7 +31,6 @@ from pipeline.systems.generative.inference.methods import (
     GaussNewtonMethod,
     LBFGSMethod,
     Method,
-    Problem,
     analytic_value,
     expected_bound,
     minimise,
@@ -80,9 +79,11 @@ class Progress(Best):
 
 
 def minimise_bound(
-    problem: Problem,
+    model: GenerativeModel,
+    images: Tensor,
     states: Tensor,
     engine: Engine,
+    generator: Generator,
     watch: Callable[[Progress], None] = lambda progress: None,
     *,
     logit_sd: float = 0.0,
@@ -103,14 +104,16 @@ def minimise_bound(
     begin = states
     for restart in range(1 if isinstance(engine, AdamEngine) else 1 + engine.restarts):
         if restart:
-            noise = torch.randn(states.shape, generator=problem.generator, device=states.device)
+            noise = torch.randn(states.shape, generator=generator, device=states.device)
             begin = progress.states + sd.flatten(1) * noise.to(states.dtype)
         begun = time.perf_counter()
         if isinstance(engine, AdamEngine):
-            method: Method = AdamMethod(engine)
+            method: Method = AdamMethod(model, images, engine, generator)
         else:
-            method = LBFGSMethod(engine.memory) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod()
             progress.evaluations += 1  # for the initial values
+            method = GaussNewtonMethod(model, images)
+            if isinstance(engine, LBFGSEngine):
+                method = LBFGSMethod(model, images, engine.memory)
 
         def record(active: Tensor, state: Tensor, value: Tensor, noisy: bool = method.noisy) -> None:
             nonlocal begun
@@ -121,9 +124,9 @@ def minimise_bound(
             watch(progress)
             begun = time.perf_counter()
 
-        found, values = minimise(problem, begin, method, engine.steps, engine.tolerance, record)
+        found, values = minimise(method, begin, engine.steps, engine.tolerance, record)
         if refine:
-            refined, rise = refine_objects(problem, found)
+            refined, rise = refine_objects(model, images, found)
             progress.improve(everyone, refined, values - rise, method.noisy)
         progress.seconds += time.perf_counter() - begun
         if not restart:
@@ -193,12 +196,12 @@ def optimise(
             measure(progress)
 
     measure(Progress(states))
-    problem = Problem(model, images, generator)
-    progress = minimise_bound(problem, states, engine, watch, logit_sd=logit_sd, refine=refine)
+    progress = minimise_bound(model, images, states, engine, generator, watch, logit_sd=logit_sd, refine=refine)
     if points[-1]["round"] == progress.rounds:  # measured before the objects were refined
         points.pop()
     measure(progress)
-    better = (analytic_value(problem, progress.states)[0] < analytic_value(problem, states)[0]).unsqueeze(-1)
+    before, after = (analytic_value(model, images, each)[0] for each in (states, progress.states))
+    better = (after < before).unsqueeze(-1)
     once, end = (
         unpack(torch.where(better, found, states), model.params.parts) for found in (progress.once, progress.states)
     )
