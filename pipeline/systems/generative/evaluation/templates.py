@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.layers import poses
-from pipeline.layers.rendering import warp_templates
+from pipeline.layers.rendering import pixel_centres, warp_templates
 from pipeline.systems.generative.evaluation.consistency import use_of_parts
 from pipeline.systems.generative.evaluation.examples import Arrays, arrays_of
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -208,9 +208,7 @@ def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
 def _moments(pictures: Tensor) -> tuple[Tensor, Tensor]:
     """Centre `[n, 2]` and covariance `[n, 2, 2]` of the ink of pictures `[n, h, h]`, in their frames."""
     size = pictures.shape[-1]
-    ticks = (torch.arange(size, device=pictures.device) * 2 + 1) / size - 1
-    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
-    places = torch.stack([x, y], dim=-1).flatten(0, 1)  # (h h, 2)
+    places = pixel_centres(pictures, size)[:, :2]  # (h h, 2)
     share = pictures.flatten(1) + 1e-9
     share = share / share.sum(1, keepdim=True)
     centre = share @ places

@@ -366,9 +366,10 @@ class GaussNewtonMethod(Method):
         factor = torch.where(ratio > 0.75, 0.3, torch.where(ratio < 0.25, 2.0, 0.8))
         self.damping = (self.damping * torch.where(taken, factor, 3.0)).clamp(self.min_damping, self.max_damping)
         self.state = torch.where(taken.unsqueeze(-1), trial, self.state)
-        self.at = found.where(taken, self.at)
+        for kept, new in zip(self.at, found, strict=True):
+            kept[taken] = new[taken]
         return self.state, self.at.value
 
     def keep(self, chosen: Tensor) -> None:
         super().keep(chosen)
-        self.at = self.at.rows(chosen)
+        self.at = curvature.Linearised(*(each[chosen] for each in self.at))
