@@ -18,6 +18,7 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.layers import poses
 from pipeline.probes.features import BATCH
+from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 
@@ -38,41 +39,27 @@ def equivariance(
         one row per layer ("parts", "objects") and angle: columns layer, angle; deviation over all images; unfollowed,
         what it would be had no pose followed; missed, the deviation as a share of that.
     """
-    compared: dict[tuple[str, float], list[tuple[Tensor, ...]]] = {}
-    for batch in torch.from_numpy(images).to(device).split(BATCH):
-        plain = _layers(model, batch.float() / 255)
-        for angle in angles:
-            turn = warps.rotations(torch.full((len(batch),), float(angle), device=device))
-            turned = _layers(model, warps.warp(batch, turn))
-            for layer in plain:
-                compared.setdefault((layer, float(angle)), []).append(_compare(plain[layer], turned[layer], turn))
-    rows = [
-        {"layer": layer, "angle": angle} | _summary(*map(torch.cat, zip(*parts, strict=True)))
-        for (layer, angle), parts in compared.items()
-    ]
-    return pd.DataFrame(rows)
 
+    def layers(angle: float) -> dict[str, tuple[Tensor, Tensor]]:
+        """Presences `[N, n]` and poses `[N, n, 2, 3]` of each layer in the images turned by an angle."""
+        found = []
+        for batch in torch.from_numpy(images).to(device).split(BATCH):
+            turns = warps.rotations(torch.full((len(batch),), angle, device=device))
+            found.append(model.encode(warps.warp(batch, turns) if angle else batch.float() / 255))
+        whole = Capsules(*map(torch.cat, zip(*(vars(each).values() for each in found), strict=True)))
+        of = {"parts": (whole.part_logits, whole.part_poses), "objects": (whole.object_logits, whole.object_poses)}
+        return {name: ((y / model.temperature).sigmoid(), poses.to_matrix(A)) for name, (y, A) in of.items()}
 
-def _layers(model: GenerativeModel, pixels: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Presences `[B, n]` and poses `[B, n, 2, 3]` of each layer."""
-    posterior = model.encode(pixels)
-    t1, t0 = ((y / model.temperature).sigmoid() for y in (posterior.part_logits, posterior.object_logits))
-    A1, A0 = (poses.to_matrix(A) for A in (posterior.part_poses, posterior.object_poses))
-    return {"parts": (t1, A1), "objects": (t0, A0)}
-
-
-def _compare(plain: tuple[Tensor, Tensor], turned: tuple[Tensor, Tensor], turn: Tensor) -> tuple[Tensor, ...]:
-    """Of each capsule of each image: its weight; squared distances to the turned pose, of the pose found and of the
-    pose of the upright image, means over the numbers of a pose: `[B, n]` each.
-    """
-    (t, matrix), (t_turned, found) = plain, turned
-    expected = poses.compose(turn.unsqueeze(1), matrix)
-    return t * t_turned, *(((each - expected) ** 2).mean((-1, -2)) for each in (found, matrix))
-
-
-def _summary(weight: Tensor, deviation: Tensor, identity: Tensor) -> dict[str, float]:
-    error, identity_error = (
-        float(((weight * square).sum((0, 1)) / weight.sum((0, 1)).clamp_min(1e-12)).sqrt())
-        for square in (deviation, identity)
-    )
-    return {"deviation": error, "unfollowed": identity_error, "missed": error / max(identity_error, 1e-12)}
+    upright, rows = layers(0.0), []
+    for angle in map(float, angles):
+        turn = warps.rotations(torch.full((1, 1), angle, device=device))
+        for layer, (t, found) in layers(angle).items():
+            weight, matrix = t * upright[layer][0], upright[layer][1]
+            expected = poses.compose(turn, matrix)
+            error, unfollowed = (
+                float(((weight * ((A - expected) ** 2).mean((-1, -2))).sum() / weight.sum().clamp_min(1e-12)).sqrt())
+                for A in (found, matrix)
+            )
+            missed = error / max(unfollowed, 1e-12)
+            rows.append([layer, angle, error, unfollowed, missed])
+    return pd.DataFrame(rows, columns=["layer", "angle", "deviation", "unfollowed", "missed"])
