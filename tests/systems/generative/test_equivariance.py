@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.systems.generative.equivariance import read
-from pipeline.systems.generative.evaluation.equivariance import equivariance
+from pipeline.systems.generative.evaluation import equivariance
 from pipeline.systems.generative.model.distributions import Capsules
 
 CPU = torch.device("cpu")

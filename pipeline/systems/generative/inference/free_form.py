@@ -31,10 +31,10 @@ from pipeline.systems.generative.inference.methods import (
     GaussNewtonMethod,
     LBFGSMethod,
     Method,
-    analytic_value,
     expected_bound,
     minimise,
     refine_objects,
+    value_of,
 )
 from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -200,7 +200,7 @@ def optimise(
     if points[-1]["round"] == progress.rounds:  # measured before the objects were refined
         points.pop()
     measure(progress)
-    before, after = (analytic_value(model, images, each)[0] for each in (states, progress.states))
+    before, after = (value_of(model, images, each)[0] for each in (states, progress.states))
     better = (after < before).unsqueeze(-1)
     once, end = (
         unpack(torch.where(better, found, states), model.params.parts) for found in (progress.once, progress.states)

@@ -54,25 +54,16 @@ Value = tuple[Tensor, Tensor]
 """Negative bounds `[N]` and their gradients `[N, V]`."""
 
 
-def analytic_value(model: GenerativeModel, images: Tensor, states: Tensor) -> Value:
-    """The negative analytic bound and its gradient."""
-    return _value(lambda x, image: -analytic_bound(model, image, x), states, images)
-
-
-def sampled_value(model: GenerativeModel, images: Tensor, states: Tensor, generator: Generator) -> Value:
-    """The negative bound estimated with one new sample of the presences, and its gradient."""
-
-    def value(x: Tensor, image: Tensor, noise: Tensor) -> Tensor:
-        return -expected_bound(model, image, unpack(x, model.params.parts), noise).bound
-
-    return _value(value, states, images, model.draw_noise((len(states),), generator, states.device))
-
-
-def _value(function: Callable[..., Tensor], states: Tensor, *given: Tensor) -> Value:
+def value_of(model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None) -> Value:
+    """The negative bound and its gradient: the analytic bound, or that of one sample of the presences by `noise`."""
     values, gradients = [], []
-    for state, *others in zip(*(each.split(_CHUNK) for each in (states, *given)), strict=True):
+    given = (images, states) if noise is None else (images, states, noise)
+    for image, state, *sample in zip(*(each.split(_CHUNK) for each in given), strict=True):
         x = state.detach().requires_grad_()
-        value = function(x, *others)
+        if sample:
+            value = -expected_bound(model, image, unpack(x, model.params.parts), *sample).bound
+        else:
+            value = -analytic_bound(model, image, x)
         # The sum, not the mean, so that an image's steps do not depend on the batch size.
         gradients.append(torch.autograd.grad(value.sum(), x)[0])
         values.append(value.detach())
@@ -184,10 +175,8 @@ class AdamMethod(Method):
     def step(self) -> tuple[Tensor, Tensor]:
         # The value belongs to the state before the step.
         before = self.state
-        if self.noisy:
-            value, gradient = sampled_value(self.model, self.images, before, self.generator)
-        else:
-            value, gradient = analytic_value(self.model, self.images, before)
+        noise = self.model.draw_noise((len(before),), self.generator, before.device) if self.noisy else None
+        value, gradient = value_of(self.model, self.images, before, noise)
         rate = self.settings.learning_rate * (0.55 + 0.45 * math.cos(math.pi * self.count / self.settings.steps))
         self.count += 1
         self.first = torch.lerp(self.first, gradient, 0.1)
@@ -215,7 +204,7 @@ class LBFGSMethod(Method):
 
     def evaluate(self, states: Tensor) -> Value:
         """The values `[n]` and their gradients `[n, V]`."""
-        return analytic_value(self.model, self.images, states)
+        return value_of(self.model, self.images, states)
 
     def first(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The values `[n]`, their gradients and the diagonal of their curvature, `[n, V]`, at the initial states."""
@@ -292,26 +281,26 @@ class ObjectMethod(LBFGSMethod):
         self.parts = parts
 
     def evaluate(self, states: Tensor) -> Value:
-        value, gradient, _ = self.with_routing(states)
+        value, gradient, *_ = self.with_routing(states)
         return value, gradient
 
     def first(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        value, gradient, routing = self.with_routing(states)
-        found = unpack(torch.cat([self.parts, states], dim=1), self.model.params.parts)
+        value, gradient, routing, found, t = self.with_routing(states)
         with torch.no_grad():
-            t, _ = presence_moments(found.part_logits, self.model.temperature)
             of_objects = curvature.object_curvature(self.model, found, routing, t)
         return value, gradient, curvature.objects_diagonal(*of_objects)
 
-    def with_routing(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The negative bound without its pixels `[n]`, its gradient `[n, 7 O]`, and the routing `[n, P, 1 + O]`."""
+    def with_routing(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor, Capsules, Tensor]:
+        """The negative bound without its pixels `[n]`, its gradient `[n, 7 O]`, and what it was computed from: the
+        routing `[n, P, 1 + O]`, the posterior, and the means of the parts' presences `[n, P]`.
+        """
         model, x = self.model, states.detach().requires_grad_()
         with torch.enable_grad():
             found = unpack(torch.cat([self.parts, x], dim=1), model.params.parts)
             t, _ = presence_moments(found.part_logits, model.temperature)
             bound, routing = hierarchy_bound(model, found, t)
             (gradient,) = torch.autograd.grad(-bound.sum(), x)
-        return -bound.detach(), gradient, routing
+        return -bound.detach(), gradient, routing, found, t
 
 
 def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:

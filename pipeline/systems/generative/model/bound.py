@@ -86,13 +86,12 @@ def score(
     layer = model.parts_given_objects(y0, A0, coupling, temperature)
     mean = model.draw(parts)
     entropy = -found.log_prob(temperature, coupling)
-    prior = y0.new_full(y0.shape, model.params.object_presence).logit()
-    log_objects = presence_log_prob(y0, prior, temperature).sum(-1)
-    log_objects = log_objects + Normal(torch.zeros_like(A0), A0.new_ones(()), validate_args=False).log_prob(A0).flatten(
-        1
-    ).sum(-1)
+    logits = y0.new_full(y0.shape, model.params.object_presence).logit()
+    log_objects = presence_log_prob(y0, logits, temperature).sum(-1)
+    # Scales are tensors on the device: Python numbers would be copied from the CPU at every step.
+    prior = Normal(torch.zeros_like(A0), A0.new_ones(()), validate_args=False)
+    log_objects = log_objects + prior.log_prob(A0).flatten(1).sum(-1)
     log_parts = layer.log_prob(parts)
-    # The sd is a tensor on the device: a Python number would be copied from the CPU at every step.
     pixels = Normal(mean, mean.new_full((), model.params.pixel_sd), validate_args=False)
     with torch.no_grad():
         children = layer.parent_posterior(parts)[..., 1:].sum(dim=-2)

@@ -129,30 +129,21 @@ class ChildrenGivenParents:
         """Draw places (with `slots: any`), then parents, presences, and poses from the normalised interpolation:
         `[*draws, ..., m, 7]`.
         """
-        shape = torch.Size([*draws, *self.log_pi.shape[:-1]])
+        shape, n = (*draws, *self.log_pi.shape[:-1]), self.log_pi.shape[-1]
         if self.slots == "any":
             place = torch.randint(shape[-1], shape, device=self.log_pi.device)  # (..., m)
         else:
             place = torch.arange(shape[-1], device=self.log_pi.device).expand(shape)
-
-        def in_place(x: Tensor, *trailing: int) -> Tensor:
-            """Each child's row of `x [..., m, *trailing]`: that of its place."""
-            index = place.reshape(*shape, *[1] * len(trailing)).expand(*shape, *trailing)
-            return x.expand(*shape, *trailing).gather(len(shape) - 1, index)
-
-        n = self.log_pi.shape[-1]
-        logits = in_place(self.log_pi, n)
-        parent = torch.distributions.Categorical(logits=logits).sample().unsqueeze(-1)  # (..., m, 1)
-        gamma = in_place(self.gamma, n).gather(-1, parent).squeeze(-1)
-        noise = logistic_noise(tuple(gamma.shape), None, gamma.device).to(gamma)
-        y = (gamma + noise) / self.temperature
+        logits = self.log_pi.expand(*shape, n).take_along_dim(place.unsqueeze(-1), dim=-2)
+        parent = torch.distributions.Categorical(logits=logits).sample()
+        votes = self.votes.expand(*shape, n, POSE_SIZE).flatten(-3, -2)
+        vote = votes.take_along_dim((place * n + parent).unsqueeze(-1), dim=-2)
+        gamma = self.gamma[place, parent]
+        y = (gamma + logistic_noise(shape, None, gamma.device).to(gamma)) / self.temperature
         t = y.sigmoid().unsqueeze(-1)
-        to_parent = parent.unsqueeze(-1).expand(*shape, 1, POSE_SIZE)
-        vote = in_place(self.votes, n, POSE_SIZE).gather(-2, to_parent).squeeze(-2)
-        on = in_place(self.c, n).gather(-1, parent) ** 2
-        off = self.inactive_sd**2
+        on, off = self.c[place, parent].unsqueeze(-1) ** 2, self.inactive_sd**2
         precision = t / on + (1 - t) / off
-        mean = (t / on * vote + (1 - t) / off * in_place(self.inactive_pose, POSE_SIZE)) / precision
+        mean = (t / on * vote + (1 - t) / off * self.inactive_pose[place]) / precision
         return join(y, mean + torch.randn_like(mean) / precision.sqrt())
 
 
