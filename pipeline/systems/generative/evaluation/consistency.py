@@ -72,8 +72,7 @@ def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
     layers = torch.stack([colour.expand_as(weighted), weighted], dim=2)
     C, a = warp_templates(layers, states[..., 1:], model.image_size).unbind(2)  # (B, P, S, S)
     through = (1 - a).flip(1).cumprod(1).flip(1)  # what the parts from j on let through
-    hidden = torch.cat([through[:, 1:], torch.ones_like(through[:, :1])], dim=1)
-    share = C * a * hidden
+    share = C * a * torch.cat([through[:, 1:], torch.ones_like(through[:, :1])], dim=1)
     return torch.where(share.sum(1) > INK, share.argmax(1), NO_INK)
 
 

@@ -141,15 +141,11 @@ def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParam
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, device)
     found = optimise(model, pixels, study.engines[study.chosen], torch.Generator(device).manual_seed(study.seed))
+    posteriors = {"before": found.start, "after": found.end}
     with torch.no_grad():
-        arrays = arrays_of(
-            images=pixels[:, 0],
-            before=reconstruct(model, found.start),
-            after=reconstruct(model, found.end),
-            arrangements_before=arrange(model, found.start),
-            arrangements_after=arrange(model, found.end),
-        )
-    return arrays | {"angles": EXAMPLE_ANGLES}
+        drawn = {when: reconstruct(model, each) for when, each in posteriors.items()}
+        coloured = {f"arrangements_{when}": arrange(model, each) for when, each in posteriors.items()}
+    return arrays_of(images=pixels[:, 0], **drawn, **coloured) | {"angles": EXAMPLE_ANGLES}
 
 
 def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.device) -> Tensor:

@@ -73,12 +73,8 @@ def measure(context: Context) -> Outcome:
     image = images[int(np.argmax(labels == DIGIT))]
     found = [turning(model, image, context.device) for model in context.models(run, GenerativeModel)]
     tables = [
-        pd.DataFrame(
-            {
-                "angle": each["angles"],
-                "pixel_error": each["pixel_errors"],
-                "parts_on": (each["presences"].astype(float) > 0.5).sum(1),
-            }
+        pd.DataFrame({"angle": each["angles"], "pixel_error": each["pixel_errors"]}).assign(
+            parts_on=(each["presences"].astype(float) > 0.5).sum(1)
         )
         for each in found
     ]
