@@ -10,12 +10,7 @@ from small import SIZE, SMALL
 
 from pipeline.data.datasets import Dataset
 from pipeline.layers.rendering import render
-from pipeline.systems.generative.evaluation.examples import (
-    arrange,
-    evaluation_examples,
-    object_examples,
-    reconstruct,
-)
+from pipeline.systems.generative.evaluation.examples import arrange, evaluation_examples, object_examples, reconstruct
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
 from pipeline.systems.generative.studies.turn import DIGIT, measure, turning
