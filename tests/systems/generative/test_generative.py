@@ -2,9 +2,10 @@
 
 import math
 
+import pyro.distributions as dist
 import pytest
 import torch
-from pyro.distributions import Logistic
+from pyro import poutine
 from torch.func import functional_call
 
 from benchmarks.enumerated import EnumeratedModel
@@ -32,6 +33,16 @@ def test_bound_and_gradient_equal_trace_enum_elbo_over_an_explicit_choice_of_par
         torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-7)
 
 
+def changed(params, **changes) -> GenerativeModel:
+    """A tiny model of `model`'s kind with other parameters, in float64, all away from their symmetric start."""
+    torch.manual_seed(0)
+    model = GenerativeModel(params.model_copy(update=changes), 12).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
 def test_a_gaussian_guide_begins_as_the_delta_one_with_the_stated_sds(small_params, images):
     """A seed gives both guides the same weights; the sds begin at `pose_posterior_sd_start`, whatever the image."""
     torch.manual_seed(5)
@@ -45,43 +56,48 @@ def test_a_gaussian_guide_begins_as_the_delta_one_with_the_stated_sds(small_para
     assert all("_sd_head." in name for name in values)
     assert gaussian.noise_size == 7 * delta.noise_size == 49
     noise = gaussian.draw_noise((5,), torch.Generator().manual_seed(2), "cpu").double()
-    found, posterior = gaussian.guide(images, noise), gaussian.encode(images)
-    sampled = found.parts[..., 1:]
+    trace = poutine.trace(gaussian.guide).get_trace(images, noise)
+    posterior = gaussian.encode(images)
+    sampled = trace.nodes["parts"]["value"][..., 1:]
     eps = noise[:, 7:].unflatten(1, (7, 6))
     torch.testing.assert_close(sampled, posterior.part_poses + 0.05 * eps[:, :4], rtol=1e-6, atol=1e-8)
-    _, A0 = gaussian.encode_objects(found.parts[..., 0], sampled)
-    torch.testing.assert_close(found.object_poses, A0 + 0.05 * eps[:, 4:], rtol=1e-6, atol=1e-8)
+    _, A0 = gaussian.encode_objects(trace.nodes["parts"]["value"][..., 0], sampled)
+    torch.testing.assert_close(trace.nodes["A0"]["value"], A0 + 0.05 * eps[:, 4:], rtol=1e-6, atol=1e-8)
 
 
-def test_the_entropy_of_a_gaussian_guide_is_the_density_of_its_samples(changed, images):
-    """Written out with other distributions; the generative terms are those of the delta guide's referee."""
-    model = changed(pose_posterior="gaussian")
+def test_the_bound_of_a_gaussian_guide_is_that_of_its_samples_less_their_density(small_params, images):
+    """Written out with torch's own distributions; the generative terms are those of the delta guide's referee."""
+    model = changed(small_params, pose_posterior="gaussian")
     noise = model.draw_noise((5,), torch.Generator().manual_seed(2), "cpu").double()
     found = trace_bound(model, images, noise)
-    part_sd, object_sd = found.part_density.scale, found.object_density.scale
+    trace = poutine.trace(model.guide).get_trace(images, noise)
+    values = {name: trace.nodes[name]["value"] for name in ("parts", "y0", "A0")}
+    part_sd, object_sd = trace.nodes["parts"]["fn"].A.sd, trace.nodes["A0"]["fn"].base_dist.sd
     assert part_sd.std() > 0
     assert object_sd.std() > 0
     logits, A1 = model.encode_parts(images)
-    logits0, A0 = model.encode_objects(found.parts[..., 0], found.parts[..., 1:])
-    log_q = torch.distributions.Normal(A1, part_sd).log_prob(found.parts[..., 1:]).sum((-1, -2))
-    log_q += torch.distributions.Normal(A0, object_sd).log_prob(found.object_poses).sum((-1, -2))
-    for log_odds, y in ((logits, found.parts[..., 0]), (logits0, found.y0)):
-        log_q += Logistic(log_odds / 0.8, 1 / 0.8).log_prob(y).sum(-1)
+    logits0, A0 = model.encode_objects(values["parts"][..., 0], values["parts"][..., 1:])
+    log_q = torch.distributions.Normal(A1, part_sd).log_prob(values["parts"][..., 1:]).sum((-1, -2))
+    log_q += torch.distributions.Normal(A0, object_sd).log_prob(values["A0"]).sum((-1, -2))
+    for log_odds, y in ((logits, values["parts"][..., 0]), (logits0, values["y0"])):
+        log_q += dist.Logistic(log_odds / 0.8, 1 / 0.8).log_prob(y).sum(-1)
     torch.testing.assert_close(found.entropy, -log_q)
+    replayed = poutine.trace(poutine.condition(model.model, values)).get_trace(images, 5)
+    torch.testing.assert_close((found.bound - found.entropy).sum(), replayed.log_prob_sum())
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(0.0, 0.8), (2.0, 0.8 / 2**0.5), (4.0, 0.4), (100.0, 0.4)])
 def test_the_temperature_falls_by_equal_factors_and_is_the_last_one_in_evaluation(
-    changed, images, noise, epoch, expected
+    small_params, images, noise, epoch, expected
 ):
-    model = changed(final_temperature=0.4, temperature_epochs=4)
+    model = changed(small_params, final_temperature=0.4, temperature_epochs=4)
     at = torch.tensor(epoch, dtype=torch.float64)
-    constant = changed(temperature=expected, final_temperature=expected)
+    constant = changed(small_params, temperature=expected, final_temperature=expected)
     loss, _ = model(images, noise, at)
     torch.testing.assert_close(loss, constant(images, noise, at)[0])
     assert model.temperature == 0.4
     model.eval()
-    last = changed(temperature=0.4, final_temperature=0.4)
+    last = changed(small_params, temperature=0.4, final_temperature=0.4)
     torch.testing.assert_close(model(images, noise, at)[0], last(images, noise, at)[0])
     torch.testing.assert_close(trace_bound(model, images, noise).bound, trace_bound(last, images, noise).bound)
     torch.testing.assert_close(model.encode(images).object_logits, last.encode(images).object_logits)
@@ -107,8 +123,8 @@ def test_gradients_agree_with_finite_differences(model, images, noise, name):
     any(kernels.find(module._SOURCE) is None for module in (compiled_attention, compiled_rendering)),
     reason="the kernels are not compiled here",
 )
-def test_a_training_step_by_the_kernels_is_that_of_pytorchs_operators(changed, images, noise):
-    model = changed(hidden=32, heads=2).float()
+def test_a_training_step_by_the_kernels_is_that_of_pytorchs_operators(small_params, images, noise):
+    model = changed(small_params, hidden=32, heads=2).float()
 
     def step():
         loss = model(images.float(), noise.float(), torch.tensor(5.0))[0]
@@ -153,9 +169,9 @@ def test_early_coupling_scales_the_gradient_into_the_parts_only(model, images, n
     torch.testing.assert_close(quarter[1], full[1])
 
 
-def test_without_coupling_only_pixels_change_the_sds_of_gaussian_parts(changed, images):
+def test_without_coupling_only_pixels_change_the_sds_of_gaussian_parts(small_params, images):
     """Their entropy is held by the prior alone: without its gradient the sds of absent parts would only grow."""
-    model = changed(pose_posterior="gaussian")
+    model = changed(small_params, pose_posterior="gaussian")
     noise = model.draw_noise((5,), torch.Generator().manual_seed(2), "cpu").double()
     wanted = model.part_sd_head[2].bias
 
@@ -228,9 +244,9 @@ def test_uniform_affinities_are_not_learned_and_an_objects_presence_alone_decide
     assert trace_bound(model, images, noise).bound.isfinite().all()
 
 
-def test_evaluation_tells_the_information_of_presences(changed, images):
+def test_evaluation_tells_the_information_of_presences(small_params, images):
     """Its noise is that of the presences of objects; in training, where it would cost time, it is not measured."""
-    model, now = changed(), torch.tensor(3.0)
+    model, now = changed(small_params), torch.tensor(3.0)
     noise = model.draw_noise((len(images),), torch.Generator().manual_seed(2), "cpu").double()
     assert not {"presence_information", "presence_kl"} & set(model(images, noise, now)[1])
     found = model.eval()(images, noise, now)[1]

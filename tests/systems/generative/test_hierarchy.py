@@ -146,7 +146,7 @@ def test_samples_weighted_by_the_density_count_what_they_cover() -> None:
     """
     torch.manual_seed(1)
     layer = Example(batch=1).layer()
-    value = layer.sample(DRAWS)[:, 0]
+    value = layer.sample(torch.Size([DRAWS]))[:, 0]
     log_p = layer.joint_log_prob(value, normalised=True).logsumexp(-1)  # (DRAWS, M)
     y, A = value[..., 0], value[..., 1:]
     # r: each child's own logistic and a narrow Gaussian at its first vote, inside of what p covers
@@ -164,7 +164,7 @@ def test_samples_in_any_place_are_alike_and_have_the_moments_of_the_mixture() ->
     torch.manual_seed(3)
     example = Example(batch=1)
     layer = example.layer(slots="any")
-    value = layer.sample(DRAWS)[:, 0]
+    value = layer.sample(torch.Size([DRAWS]))[:, 0]
     assert layer.log_prob(value).isfinite().all()
     mixture = torch.from_numpy(example.pi(0)) / M  # (M places, 1 + N)
     present = (mixture * layer.gamma.sigmoid()).sum()
@@ -172,7 +172,7 @@ def test_samples_in_any_place_are_alike_and_have_the_moments_of_the_mixture() ->
     close_in_mean(share, present, (present * (1 - present) / DRAWS).sqrt().expand(M))
     # Where presences are nearly certain, poses are at the votes.
     example.gamma[:] = 40.0
-    A = example.layer(slots="any").sample(DRAWS)[:, 0, :, 1:]
+    A = example.layer(slots="any").sample(torch.Size([DRAWS]))[:, 0, :, 1:]
     mean = (mixture[..., None] * layer.votes[0]).sum((0, 1))
     close_in_mean(A.mean(0), mean.expand(M, 6), A.std(0) / DRAWS**0.5)
 

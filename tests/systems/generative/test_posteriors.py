@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from pyro import poutine
 from small import POSTERIOR, SIZE, SMALL, small_run, squares, training
 from torch import Tensor
 
@@ -24,10 +25,10 @@ def test_gaussians_stand_around_the_delta_poses_with_the_sds_asked_for(capsules:
     before, after = capsules.encode(images), gaussian.encode(images)
     for field in dataclasses.fields(before):
         torch.testing.assert_close(getattr(before, field.name), getattr(after, field.name))
-    found = gaussian.guide(images, gaussian.draw_noise((4,), torch.Generator(), "cpu"))
-    for density, sd in ((found.part_density, 0.03), (found.object_density, 0.2)):
-        assert density is not None
-        torch.testing.assert_close(density.scale, torch.full_like(density.scale, sd))
+    trace = poutine.trace(gaussian.guide).get_trace(images, gaussian.draw_noise((4,), torch.Generator(), "cpu"))
+    parts, objects = trace.nodes["parts"]["fn"].A.sd, trace.nodes["A0"]["fn"].base_dist.sd
+    torch.testing.assert_close(parts, torch.full_like(parts, 0.03))
+    torch.testing.assert_close(objects, torch.full_like(objects, 0.2))
     again = module.with_gaussian_poses(capsules, 0.03, 0.2).state_dict()
     assert all(torch.equal(value, again[name]) for name, value in gaussian.state_dict().items()), "the same each time"
 

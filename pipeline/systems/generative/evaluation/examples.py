@@ -62,7 +62,7 @@ def evaluation_examples(model: GenerativeModel, seed: int, device: torch.device)
     """The templates (Figure 6) and 16 samples of the prior."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        samples = model.sample(16)
+        samples = model.model(None, 16)
     return arrays_of(templates=model.templates[:, 0], alphas=model.templates[:, 1], prior_samples=samples)
 
 

@@ -13,6 +13,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+import pyro
+import pyro.distributions as dist
 import torch
 from torch import Generator, Tensor
 
@@ -24,8 +26,8 @@ from pipeline.systems.generative.inference.analytic_bound import (
     presence_moments,
     unpack,
 )
-from pipeline.systems.generative.model.bound import BoundTrace, score
-from pipeline.systems.generative.model.distributions import Capsules, Sampled, join
+from pipeline.systems.generative.model.bound import BoundTrace, trace_bound
+from pipeline.systems.generative.model.distributions import Capsules, PartPosterior, RelaxedPresence
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import AdamEngine
 
@@ -39,15 +41,16 @@ than this (nats).
 
 def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> BoundTrace:
     """The bound of each image under a free-form posterior, one sample: all tensors of `BoundTrace`."""
-    of_parts, of_objects = noise.tensor_split([model.params.parts], dim=1)
-    sampled = Sampled(
-        part_logits=posterior.part_logits,
-        parts=join((posterior.part_logits + of_parts) / model.temperature, posterior.part_poses),
-        object_logits=posterior.object_logits,
-        y0=(posterior.object_logits + of_objects) / model.temperature,
-        object_poses=posterior.object_poses,
-    )
-    return score(model, images, sampled)
+    P, temperature = model.params.parts, model.temperature
+
+    def guide(images: Tensor, noise: Tensor, coupling: float) -> None:
+        with pyro.plate("images", len(images)):
+            presence = RelaxedPresence(posterior.part_logits, temperature, noise[:, :P])
+            pyro.sample("parts", PartPosterior(presence, posterior.part_poses))
+            pyro.sample("y0", RelaxedPresence(posterior.object_logits, temperature, noise[:, P:]).to_event(1))
+            pyro.sample("A0", dist.Delta(posterior.object_poses, event_dim=2))
+
+    return trace_bound(model, images, noise, 1.0, guide)
 
 
 Value = tuple[Tensor, Tensor]

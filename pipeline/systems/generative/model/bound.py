@@ -5,27 +5,32 @@ Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.distributions import Normal
 
-from pipeline.systems.generative.model.distributions import Sampled, presence_log_prob
+from pipeline.layers.traces import traced
 
 if TYPE_CHECKING:
     from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 
-@dataclass(frozen=True, kw_only=True)
-class BoundTrace(Sampled):
-    """The sample behind the bound of a batch, and the bound's terms: tensors `[B]` in nats, unless noted."""
+@dataclass(frozen=True)
+class BoundTrace:
+    """The bound of a batch and its terms: tensors `[B]` in nats, unless noted."""
 
     log_pixels: Tensor
     log_parts: Tensor
     log_objects: Tensor
     entropy: Tensor
+    parts: Tensor  # (B, P, 7), the states sampled
+    y0: Tensor  # (B, O)
+    object_logits: Tensor  # (B, O), log odds of q(t0)
+    object_poses: Tensor  # (B, O, 6), sampled
     error: Tensor  # (B,), squared error summed over the pixels
     children: Tensor  # (B, O), expected children of each object under the exact posterior over parents
 
@@ -63,44 +68,32 @@ def trace_bound(
     images: Tensor,
     noise: Tensor,
     coupling: Tensor | float = 1.0,
+    guide: Callable[..., None] | None = None,
     temperature: Tensor | float | None = None,
 ) -> BoundTrace:
-    """One-sample evidence lower bound of each image under the model's own guide.
+    """One-sample evidence lower bound of each image, from the traces of guide and model.
 
     Args:
-        temperature: of the relaxed presences; None: that for evaluation.
+        guide: a callable of images, noise and coupling, like `model.guide` (the default).
+        temperature: temperature of the model and of `model.guide`; None: that for evaluation. Other guides have their
+            own.
     """
-    return score(model, images, model.guide(images, noise, coupling, temperature), coupling, temperature)
-
-
-def score(
-    model: GenerativeModel,
-    images: Tensor,
-    found: Sampled,
-    coupling: Tensor | float = 1.0,
-    temperature: Tensor | float | None = None,
-) -> BoundTrace:
-    """As `trace_bound`, from a sample of any guide."""
-    temperature = model.temperature if temperature is None else temperature
-    parts, y0, A0 = found.parts, found.y0, found.object_poses
-    layer = model.parts_given_objects(y0, A0, coupling, temperature)
-    mean = model.draw(parts)
-    entropy = -found.log_prob(temperature, coupling)
-    logits = y0.new_full(y0.shape, model.params.object_presence).logit()
-    log_objects = presence_log_prob(y0, logits, temperature).sum(-1)
-    # Scales are tensors on the device: Python numbers would be copied from the CPU at every step.
-    prior = Normal(torch.zeros_like(A0), A0.new_ones(()), validate_args=False)
-    log_objects = log_objects + prior.log_prob(A0).flatten(1).sum(-1)
-    log_parts = layer.log_prob(parts)
-    pixels = Normal(mean, mean.new_full((), model.params.pixel_sd), validate_args=False)
+    guide = guide or partial(model.guide, temperature=temperature)
+    p, q = traced(
+        partial(model.model, images, len(images), coupling, temperature), partial(guide, images, noise, coupling)
+    )
+    mean = p["_RETURN"]["value"]
     with torch.no_grad():
-        children = layer.parent_posterior(parts)[..., 1:].sum(dim=-2)
+        children = p["parts"]["fn"].parent_posterior(q["parts"]["value"])[..., 1:].sum(dim=-2)
     return BoundTrace(
-        **vars(found),
-        log_pixels=pixels.log_prob(images[:, 0]).flatten(1).sum(-1),
-        log_parts=log_parts,
-        log_objects=log_objects,
-        entropy=entropy,
+        log_pixels=p["pixels"]["log_prob"],
+        log_parts=p["parts"]["log_prob"],
+        log_objects=p["y0"]["log_prob"] + p["A0"]["log_prob"],
+        entropy=-sum(q[name]["log_prob"] for name in ("parts", "y0", "A0")),
+        parts=q["parts"]["value"],
+        y0=q["y0"]["value"],
+        object_logits=q["y0"]["fn"].base_dist.logits,
+        object_poses=q["A0"]["value"],
         error=((images[:, 0] - mean) ** 2).sum((-1, -2)),
         children=children,
     )

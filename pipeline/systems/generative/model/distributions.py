@@ -1,4 +1,4 @@
-"""Relaxed presences, and what a guide says of the capsules of a batch (document 000, sections 2.2 and 2.3).
+"""Relaxed presences, and what the guide says of the capsules of a batch (document 000, sections 2.2 and 2.3).
 
 Relaxed presences are binary concrete variables kept as logits. With logistic noise l, one of probability sigmoid(a) at
 temperature tau is t = sigmoid(y) with y = (a + l) / tau. Densities are those of the logit y, not of t: nothing
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
+from pyro.distributions import TorchDistribution
 from torch import Generator, Tensor
 from torch.distributions import Normal
 
@@ -25,36 +27,6 @@ class Capsules:
     part_poses: Tensor  # (B, P, 6)
     object_logits: Tensor  # (B, O)
     object_poses: Tensor  # (B, O, 6)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sampled:
-    """One sample of the capsules of each image of a batch from a guide, and what its density depends on."""
-
-    part_logits: Tensor  # (B, P), log odds of q(t1)
-    parts: Tensor  # (B, P, 7), states
-    object_logits: Tensor  # (B, O), log odds of q(t0)
-    y0: Tensor  # (B, O)
-    object_poses: Tensor  # (B, O, 6)
-    part_density: Normal | None = None  # of the poses of parts where they are Gaussian, not deltas
-    object_density: Normal | None = None  # of the poses of objects
-
-    def log_prob(self, temperature: Tensor | float, coupling: Tensor | float) -> Tensor:
-        """Log density of presences and Gaussian poses, `[B]`; of the presences alone if poses are deltas.
-
-        Args:
-            coupling: factor on the gradient of the density of the parts' poses. It must be that of the prior's: with no
-                gradient from the prior, the entropy of the poses of absent parts, which no pixel depends on, would grow
-                without bound.
-        """
-        found = presence_log_prob(self.parts[..., 0], self.part_logits, temperature).sum(-1)
-        if self.part_density is not None:
-            of_poses = self.part_density.log_prob(self.parts[..., 1:]).sum(-1).sum(-1)
-            found = found + scale_gradient(of_poses, coupling)
-        found = found + presence_log_prob(self.y0, self.object_logits, temperature).sum(-1)
-        if self.object_density is not None:
-            found = found + self.object_density.log_prob(self.object_poses).sum(-1).sum(-1)
-        return found
 
 
 def scale_gradient(x: Tensor, factor: Tensor | float) -> Tensor:
@@ -80,3 +52,83 @@ def presence_log_prob(y: Tensor, logits: Tensor, temperature: Tensor | float) ->
     shift = logits - temperature * y
     log_temperature = temperature.log() if isinstance(temperature, Tensor) else math.log(temperature)
     return shift - 2 * F.softplus(shift) + log_temperature
+
+
+class InFull(TorchDistribution):
+    """A distribution made in its full shape, so that Pyro's plates have nothing to expand."""
+
+    arg_constraints: ClassVar[dict[str, object]] = {}
+    has_rsample = True
+
+    def __init__(self, batch_shape: torch.Size, event_shape: torch.Size = torch.Size()) -> None:  # noqa: B008
+        super().__init__(batch_shape, event_shape, validate_args=False)
+
+    def expand(self, batch_shape: torch.Size, _instance: object = None) -> Self:
+        return self
+
+
+class RelaxedPresence(InFull):
+    """The logit of a relaxed presence with log odds `logits` at `temperature`.
+
+    Args:
+        logits: log odds of being present, any shape (the batch shape).
+        temperature: positive, a number or a scalar tensor; smaller is closer to 0 or 1.
+        noise: standard logistic noise for `rsample`, with the shape of `logits`; None: drawn at each call.
+    """
+
+    def __init__(self, logits: Tensor, temperature: Tensor | float, noise: Tensor | None = None) -> None:
+        self.logits, self.temperature, self.noise = logits, temperature, noise
+        super().__init__(logits.shape)
+
+    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
+        noise = self.noise
+        if noise is None:
+            noise = logistic_noise(self.shape(sample_shape), None, self.logits.device).to(self.logits.dtype)
+        return (self.logits + noise) / self.temperature
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return presence_log_prob(value, self.logits, self.temperature)
+
+
+class GaussianPoses(InFull):
+    """Poses with independent normal elements, event shape `[6]`.
+
+    Args:
+        centre, sd: `[..., 6]`.
+        noise: standard normal noise for the sample, with the shape of `centre`.
+    """
+
+    def __init__(self, centre: Tensor, sd: Tensor, noise: Tensor) -> None:
+        self.centre, self.sd, self.noise = centre, sd, noise
+        super().__init__(centre.shape[:-1], centre.shape[-1:])
+
+    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
+        return self.centre + self.sd * self.noise
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return Normal(self.centre, self.sd, validate_args=False).log_prob(value).sum(-1)
+
+
+class PartPosterior(InFull):
+    """q(y1, A1): relaxed presences and poses of the parts, event shape `[P, 7]`.
+
+    Args:
+        A: delta poses `[B, P, 6]`, or Gaussian ones.
+        coupling: factor on the gradient of the poses' density. It must be that of the prior's: with no gradient from
+            the prior, the entropy of the poses of absent parts, which no pixel depends on, would grow without bound.
+    """
+
+    def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:
+        self.presence, self.A, self.coupling = presence, A, coupling
+        shape = presence.batch_shape
+        super().__init__(shape[:-1], torch.Size([shape[-1], 7]))
+
+    def rsample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
+        return join(self.presence.rsample(), self.A if isinstance(self.A, Tensor) else self.A.rsample())
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log density of presences and Gaussian poses; of the presences alone if poses are deltas."""
+        presences = self.presence.log_prob(value[..., 0]).sum(-1)
+        if isinstance(self.A, Tensor):
+            return presences
+        return presences + scale_gradient(self.A.log_prob(value[..., 1:]).sum(-1), self.coupling)

@@ -7,7 +7,7 @@
 
 Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity; see `layers.poses`.
 The guide is a convolutional encoder for the parts and a set transformer for the objects, with delta poses while the
-model is learnt, or Gaussian ones (section 2.3). `bound.py` has the bound.
+model is learnt, or Gaussian ones (section 2.3). The bound is the difference of Pyro's traces of model and guide.
 
 Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 """
@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import math
 
+import pyro
+import pyro.distributions as dist
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
-from torch.distributions import Normal
 
 from pipeline.layers import poses
 from pipeline.layers.attention import AttentionPooling, PerElementMLP, SetTransformer
@@ -28,7 +29,15 @@ from pipeline.layers.rendering import render
 from pipeline.learning.model import Model
 from pipeline.systems.generative.model.arrangements import STARTING_IMAGES, object_errors, seed
 from pipeline.systems.generative.model.bound import trace_bound
-from pipeline.systems.generative.model.distributions import Capsules, Sampled, join, logistic_noise, scale_gradient
+from pipeline.systems.generative.model.distributions import (
+    Capsules,
+    GaussianPoses,
+    PartPosterior,
+    RelaxedPresence,
+    join,
+    logistic_noise,
+    scale_gradient,
+)
 from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_affinities, votes
 from pipeline.systems.generative.model.information import joint_information, presence_kl
 from pipeline.systems.generative.settings import GenerativeModelParams
@@ -165,14 +174,30 @@ class GenerativeModel(Model):
         """The image `[B, S, S]` of part states `[B, P, 7]`."""
         return render(self.templates, parts[..., 1:], parts[..., 0].sigmoid(), self.image_size)
 
-    @torch.no_grad()
-    def sample(self, count: int) -> Tensor:
-        """The images `[count, S, S]` of parts drawn from the prior."""
-        like = self.M.new_zeros(count, self.params.objects)
-        logits = torch.full_like(like, self.params.object_presence).logit()
-        y0 = (logits + logistic_noise(tuple(like.shape), None, like.device).to(like)) / self.temperature
-        A0 = torch.randn(*like.shape, POSE_SIZE, dtype=like.dtype, device=like.device)
-        return self.draw(self.parts_given_objects(y0, A0).sample())
+    def model(
+        self, images: Tensor | None, count: int, coupling: Value = 1.0, temperature: Value | None = None
+    ) -> Tensor:
+        """The generative process as a Pyro model of `count` images; `images [B, 1, S, S]` are observed if given.
+
+        Args:
+            temperature: temperature of the relaxed presences, here and in the guide; None: that for evaluation.
+
+        Returns:
+            the rendered means `[count, S, S]`.
+        """
+        O, like = self.params.objects, self.M
+        temperature = self.temperature if temperature is None else temperature
+        with pyro.plate("images", count):
+            p = torch.full((count, O), self.params.object_presence, dtype=like.dtype, device=like.device).logit()
+            y0 = pyro.sample("y0", RelaxedPresence(p, temperature).to_event(1))
+            A0 = pyro.sample("A0", dist.Normal(like.new_zeros(count, O, POSE_SIZE), like.new_ones(())).to_event(2))
+            parts = pyro.sample("parts", self.parts_given_objects(y0, A0, coupling, temperature))
+            mean = self.draw(parts)
+            observed = None if images is None else images[:, 0]
+            # A tensor on the device: a Python number would be copied from the CPU at every step.
+            pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
+            pyro.sample("pixels", pixels.to_event(2), obs=observed)
+        return mean
 
     def encode_parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """q(y1, A1 | x): log odds `[B, P]` and poses `[B, P, 6]` (means if they are Gaussian)."""
@@ -199,30 +224,28 @@ class GenerativeModel(Model):
         """Sds of Gaussian poses from the output of a head; 0 gives `pose_posterior_sd_start`."""
         return F.softplus(raw + inverse_softplus(self.params.pose_posterior_sd_start))
 
-    def guide(self, images: Tensor, noise: Tensor, coupling: Value = 1.0, temperature: Value | None = None) -> Sampled:
-        """A sample of the amortised posterior; `noise [B, noise_size]` as from `draw_noise`."""
+    def guide(self, images: Tensor, noise: Tensor, coupling: Value = 1.0, temperature: Value | None = None) -> None:
+        """The amortised posterior as a Pyro guide; `noise [B, noise_size]` as from `draw_noise`."""
         P, O = self.params.parts, self.params.objects
         temperature = self.temperature if temperature is None else temperature
-        features = self.pooling(self.convolutions(images))  # (B, P, part_features)
-        logits, A1 = self._read_parts(features)
-        of_parts = of_objects = None
         if self.gaussian:
             pose_noise = noise[:, P + O :].unflatten(1, (P + O, POSE_SIZE))
-            of_parts = Normal(A1, self.pose_sd(self.part_sd_head(features)), validate_args=False)
-            A1 = of_parts.loc + of_parts.scale * pose_noise[:, :P]
-        parts = join((logits + noise[:, :P]) / temperature, A1)
-        seen = scale_gradient(parts, coupling)
-        codes = self._object_codes(seen[..., 0], seen[..., 1:])
-        object_logits, A0 = self.object_head(codes).split([1, POSE_SIZE], dim=-1)
-        object_logits = object_logits.squeeze(-1)
-        y0 = (object_logits + noise[:, P : P + O]) / temperature
-        if self.gaussian:
-            of_objects = Normal(A0, self.pose_sd(self.object_sd_head(codes)), validate_args=False)
-            A0 = of_objects.loc + of_objects.scale * pose_noise[:, P:]
-        return Sampled(
-            part_logits=logits, parts=parts, object_logits=object_logits, y0=y0, object_poses=A0,
-            part_density=of_parts, object_density=of_objects,
-        )  # fmt: skip
+        with pyro.plate("images", len(images)):
+            features = self.pooling(self.convolutions(images))  # (B, P, part_features)
+            y1, A1 = self._read_parts(features)
+            if self.gaussian:
+                A1 = GaussianPoses(A1, self.pose_sd(self.part_sd_head(features)), pose_noise[:, :P])
+            parts = pyro.sample("parts", PartPosterior(RelaxedPresence(y1, temperature, noise[:, :P]), A1, coupling))
+            seen = scale_gradient(parts, coupling)
+            codes = self._object_codes(seen[..., 0], seen[..., 1:])
+            state = self.object_head(codes)
+            y0, A0 = state[..., 0], state[..., 1:]
+            pyro.sample("y0", RelaxedPresence(y0, temperature, noise[:, P : P + O]).to_event(1))
+            if self.gaussian:
+                q = GaussianPoses(A0, self.pose_sd(self.object_sd_head(codes)), pose_noise[:, P:]).to_event(1)
+            else:
+                q = dist.Delta(A0, event_dim=2)
+            pyro.sample("A0", q)
 
     def encode(self, images: Tensor) -> Capsules:
         """The posterior's parameters; those of the objects are computed from the parts without noise."""
@@ -261,7 +284,7 @@ class GenerativeModel(Model):
         """
         t0 = found["t0"]
         noise = logistic_noise(tuple(t0.shape), generator, "cpu").to(t0)
-        y = (t0 + noise) / self.temperature
+        y = RelaxedPresence(t0, self.temperature, noise).rsample()
         return {"t0_sampled": y.sigmoid(), "t0_binary": (y > 0).to(t0)}
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
@@ -295,7 +318,7 @@ class GenerativeModel(Model):
             in evaluation mode, what t0 tells of the images: presence_information (of the whole batch, at most the log
             of its size) and presence_kl, its divergence from the prior.
         """
-        trace = trace_bound(self, images, noise, self.coupling(epoch), self.temperature_at(epoch))
+        trace = trace_bound(self, images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self).items()}
         if not self.training:
             # As in `evaluation.presences`: parts are without noise, which would pass for information.

@@ -23,7 +23,6 @@ likelihood. Two children may take the same place.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -32,7 +31,13 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.layers.poses import POSE_SIZE
-from pipeline.systems.generative.model.distributions import join, logistic_noise, presence_log_prob, scale_gradient
+from pipeline.systems.generative.model.distributions import (
+    InFull,
+    RelaxedPresence,
+    join,
+    presence_log_prob,
+    scale_gradient,
+)
 
 _LOG_2PI = math.log(2 * math.pi)
 
@@ -67,23 +72,40 @@ def votes(A: Tensor, M: Tensor, dummy: Tensor) -> Tensor:
     return torch.cat([dummy.unsqueeze(-2).expand(*votes.shape[:-2], 1, POSE_SIZE), votes], dim=-2)
 
 
-@dataclass
-class ChildrenGivenParents:
-    """The joint distribution of the states `[..., m, 7]` of m children: presence logit, then pose.
+class ChildrenGivenParents(InFull):
+    """The joint distribution of m children's states, event shape `[m, 7]`: presence logit, then pose.
 
-    With slots "own" child j is in place j; with "any" in any of the m places, which is summed out, too. The first index
-    of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
+    Args:
+        log_pi: `[..., m, 1 + n]` from `log_affinities`.
+        gamma: log odds that a child of parent i is present, `[m, 1 + n]`.
+        votes: `[..., m, 1 + n, 6]` from `votes`.
+        c: sd of a present child's pose around its vote, `[m, 1 + n]`.
+        inactive_pose: centre of an absent child's pose, `[m, 6]`.
+        inactive_sd: its sd, lambda_off.
+        temperature: of the relaxed presences.
+        coupling: factor on the gradient with respect to the value scored; see `GenerativeModel`.
+        slots: "own": child j is in place j; "any": in any of the m places, which is summed out, too. The first index of
+            `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
     """
 
-    log_pi: Tensor  # (..., m, 1 + n), from `log_affinities`
-    gamma: Tensor  # (m, 1 + n), log odds that a child of parent i is present
-    votes: Tensor  # (..., m, 1 + n, 6), from `votes`
-    c: Tensor  # (m, 1 + n), sd of a present child's pose around its vote
-    inactive_pose: Tensor  # (m, 6), centre of an absent child's pose
-    inactive_sd: float  # its sd, lambda_off
-    temperature: Tensor | float  # of the relaxed presences
-    coupling: Tensor | float = 1.0  # factor on the gradient with respect to the value scored; see `GenerativeModel`
-    slots: Literal["own", "any"] = "own"
+    has_rsample = False
+
+    def __init__(
+        self,
+        log_pi: Tensor,
+        gamma: Tensor,
+        votes: Tensor,
+        c: Tensor,
+        inactive_pose: Tensor,
+        inactive_sd: float,
+        temperature: Tensor | float,
+        coupling: Tensor | float = 1.0,
+        slots: Literal["own", "any"] = "own",
+    ) -> None:
+        self.log_pi, self.gamma, self.votes, self.c = log_pi, gamma, votes, c
+        self.inactive_pose, self.inactive_sd = inactive_pose, inactive_sd
+        self.temperature, self.coupling, self.slots = temperature, coupling, slots
+        super().__init__(log_pi.shape[:-2], torch.Size([log_pi.shape[-2], 1 + POSE_SIZE]))
 
     def joint_log_prob(self, value: Tensor, normalised: bool = False) -> Tensor:
         """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`.
@@ -125,11 +147,11 @@ class ChildrenGivenParents:
         return 0.5 * (POSE_SIZE * volume - t * (1 - t) * distance / between)
 
     @torch.no_grad()
-    def sample(self, *draws: int) -> Tensor:
+    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
         """Draw places (with `slots: any`), then parents, presences, and poses from the normalised interpolation:
-        `[*draws, ..., m, 7]`.
+        `[*sample_shape, ..., m, 7]`.
         """
-        shape, n = (*draws, *self.log_pi.shape[:-1]), self.log_pi.shape[-1]
+        shape, n = (*sample_shape, *self.log_pi.shape[:-1]), self.log_pi.shape[-1]
         if self.slots == "any":
             place = torch.randint(shape[-1], shape, device=self.log_pi.device)  # (..., m)
         else:

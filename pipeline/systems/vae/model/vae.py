@@ -7,16 +7,28 @@ Shapes: B images `[B, 1, S, S]` in [0, 1], latent code `[B, Z]`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import pyro
+import pyro.distributions as dist
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
-from torch.distributions import Bernoulli, Normal
 
+from pipeline.layers.traces import traced
 from pipeline.learning.model import Model
 from pipeline.systems.vae.settings import VAEModelParams
 
 SMALLEST = 1e-6
 """Least probability of a Bernoulli pixel, and of its complement."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """The posterior of a batch: mean and standard deviation of the latent code."""
+
+    mu: Tensor  # (B, Z)
+    sigma: Tensor  # (B, Z)
 
 
 class VAE(Model):
@@ -43,14 +55,42 @@ class VAE(Model):
         """Number of the decoder's parameters."""
         return sum(p.numel() for p in self.decoder.parameters())
 
-    def encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and sd of q(z | x) of images `[B, 1, S, S]`, `[B, Z]` each."""
+    def encode(self, images: Tensor) -> Code:
+        """q(z | x) of images `[B, 1, S, S]`."""
         mu, raw = self.encoder(images).chunk(2, dim=-1)
-        return mu, F.softplus(raw) + 1e-4
+        return Code(mu, F.softplus(raw) + 1e-4)
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
         """Probe features of images `[B, 1, S, S]`: mu_sigma, mean and sd of the code (document 000, section 5.1)."""
-        return {"mu_sigma": torch.cat(self.encode(images), dim=1)}
+        code = self.encode(images)
+        return {"mu_sigma": torch.cat([code.mu, code.sigma], dim=1)}
+
+    def model(self, images: Tensor | None, count: int) -> Tensor:
+        """The generative process as a Pyro model of `count` images; returns the decoded means `[count, S, S]`."""
+        like = next(self.decoder.parameters())
+        with pyro.plate("images", count):
+            # Tensors on the device: Python numbers would be copied from the CPU at every step.
+            z = pyro.sample("z", dist.Normal(like.new_zeros(count, self.params.latent), like.new_ones(())).to_event(1))
+            mean = self.decoder(z).unflatten(-1, (self.image_size, self.image_size))
+            observed = None if images is None else images[:, 0]
+            pixels: dist.TorchDistribution
+            if self.params.pixels == "normal":
+                pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
+            else:
+                # Away from 0 and 1, whose logarithms are infinite. Grey values are not in its support.
+                pixels = dist.Bernoulli(mean.clamp(SMALLEST, 1 - SMALLEST), validate_args=False)
+            pyro.sample("pixels", pixels.to_event(2), obs=observed)
+        return mean
+
+    def guide(self, images: Tensor, noise: Tensor) -> None:
+        """The amortised posterior as a Pyro guide; `noise [B, Z]` is standard normal."""
+        with pyro.plate("images", images.shape[0]):
+            code = self.encode(images)
+            # The log densities of the base noise and of the code differ by log sigma. A delta with that log density
+            # is the normal distribution, sampled with the caller's noise.
+            z = code.mu + code.sigma * noise
+            density = dist.Normal(code.mu, code.sigma).log_prob(z).sum(-1)
+            pyro.sample("z", dist.Delta(z, log_density=density, event_dim=1))
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
         """Noise for `shape` images, `[*shape, noise_size]`."""
@@ -60,22 +100,13 @@ class VAE(Model):
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The negative bound per image, in nats, and its terms; `epoch` and `labels` are unused."""
-        mu, sigma = self.encode(images)
-        z = mu + sigma * noise
-        entropy = -Normal(mu, sigma, validate_args=False).log_prob(z).sum(-1)
-        mean = self.decoder(z).unflatten(-1, (self.image_size, self.image_size))
-        pixels: Normal | Bernoulli
-        if self.params.pixels == "normal":
-            # The sd is a tensor on the device: a Python number would be copied from the CPU at every step.
-            pixels = Normal(mean, mean.new_full((), self.params.pixel_sd), validate_args=False)
-        else:
-            # Away from 0 and 1, whose logarithms are infinite. Grey values are not in its support.
-            pixels = Bernoulli(mean.clamp(SMALLEST, 1 - SMALLEST), validate_args=False)
+        p, q = traced(lambda: self.model(images, len(images)), lambda: self.guide(images, noise))
         terms = {
-            "log_pixels": pixels.log_prob(images[:, 0]).flatten(1).sum(-1),
-            "log_latent": Normal(torch.zeros_like(z), z.new_ones(()), validate_args=False).log_prob(z).sum(-1),
-            "entropy": entropy,
+            "log_pixels": p["pixels"]["log_prob"],
+            "log_latent": p["z"]["log_prob"],
+            "entropy": -q["z"]["log_prob"],
         }
         bound = terms["log_pixels"] + terms["log_latent"] + terms["entropy"]
-        values = {"bound": bound, **terms, "pixel_error": ((images[:, 0] - mean) ** 2).sum((-1, -2))}
+        error = ((images[:, 0] - p["_RETURN"]["value"]) ** 2).sum((-1, -2))
+        values = {"bound": bound, **terms, "pixel_error": error}
         return -bound.mean(), {name: value.detach().mean() for name, value in values.items()}

@@ -1,0 +1,23 @@
+"""The terms of the evidence lower bound of a model and a guide that are written in Pyro."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyro import poutine
+
+Sites = dict[str, dict[str, Any]]
+"""What Pyro records of each sample site by name: `fn`, `value`, `log_prob`; the model's result is `_RETURN`."""
+
+
+def traced(model: Callable[[], object], guide: Callable[[], object]) -> tuple[Sites, Sites]:
+    """The sites of the guide, and of the model at the guide's samples: those of the model first.
+
+    `Trace_ELBO` adds up the same terms but converts each to a Python number, which stalls a GPU.
+    """
+    q = poutine.trace(guide).get_trace()
+    p = poutine.trace(poutine.replay(model, trace=q)).get_trace()
+    for trace in (q, p):
+        trace.compute_log_prob()
+    return p.nodes, q.nodes
