@@ -160,8 +160,7 @@ class ChildrenGivenParents(InFull):
         parent = torch.distributions.Categorical(logits=logits).sample()
         votes = self.votes.expand(*shape, n, POSE_SIZE).flatten(-3, -2)
         vote = votes.take_along_dim((place * n + parent).unsqueeze(-1), dim=-2)
-        gamma = self.gamma[place, parent]
-        y = (gamma + logistic_noise(shape, None, gamma.device).to(gamma)) / self.temperature
+        y = RelaxedPresence(self.gamma[place, parent], self.temperature).sample()
         t = y.sigmoid().unsqueeze(-1)
         on, off = self.c[place, parent].unsqueeze(-1) ** 2, self.inactive_sd**2
         precision = t / on + (1 - t) / off
