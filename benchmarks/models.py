@@ -30,7 +30,6 @@ from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.capsnet.studies.infer import InferCondition
 from pipeline.systems.generative.inference.analytic_bound import pack
 from pipeline.systems.generative.inference.free_form import minimise_bound
-from pipeline.systems.generative.inference.methods import Problem
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import AdamEngine, Engine, GaussNewtonEngine, GenerativeRun, LBFGSEngine
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules, RoutedCapsules
@@ -291,7 +290,7 @@ def inference(engine: Engine, where: Where) -> Timed:
 
     def take(with_engine: Engine) -> Tensor:
         generator = torch.Generator(where.device).manual_seed(0)
-        return minimise_bound(Problem(model, step.images, generator), states, with_engine).evaluations.sum()
+        return minimise_bound(model, step.images, states, with_engine, generator).evaluations.sum()
 
     count = float(take(engine))
     adam = Other(lambda: take(ADAM), "an evaluation of Adam, same rounds", count / float(take(ADAM)))

@@ -141,9 +141,7 @@ def spread(mean: float, sd: float = 0.01, n: int = 2) -> dict[str, Any]:
 def presences(n: int = 2, information: float = 2.1) -> dict[str, Any]:
     """What evaluation measures of the presences of a generative model."""
     shares = {"presence_information": 1.0, "presence_information_by_object": 1.6, "presence_kl": 2.3}
-    nats = {name: spread(share * information, 0.03, n) for name, share in shares.items()}
-    sds = {"presence_logit_sd": spread(1.7, 0.04, n), "object_pose_sd": spread(0.21, 0.01, n)}
-    return nats | sds | {"routing_entropy": spread(0.62, 0.02, n), "mean_routing_entropy": spread(1.31, 0.02, n)}
+    return {name: spread(share * information, 0.03, n) for name, share in shares.items()}
 
 
 def record(stage: str, item: str, **values: Any) -> dict[str, Any]:
@@ -185,7 +183,6 @@ def equivariance(n: int = 2) -> dict[str, Any]:
         for angle in (30, 60, 90, 120, 150, 180):
             way = size * np.sin(np.deg2rad(angle / 2))
             values = {"deviation": 0.9 * way, "unfollowed": way, "missed": 0.9}
-            values |= {"centre": 1.1 * way, "centre_unfollowed": 1.3 * way, "switched": 0.02}
             found[layer][f"{angle}"] = {name: spread(value, 0.01 * value, n) for name, value in values.items()}
     return found
 
@@ -326,7 +323,6 @@ class Writer(ResultFiles):
             measured: dict[str, Any] = {"probe": probe, "validation": {"bound": spread(300)}}
             if "t0" in values:
                 measured["consistency"] = spread(0.8 / (1 + angle / 30), 0.02, n)
-                measured["overlap"] = spread(0.6, 0.02, n)
                 measured["duplicates"] = {"pairs": spread(0.5, 0.05, n), "copied": spread(0.9, 0.05, n)}
                 arrays = {"images": pictures(10, 28, 28), "arrangements": pictures(10, 28, 28, 3)}
                 self.examples("sweep", f"{run}-{angle:g}", **arrays)

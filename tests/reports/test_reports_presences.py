@@ -53,7 +53,7 @@ def test_a_silent_run_says_so_in_its_rows_and_in_the_table(full: Writer, params:
         assert all(number in said for number in (" 78.0 %", " 91.0 %", " 2.10 nats"))
     assert not any("I(t0; x)" in note for note in rows["000.t1.vae.0"]["notes"])
     found = table()
-    assert (found["run"], found["t0"]) == ("capsules-digits", "informative")
+    assert (found["run"], found["presences"]) == ("capsules-digits", "informative")
     cells = ("probe: 0 or 1 (%)", "probe: relaxed sample (%)", "probe: log odds (%)", "I(t0; x), relaxed")
     assert [found[cell] for cell in cells] == ["78.0 ± 1.2", "91.0 ± 1.2", "95.0 ± 1.2", "2.10 ± 0.03"]
 
@@ -64,4 +64,4 @@ def test_a_silent_run_says_so_in_its_rows_and_in_the_table(full: Writer, params:
     rows = scorecard(full, params, "000")
     for claim in (T0, "000.freeform.acc"):
         assert any("presences carry next to no information: 0.00 nats" in note for note in rows[claim]["notes"])
-    assert table()["t0"] == "silent"
+    assert table()["presences"] == "silent"

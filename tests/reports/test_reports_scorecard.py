@@ -15,7 +15,7 @@ from pipeline.report import measures
 from pipeline.results.measured import Measured
 from pipeline.results.reading import ResultError
 from pipeline.results.settings import EvidenceParams
-from pipeline.systems.generative.report.sweep import falls
+from pipeline.systems.generative.report.accuracy import falls
 
 
 def test_without_evidence_no_claim_is_answered(full: Writer, params: Params) -> None:

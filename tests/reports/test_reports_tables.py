@@ -35,34 +35,33 @@ def tables(report: Report) -> dict[str, Table]:
 
 def test_table_1_has_both_protocols_beside_the_paper(tables: dict[str, Table]) -> None:
     table = tables["table1-capsules-digits"]
-    data = pd.read_csv(io.StringIO(table.to_csv())).set_index(["features", "protocol", "test"])
-    cell = data.loc[("t0_A0", "refit", "rotated_90")]
-    assert (cell["accuracy_percent"], cell["sd_percent"], cell["n"]) == (82.0, 1.2, 2)
-    assert (cell["paper_percent"], cell["paper_sd_percent"]) == (77.0, 1.0)
-    assert cell["tracking_run"] == "20251102-140509-evaluate-capsules-digits-a1b2c3"
-    assert data.loc[("t0_A0", "fixed", "rotated_90"), "accuracy_percent"] == pytest.approx(73.0)
-    assert pd.isna(data.loc[("t0_A0", "fixed", "rotated_90"), "paper_percent"])  # the paper did not use that protocol
-    assert data.loc[("mu_sigma", "refit", "affine"), "run"] == "vae-digits"
+    paper, refit, fixed = "the paper (MNIST)", "ours, probe refit", "ours, probe fixed"
+    data = pd.read_csv(io.StringIO(table.to_csv())).set_index(["features", "source"])
+    assert data.loc[("t0 and A0", refit), ["rotated_90", "rotated_90_sd", "n"]].tolist() == [82.0, 1.2, 2]
+    assert data.loc[("t0 and A0", fixed), "rotated_90"] == pytest.approx(73.0)
+    assert data.loc[("t0 and A0", refit), "tracking_run"] == "20251102-140509-evaluate-capsules-digits-a1b2c3"
+    assert pd.isna(data.loc[("t0 and A0", paper), "tracking_run"]), "the paper's numbers are of no run of ours"
+    assert data.loc[("VAE: mu and sigma", refit), "run"] == "vae-digits"
 
     shown = table.shown.set_index(["features", "source"])
-    assert shown.loc[("t0 and A0", "the paper (MNIST)"), "±90°"] == "77.0 ± 1.0"
-    assert list(table.shown.columns)[3:] == ["0°", "±45°", "±90°", "±135°", "±180°", "affine"]
-    rows = table.shown.to_numpy().tolist()
-    refit = next(row for row in rows[4:] if row[1] == "ours, probe refit")
-    assert refit[2:6] == ["2", "97.0 ± 1.2", "90.0 ± 1.2", "82.0 ± 1.2"]
-    assert "VAE: mu and sigma" in shown.index.get_level_values(0)
+    assert list(table.shown.columns)[4:] == ["0°", "±45°", "±90°", "±135°", "±180°", "affine"]
+    assert shown.loc[("t0 and A0", paper), "±90°"] == "77.0 ± 1.0"
+    assert shown.loc[("t0 and A0", refit)].tolist()[1:5] == ["2", "97.0 ± 1.2", "90.0 ± 1.2", "82.0 ± 1.2"]
 
 
 def test_sweep_names_the_run_of_each_angle(tables: dict[str, Table]) -> None:
     table = tables["sweep"]
     assert table.shown.to_numpy().tolist() == [
-        ["capsules-digits", "t0", "1", "93.0", "74.0", "47.0"],
-        ["capsules-digits", "t0 and A0", "1", "96.0", "90.0", "81.0"],
-        ["vae-digits", "VAE: mu and sigma", "1", "92.0", "85.0", "62.0"],
+        ["capsules-digits", "0", "1", "93.0", "96.0", ""],
+        ["capsules-digits", "45", "1", "74.0", "90.0", ""],
+        ["capsules-digits", "180", "1", "47.0", "81.0", ""],
+        ["vae-digits", "0", "1", "", "", "92.0"],
+        ["vae-digits", "45", "1", "", "", "85.0"],
+        ["vae-digits", "180", "1", "", "", "62.0"],
     ]
-    data = table.data.set_index(["features", "angle"])
-    assert data.loc[("t0", 45), "tracking_run"] == "20251102-140509-sweep-capsules-digits-45-a1b2c3"
-    assert data.loc[("t0", 45), "accuracy_percent"] == pytest.approx(74)
+    row = table.data.set_index(["run", "angle"]).loc[("capsules-digits", 45)]
+    assert row["tracking_run"] == "20251102-140509-sweep-capsules-digits-45-a1b2c3"
+    assert row["t0"] == pytest.approx(74)
 
 
 def test_training_says_what_each_run_took(tables: dict[str, Table]) -> None:

@@ -9,8 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from small import SCAE_SIZE, SMALL_SCAE
 from torch import Tensor
+from torch.distributions import Categorical, MixtureSameFamily, Normal
 
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
@@ -54,10 +56,6 @@ def images() -> Tensor:
     return torch.rand(IMAGES, 1, SCAE_SIZE, SCAE_SIZE)
 
 
-def normal(x: float, mean: float, sd: float) -> float:
-    return math.exp(-0.5 * ((x - mean) / sd) ** 2) / (sd * math.sqrt(2 * math.pi))
-
-
 # ---- poses
 
 
@@ -77,28 +75,18 @@ def test_a_constrained_pose_is_a_product_of_scale_shear_turn_and_shift() -> None
 # ---- likelihoods
 
 
+@torch.no_grad()
 def test_pixels_are_a_mixture_of_warped_templates_and_a_background(model: SCAE, images: Tensor) -> None:
     parts = model.encode_parts(images)
-    with torch.no_grad():
-        found, drawn = model.explain_pixels(images, parts)
-        coloured = model.coloured_templates(parts)
-        means = warp_templates(coloured.unsqueeze(2), parts.poses, SCAE_SIZE)[:, :, 0]
-        alphas = warp_templates(model.mixing_logits.unsqueeze(1), parts.poses, SCAE_SIZE)[:, :, 0]
-        behind = 1 / (1 + math.exp(-model.background.item()))
-        behind_weight = math.exp(math.log1p(math.exp(model.background_mixing.item())))
-        for b in range(IMAGES):
-            total = 0.0
-            for i in range(SCAE_SIZE):
-                for j in range(SCAE_SIZE):
-                    x = images[b, 0, i, j].item()
-                    weights = [parts.presence[b, m].item() * math.exp(alphas[b, m, i, j]) for m in range(PARTS)]
-                    centres = means[b, :, i, j].tolist()
-                    weights, centres = [*weights, behind_weight], [*centres, behind]
-                    terms = [w * normal(x, mu, 1.0) for w, mu in zip(weights, centres, strict=True)]
-                    total += math.log(sum(terms) / sum(weights))
-                    mean = sum(w * mu for w, mu in zip(weights, centres, strict=True)) / sum(weights)
-                    assert drawn[b, i, j].item() == pytest.approx(mean)
-            assert found[b].item() == pytest.approx(total)
+    found, drawn = model.explain_pixels(images, parts)
+    means = warp_templates(model.coloured_templates(parts).unsqueeze(2), parts.poses, SCAE_SIZE)[:, :, 0]
+    alphas = warp_templates(model.mixing_logits.unsqueeze(1), parts.poses, SCAE_SIZE)[:, :, 0]
+    last = torch.ones_like(means[:, :1])  # the background
+    weights = [parts.presence[..., None, None] * alphas.exp(), last * F.softplus(model.background_mixing).exp()]
+    centres = torch.cat([means, last * model.background.sigmoid()], dim=1).movedim(1, -1)
+    mixture = MixtureSameFamily(Categorical(torch.cat(weights, dim=1).movedim(1, -1)), Normal(centres, 1.0))
+    torch.testing.assert_close(found, mixture.log_prob(images[:, 0]).sum((1, 2)))
+    torch.testing.assert_close(drawn, mixture.mean)
 
 
 def test_parts_are_a_mixture_of_votes_and_a_dummy_which_share_out_every_part(model: SCAE) -> None:
@@ -108,15 +96,10 @@ def test_parts_are_a_mixture_of_votes_and_a_dummy_which_share_out_every_part(mod
     presence, sd = torch.rand(IMAGES, OBJECTS, PARTS), 0.2 + torch.rand(IMAGES, OBJECTS, PARTS)
     objects = Objects(votes, presence, sd, torch.zeros(IMAGES, OBJECTS, PARTS, 6))
     found = model.part_explanations(parts, objects)
-    for b in range(IMAGES):
-        for m in range(PARTS):
-            for k in range(OBJECTS):
-                density = objects.vote_presence[b, k, m].item()
-                for n in range(6):
-                    vote, sd = objects.votes[b, k, m, n].item(), objects.vote_sd[b, k, m].item()
-                    density *= normal(parts.poses[b, m, n].item(), vote, sd)
-                assert found[b, k, m].item() == pytest.approx(math.log(density))
-            assert math.exp(found[b, OBJECTS, m].item()) == pytest.approx(1e-4), "weight and density of 1/100 each"
+    densities = Normal(votes, sd.unsqueeze(-1)).log_prob(parts.poses.unsqueeze(1)).sum(-1)
+    torch.testing.assert_close(found[:, :OBJECTS], presence.log() + densities)
+    dummy = torch.full((IMAGES, PARTS), 1e-4)
+    torch.testing.assert_close(found[:, OBJECTS].exp(), dummy, msg="weight and density of 1/100 each")
     share = found.exp() / found.exp().sum(1, keepdim=True)
     torch.testing.assert_close(model.posterior_presence(found), share[:, :OBJECTS].sum(-1))
     far = replace(objects, votes=objects.votes + 100)
@@ -143,11 +126,6 @@ def test_the_loss_is_made_of_its_terms(model: SCAE, images: Tensor) -> None:
 # ---- objects
 
 
-def full(A: Tensor) -> Tensor:
-    """A pose as a matrix `[3, 3]` of homogeneous coordinates."""
-    return torch.cat([poses.to_matrix(A), torch.tensor([[0.0, 0.0, 1.0]])])
-
-
 @torch.no_grad()
 def test_votes_presences_and_sds_by_hand(model: SCAE, images: Tensor) -> None:
     """An object's pose V_k times that of the part in it; its presence times that of the vote; softplus(. + 0.5) + 0.01.
@@ -155,32 +133,23 @@ def test_votes_presences_and_sds_by_hand(model: SCAE, images: Tensor) -> None:
     Without the weights of all outputs but the deformations, what objects predict is in their biases: six numbers for
     the pose, one for the presence, then presences and sds by part.
     """
-    deformations = 6 * PARTS
-    model.outputs[..., deformations:] = 0
+    model.outputs[..., 6 * PARTS :] = 0
     found = model.encode_objects(model.encode_parts(images))
     assert found.deformation.abs().max() > 0.01
-    for k in range(OBJECTS):
-        pose, bias = model.output_bias[k, :6], model.output_bias[k, 6:].tolist()
-        own, each, sds = bias[0], bias[1 : 1 + PARTS], bias[1 + PARTS :]
-        for b in range(IMAGES):
-            for m in range(PARTS):
-                in_object = constrained_pose(model.static_poses[k, m] + found.deformation[b, k, m])
-                vote = full(constrained_pose(pose)) @ full(in_object)
-                torch.testing.assert_close(full(found.votes[b, k, m]), vote)
-                presence = 1 / (1 + math.exp(-own)) / (1 + math.exp(-each[m]))
-                assert found.vote_presence[b, k, m].item() == pytest.approx(presence)
-                assert found.vote_sd[b, k, m].item() == pytest.approx(math.log1p(math.exp(sds[m] + 0.5)) + 0.01)
+    pose, own, each, sds = model.output_bias.split([6, 1, PARTS, PARTS], dim=1)
+    in_object = poses.homogeneous(constrained_pose(model.static_poses + found.deformation))
+    expected = poses.homogeneous(constrained_pose(pose)).unsqueeze(1) @ in_object
+    torch.testing.assert_close(poses.homogeneous(found.votes), expected)
+    torch.testing.assert_close(found.vote_presence, (own.sigmoid() * each.sigmoid()).expand_as(found.vote_presence))
+    torch.testing.assert_close(found.vote_sd, (F.softplus(sds + 0.5) + 0.01).expand_as(found.vote_sd))
 
 
 @torch.no_grad()
 def test_the_measures_of_equivariance_read_votes_with_their_own_presences(model: SCAE, images: Tensor) -> None:
     """Object by object, part by part, as the poses; an object's mean presence would let absent votes count."""
     layer, objects = read(model, images)["objects"], model.encode_objects(model.encode_parts(images))
-    assert layer.numbers.shape == (IMAGES, OBJECTS * PARTS, 6)
-    for k in range(OBJECTS):
-        for m in range(PARTS):
-            torch.testing.assert_close(layer.numbers[:, k * PARTS + m], objects.votes[:, k, m])
-            torch.testing.assert_close(layer.weights[:, k * PARTS + m], objects.vote_presence[:, k, m])
+    torch.testing.assert_close(layer.numbers.view(IMAGES, OBJECTS, PARTS, 6), objects.votes)
+    torch.testing.assert_close(layer.weights.view(IMAGES, OBJECTS, PARTS), objects.vote_presence)
 
 
 # ---- penalties
@@ -231,12 +200,9 @@ def test_objects_learn_from_parts_that_do_not_learn_from_them(model: SCAE, image
     model.zero_grad()
     explanations.logsumexp(1).sum().backward()
     presence, pose, features = leaves
-    assert presence.grad is None
-    assert pose.grad is None
+    assert all(each.grad is None for each in (presence, pose, model.template_logits, model.colour[0].weight))
     assert features.grad is not None
     assert features.grad.abs().max() > 0
-    assert model.template_logits.grad is None
-    assert model.colour[0].weight.grad is None
     for name in ("static_poses", "outputs", "seeds"):
         assert getattr(model, name).grad.abs().max() > 0, name
 

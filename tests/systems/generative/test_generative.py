@@ -213,19 +213,15 @@ def test_seeding_sets_each_objects_arrangement_to_one_of_the_images(model):
 def test_metrics_tell_an_object_that_owns_everything(model, images, noise):
     """`objects_in_use` runs from 1, one owner, to the number of objects, an even share."""
 
-    def metrics():
-        return trace_bound(model, images, noise).metrics(model)
-
-    parts, objects = model.params.parts, model.params.objects
     with torch.no_grad():
         model.M.copy_(model.M[0].clone())
         model.log_rho[:, 1] = 30.0
-        owned = metrics()
+        owned = trace_bound(model, images, noise).metrics(model)
         model.log_rho[:, 1] = 0.0
-        shared = metrics()
+        shared = trace_bound(model, images, noise).metrics(model)
     assert owned["objects_in_use"].item() == pytest.approx(1, abs=1e-3)
-    assert owned["most_children"].item() == pytest.approx(parts, abs=1e-2)
-    assert 1 < shared["objects_in_use"].item() <= objects + 1e-5
+    assert owned["most_children"].item() == pytest.approx(model.params.parts, abs=1e-2)
+    assert 1 < shared["objects_in_use"].item() <= model.params.objects + 1e-5
     assert shared["most_children"] < owned["most_children"]
 
 

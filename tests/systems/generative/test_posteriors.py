@@ -50,20 +50,18 @@ def test_both_trainings_take_the_same_epochs_in_all() -> None:
     run = small_run(training=training(epochs=5).model_dump())
     assert isinstance(run, GenerativeRun)
     seeding = SeedingParams(images=20, iterations=2, teaching_epochs=1)
-    changes = {"final_temperature": 0.5, "seeding": seeding}
-    run = run.model_copy(update={"model": run.model.model_copy(update=changes)})
-    study = STUDY.model_copy(update={"epochs": 3})
-    refined, scratch = module.further(run, study, "gaussian"), module.scratch(run, study)
-    control = module.further(run, study, "delta")
-    assert control.model.with_changes({"pose_posterior": "gaussian"}) == refined.model
+    model = run.model.model_copy(update={"final_temperature": 0.5, "seeding": seeding})
+    run, study = run.model_copy(update={"model": model}), STUDY.model_copy(update={"epochs": 3})
+    control, refined = (module.further(run, study, kind) for kind in ("delta", "gaussian"))
+    scratch = module.scratch(run, study)
     assert run.training.epochs + refined.training.epochs == scratch.training.epochs == 8
     assert refined.replicas == scratch.replicas == 1
-    assert refined.model.pose_posterior == scratch.model.pose_posterior == "gaussian"
-    assert (refined.model.early_coupling, refined.model.temperature) == (1.0, 0.5), "as its training ended"
-    assert refined.model.seeding is None, "its objects are those of the model that it starts from"
-    assert scratch.model.seeding is None
-    assert scratch.model.seeding_epoch == 8, "not reached: objects are learnt from the start"
-    assert (scratch.model.early_coupling, scratch.model.temperature) == (1.0, 0.8)
+    common = {"pose_posterior": "gaussian", "early_coupling": 1.0, "seeding": None}
+    assert refined.model == model.model_copy(update=common | {"temperature": 0.5}), "as its training ended"
+    assert control.model == refined.model.model_copy(update={"pose_posterior": "delta"})
+    assert scratch.model == model.model_copy(update=common | {"seeding_epoch": 8}), (
+        "never: objects learn from the start"
+    )
 
 
 @torch.no_grad()
@@ -106,7 +104,7 @@ def test_it_tends_to_the_marginal_likelihood(slots: str, count: int, seen: float
     A0 = torch.randn(draws, 1, 6)
     layer = model.parts_given_objects(y0, A0)
     parts = layer.sample()
-    ratio = layer.log_prob(parts) - module.normalised_log_prob(layer, parts)
+    ratio = layer.log_prob(parts) - layer.log_prob(parts, normalised=True)
     squared = ((model.draw(parts) - image[:, 0]) ** 2).sum((-1, -2))
     likelihood = -0.5 * squared - 0.5 * SIZE**2 * math.log(2 * math.pi)
 
@@ -124,8 +122,3 @@ def test_it_tends_to_the_marginal_likelihood(slots: str, count: int, seen: float
         error = math.hypot(our_error, their_error)
         assert error < seen / 4.5
         assert abs(ours - theirs) < 4.5 * error
-
-
-def test_a_delta_guide_has_no_weights(capsules: GenerativeModel) -> None:
-    with pytest.raises(ValueError, match="a guide with a density"):
-        module.draw_weights(capsules, torch.zeros(2, 1, SIZE, SIZE), 3, torch.Generator())

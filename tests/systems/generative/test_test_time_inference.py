@@ -30,8 +30,6 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     table = table.set_index(["engine", "angle"])
     assert table.index.tolist() == [(engine, angle) for angle in (0.0, 180.0) for engine in ENGINES]
     assert (table["bound_after"] >= table["bound_before"]).all()
-    assert (table["images"] == 10).all()
-    assert (table["evaluations"] > 0).all()
     # Every engine starts where the encoder ends.
     for _, of_angle in table.groupby(level="angle"):
         assert of_angle["bound_before"].nunique() == of_angle["accuracy_before"].nunique() == 1
@@ -39,10 +37,8 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     for column in (*refit, "accuracy_once", "refit_gain_error"):
         assert table[column]["gauss-newton"].between(0, 1).all()
         assert table[column][["l-bfgs", "adam"]].isna().all()
-    for column in ("refit_accuracy_kicked", "accuracy_kicked", "bound_kicked"):
-        measured = table[column].dropna()
-        assert measured.index.tolist() == [("gauss-newton", 0.0)], "the chosen engine's, at the smallest angle"
-    assert set(curve.columns) == {"engine", "angle", "round", "evaluations", "seconds", "bound", "pixel_error"}
+    kicked = table["bound_kicked"].dropna()
+    assert kicked.index.tolist() == [("gauss-newton", 0.0)], "the chosen engine's, at the smallest angle"
     assert curve[(curve["engine"] == "adam") & (curve["angle"] == 180.0)]["round"].tolist() == [0, 1, 2, 3]
     # Upright images give the accuracy of the clean probe on the same first images, before anything is optimised.
     images, labels = dataset.part("test")
@@ -53,9 +49,9 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     pixels = torch.from_numpy(images[:10]).float() / 255
     found = optimise(capsules, pixels, STUDY.engines["adam"], torch.Generator().manual_seed(STUDY.seed))
     row, rise = table.loc[("adam", 0.0)], (found.bound_end - found.bound_start).numpy()
-    assert row["bound_rise_error"] == pytest.approx(rise.std(ddof=1) / math.sqrt(10), rel=1e-4)
     fall = (found.error_start - found.error_end).numpy()
-    assert row["pixel_fall_error"] == pytest.approx(fall.std(ddof=1) / math.sqrt(10), rel=1e-4)
+    for name, changes in (("bound_rise_error", rise), ("pixel_fall_error", fall)):
+        assert row[name] == pytest.approx(changes.std(ddof=1) / math.sqrt(10), rel=1e-4)
     assert row["bound_fell"] == (rise < 0).mean()
 
 
@@ -69,9 +65,7 @@ def test_without_restarts_nothing_is_kicked(capsules: GenerativeModel, dataset: 
 
 def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeModel, dataset: Dataset) -> None:
     found = example_gains(capsules, dataset, STUDY, CPU)
-    pictures = (len(EXAMPLE_ANGLES), SIZE, SIZE)
-    assert found["before"].shape == found["after"].shape == pictures
-    assert found["arrangements_before"].shape == found["arrangements_after"].shape == (*pictures, 3)
+    assert found["arrangements_after"].shape == (len(EXAMPLE_ANGLES), SIZE, SIZE, 3)
     images, labels = dataset.part("test")
     np.testing.assert_allclose(found["images"][0], images[labels == 2][0, 0] / 255, atol=1e-5)
     error = {name: np.square(found["images"] - found[name]).sum() for name in ("before", "after")}

@@ -72,8 +72,7 @@ def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
     layers = torch.stack([colour.expand_as(weighted), weighted], dim=2)
     C, a = warp_templates(layers, states[..., 1:], model.image_size).unbind(2)  # (B, P, S, S)
     through = (1 - a).flip(1).cumprod(1).flip(1)  # what the parts from j on let through
-    hidden = torch.cat([through[:, 1:], torch.ones_like(through[:, :1])], dim=1)
-    share = C * a * hidden
+    share = C * a * torch.cat([through[:, 1:], torch.ones_like(through[:, :1])], dim=1)
     return torch.where(share.sum(1) > INK, share.argmax(1), NO_INK)
 
 
@@ -85,19 +84,6 @@ def use_of_parts(model: GenerativeModel, images: NDArray[np.uint8], device: torc
         parts = responsible_parts(model, model.states(model.encode(pixels)))
         counts += np.bincount(parts[parts != NO_INK].cpu().numpy(), minlength=len(counts))
     return counts / max(counts.sum(), 1)
-
-
-def overlap(parts: NDArray[np.int64], images: NDArray[np.uint8]) -> float:
-    """How much of the ink is drawn where it is: pixels inked in both, over pixels inked in either.
-
-    A model that draws the same for every image uses its parts consistently and draws little of any.
-
-    Args:
-        parts: `[N, S, S]` as `consistency` takes them.
-        images: uint8 `[N, 1, S, S]`.
-    """
-    drawn, inked = parts != NO_INK, images[:, 0] > 255 * INK
-    return float((drawn & inked).sum() / max((drawn | inked).sum(), 1))
 
 
 @torch.no_grad()
@@ -116,7 +102,7 @@ def part_use(
         classes: `[N]`.
 
     Returns:
-        consistency and overlap by name, and arrays: images (upright) `[n, S, S]`, arrangements (parts in colour,
+        consistency by name, and arrays: images (upright) `[n, S, S]`, arrangements (parts in colour,
         turned back) `[n, S, S, 3]`.
     """
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
@@ -130,5 +116,4 @@ def part_use(
         colours.append(arrange(model, found).cpu().numpy())
     shown = np.flatnonzero(classes == 2)[:EXAMPLES]
     arrays = {"images": images[shown, 0].astype(np.float32) / 255, "arrangements": np.concatenate(colours)[shown]}
-    parts = np.concatenate(maps)
-    return {"consistency": consistency(parts, classes), "overlap": overlap(parts, images)}, arrays
+    return {"consistency": consistency(np.concatenate(maps), classes)}, arrays

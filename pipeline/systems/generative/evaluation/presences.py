@@ -20,7 +20,6 @@ from pipeline.systems.generative.model.information import (
     information_by_object,
     joint_information,
     presence_kl,
-    routing_entropies,
 )
 
 BATCH = 500
@@ -34,7 +33,7 @@ SAMPLES = 4
 def presence_measures(
     model: GenerativeModel, images: NDArray[np.uint8], seed: int, device: torch.device
 ) -> dict[str, float]:
-    """Measures of t0, routing and A0 on uint8 `images [N, 1, S, S]`; entropies and divergences in nats.
+    """Measures of t0 on uint8 `images [N, 1, S, S]`; information and divergences in nats.
 
     Returns:
         by name:
@@ -44,15 +43,9 @@ def presence_measures(
         presence_information_by_object: the sum over objects of each presence's own information, an upper bound.
         presence_kl: mean over images of KL(q(t0 | x) || prior), summed over objects. It is at least the sum by object:
             it also counts how the mean posterior differs from the prior.
-        presence_logit_sd: sd over images of the log odds of t0, mean over objects; the noise has an sd of 1.8.
-        object_pose_sd: sd over images of A0, mean over objects and elements.
-        routing_entropy, mean_routing_entropy: entropy of a part's posterior over parents, mean over images, and that of
-            the mean posterior; means over parts.
     """
-    posteriors = [model.encode(pixels) for pixels in batches(images[:MOST_IMAGES], device, BATCH)]
-    logits = torch.cat([each.object_logits for each in posteriors]).double()
-    poses = torch.cat([each.object_poses for each in posteriors]).double()
-    given, of_mean = routing_entropies(torch.cat([model.routing(each) for each in posteriors]).double())
+    pixels = batches(images[:MOST_IMAGES], device, BATCH)
+    logits = torch.cat([model.encode(each).object_logits for each in pixels]).double()
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same noise
     noise = [logistic_noise(tuple(logits.shape), generator, "cpu").to(logits) for _ in range(SAMPLES)]
     prior = math.log(model.params.object_presence) - math.log1p(-model.params.object_presence)
@@ -61,9 +54,5 @@ def presence_measures(
         "binary_information": torch.stack([binary_information(logits, each) for each in noise]).mean(),
         "presence_information_by_object": information_by_object(logits).sum(),
         "presence_kl": presence_kl(logits, prior).sum(-1).mean(),
-        "presence_logit_sd": logits.std(0).mean(),
-        "object_pose_sd": poses.std(0).mean(),
-        "routing_entropy": given.mean(),
-        "mean_routing_entropy": of_mean.mean(),
     }
     return {name: float(value) for name, value in found.items()}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.layers import poses
-from pipeline.layers.rendering import warp_templates
+from pipeline.layers.rendering import pixel_centres, warp_templates
 from pipeline.systems.generative.evaluation.consistency import use_of_parts
 from pipeline.systems.generative.evaluation.examples import Arrays, arrays_of
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -140,8 +140,8 @@ def template_copies(
     Returns:
         numbers: drawn (templates in use), pairs and copied of `copies`, the same two of `strokes` that fade as the
         templates do, in the mean over `CONTROLS` draws of them, and the sd of the first over the draws;
-        arrays: parts (indices of the drawn templates `[n]`), correlation `[n, n]`, and for each of the k `BEST` pairs
-        pair_parts `[k, 2]`, pair_correlation `[k]` and pair_first, pair_second, pair_aligned `[k, H, H]` on the canvas.
+        arrays: for each of the k `BEST` pairs pair_parts `[k, 2]`, pair_correlation `[k]` and pair_first, pair_second,
+        pair_aligned `[k, H, H]` on the canvas.
     """
     pictures, parts = drawn(model, images, device)
     share, pairs, found, maps = copies(pictures, failures)
@@ -155,8 +155,6 @@ def template_copies(
     controls = pd.DataFrame([copies(windows * fading, failures)[0] for windows in draws])
     control = {f"faded_strokes_{name}": float(mean) for name, mean in controls.mean().items()}
     control["faded_strokes_pairs_sd"] = float(controls["pairs"].std())
-    matrix = torch.eye(len(pictures), device=pictures.device)
-    matrix[pairs[0], pairs[1]] = matrix[pairs[1], pairs[0]] = found
     shown: list[int] = []  # the most alike pairs, each picture in one of them
     for index in found.argsort(descending=True).tolist():
         if len(shown) < BEST and not torch.isin(pairs[:, index], pairs[:, shown]).any():
@@ -164,8 +162,6 @@ def template_copies(
     first, second = pairs[:, shown]
     numbers = {"drawn": float(len(pictures)), **share, **control}
     return numbers, arrays_of(
-        parts=parts,
-        correlation=matrix,
         pair_parts=torch.stack([parts[first], parts[second]], dim=1),
         pair_correlation=found[shown],
         pair_first=placed(pictures[first])[:, 0],
@@ -212,9 +208,7 @@ def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
 def _moments(pictures: Tensor) -> tuple[Tensor, Tensor]:
     """Centre `[n, 2]` and covariance `[n, 2, 2]` of the ink of pictures `[n, h, h]`, in their frames."""
     size = pictures.shape[-1]
-    ticks = (torch.arange(size, device=pictures.device) * 2 + 1) / size - 1
-    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
-    places = torch.stack([x, y], dim=-1).flatten(0, 1)  # (h h, 2)
+    places = pixel_centres(pictures, size)[:, :2]  # (h h, 2)
     share = pictures.flatten(1) + 1e-9
     share = share / share.sum(1, keepdim=True)
     centre = share @ places

@@ -1,4 +1,4 @@
-"""A run that is trained with some settings changed: what is measured in every condition, and how it is told."""
+"""A run that is trained with its model changed: what is measured in every condition, and how it is told."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.probes.generalisation import rotation_probes
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.settings import GenerativeRun
+from pipeline.systems.generative.settings import GenerativeModelParams
 
 if TYPE_CHECKING:
     from pipeline.studies.context import Context
@@ -23,33 +23,36 @@ def measure(
     context: Context,
     study: str,
     kind: str,
-    runs: Mapping[str, tuple[str, GenerativeRun]],
+    models: Mapping[str, tuple[str, GenerativeModelParams]],
     probed: Sequence[str],
     headline: Sequence[str],
     more: Callable[[GenerativeModel], dict[str, float]] = lambda model: {},
     **numbers: Any,
 ) -> Outcome:
-    """Train runs, and measure every replica on clean test images: probes on the features `probed`, and pixel_error.
+    """Train the run of a study with each of `models`, for the study's epochs and replicas, and measure every replica on
+    clean test images: probes on the features `probed`, and pixel_error. What a model counts in epochs is in those of
+    the run, and is shortened with it.
 
     Args:
         kind: what a condition is called: a column of the table, and the first of the names of numbers.
-        runs: by condition, the name of the training and the run.
+        models: by condition, the name of the training and the settings of the model.
         headline: the metrics among the headline numbers.
         more: further metrics of a model.
         numbers: further ones of the study.
     """
-    evaluate, device, rows = context.params.evaluate, context.device, []
-    sampled = "t0_sampled" in probed
-    for condition, (title, run) in runs.items():
-        dataset = context.dataset(run.dataset)
-        models = of_kind(GenerativeModel, context.train(title, run, key=condition).models)
-        for replica, model in enumerate(models):
+    evaluate, device, rows, settings = context.params.evaluate, context.device, [], context.settings
+    run, sampled = context.params.runs[settings.run], "t0_sampled" in probed
+    dataset = context.dataset(run.dataset)
+    for condition, (title, changed) in models.items():
+        shorter = run.model_copy(update={"model": changed}).with_epochs(settings.epochs)
+        trained = context.train(title, shorter.model_copy(update={"replicas": settings.replicas}), key=condition)
+        for replica, model in enumerate(of_kind(GenerativeModel, trained.models)):
             probes = rotation_probes(model, dataset, 0.0, evaluate, device, sampled=sampled)
             accuracies = probes.set_index("features")["accuracy"]
             metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
             found = {name: accuracies[name] for name in probed} | {"pixel_error": metrics["pixel_error"]} | more(model)
             rows += [(replica, metric, float(value), condition) for metric, value in found.items()]
     table = pd.DataFrame(rows, columns=["replica", "metric", "measured", kind])
-    names = [f"{kind}.{condition}.{metric}" for condition in runs for metric in headline]
+    names = [f"{kind}.{condition}.{metric}" for condition in models for metric in headline]
     values = nest(table, [kind, "metric"], "measured")
     return Outcome(study, table, {**numbers, kind: values}, tuple(names[:MOST_HEADLINES]))

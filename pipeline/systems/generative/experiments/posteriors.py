@@ -34,7 +34,6 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, spread, stack_replicas
 from pipeline.systems.generative.model.bound import trace_bound
 from pipeline.systems.generative.model.generative_model import GenerativeModel, inverse_softplus
-from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents
 from pipeline.systems.generative.settings import GenerativeRun
 
 if TYPE_CHECKING:
@@ -44,13 +43,7 @@ if TYPE_CHECKING:
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:
     """`run` as its encoder is trained further: fully coupled, at its last temperature, on the bound alone."""
-    changes = {
-        "pose_posterior": pose_posterior,
-        "early_coupling": 1.0,
-        "seeding": None,
-        "temperature": run.model.final_temperature,
-    }
-    return _changed(run, study, study.epochs, changes)
+    return _changed(run, study, study.epochs, pose_posterior=pose_posterior, temperature=run.model.final_temperature)
 
 
 def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
@@ -58,14 +51,15 @@ def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
     objects learnt from the start.
     """
     epochs = run.training.epochs + study.epochs
-    changes = {"pose_posterior": "gaussian", "early_coupling": 1.0, "seeding": None, "seeding_epoch": epochs}
-    return _changed(run, study, epochs, changes)
+    return _changed(run, study, epochs, pose_posterior="gaussian", seeding_epoch=epochs)
 
 
-def _changed(run: GenerativeRun, study: PosteriorParams, epochs: int, model: dict[str, object]) -> GenerativeRun:
+def _changed(run: GenerativeRun, study: PosteriorParams, epochs: int, **model: object) -> GenerativeRun:
+    changes = {"early_coupling": 1.0, "seeding": None, **model}
     training = run.training.model_copy(update={"epochs": epochs})
-    changes = {"replicas": study.replicas, "training": training, "model": run.model.model_copy(update=model)}
-    return run.model_copy(update=changes)
+    return run.model_copy(
+        update={"replicas": study.replicas, "training": training, "model": run.model.model_copy(update=changes)}
+    )
 
 
 def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float) -> GenerativeModel:
@@ -90,23 +84,6 @@ def importance_weighted(log_weights: Tensor) -> Tensor:
     return log_weights.logsumexp(0) - math.log(len(log_weights))
 
 
-def normalised_log_prob(layer: ChildrenGivenParents, value: Tensor) -> Tensor:
-    """`log_prob` of `value [..., m, 7]` if the layer's density of poses is divided by its integral Z_ij(t_j): `[...]`.
-
-    This is the density that `layer.sample` draws from (see `model.hierarchy`).
-    """
-    if layer.slots == "own":
-        return (layer.joint_log_prob(value) - layer.log_normaliser(value[..., 0])).logsumexp(-1).sum(-1)
-    m = value.shape[-2]
-    places = ChildrenGivenParents(
-        layer.log_pi.unsqueeze(-3), layer.gamma, layer.votes.unsqueeze(-4), layer.c, layer.inactive_pose,
-        layer.inactive_sd, layer.temperature,
-    )  # fmt: skip
-    value = value.unsqueeze(-2).expand(*value.shape[:-1], m, value.shape[-1])  # each child in each place
-    joint = places.joint_log_prob(value) - places.log_normaliser(value[..., 0])  # (..., m, m, 1 + n)
-    return (joint.logsumexp((-2, -1)) - math.log(m)).sum(-1)
-
-
 def draw_weights(
     model: GenerativeModel, images: Tensor, samples: int, generator: Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -120,19 +97,14 @@ def draw_weights(
         integrates to Z <= 1 (see `model.hierarchy`), so that what these bound lies itself below log p(x) of the
         normalised model: equally far for all guides of one model, not for those of another; the same with the
         normalised density, by which different models can be compared; squared pixel errors, summed over the pixels.
-
-    Raises:
-        ValueError: the guide's poses are deltas, which have no density: its "bound" is of no one quantity.
     """
-    if not model.gaussian:
-        raise ValueError("importance weights need a guide with a density: Gaussian poses")
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
         # A trace holds every feature map of the images: it is not kept.
         trace = trace_bound(model, images, model.draw_noise((len(images),), generator, images.device))
         layer = model.parts_given_objects(trace.y0, trace.object_poses)
         weights[k], errors[k] = trace.bound, trace.error
-        normalised[k] = trace.bound - trace.log_parts + normalised_log_prob(layer, trace.parts)
+        normalised[k] = trace.bound - trace.log_parts + layer.log_prob(trace.parts, normalised=True)
     return weights, normalised, errors
 
 

@@ -67,6 +67,22 @@ def optimisation_gains(
     images, labels = dataset.part("test")
     images, labels = images[: study.images], labels[: study.images]
     rows, curves = [], []
+
+    def refit_probes(angle: float) -> dict[str, Probe]:
+        """Probes on t0 of turned training images, treated by the chosen engine in each way that the test images are.
+        The last fifth of the images chooses the strength.
+        """
+        inputs, classes = dataset.part("train")
+        inputs, classes = inputs[: study.refit_images], classes[: study.refit_images]
+        batches = _turn(inputs, angle, study.seed + 1, device).split(BATCH)
+        found = [_optimised(model, batch, study, study.chosen, angle)[1] for batch in batches]
+        kept, probes = len(inputs) - len(inputs) // 5, {}
+        for when in found[0]:
+            t0 = np.concatenate([each[when] for each in found])
+            train, validation = (t0[:kept], classes[:kept]), (t0[kept:], classes[kept:])
+            probes[when] = fit_probe(train, validation, evaluate.probe_strengths)
+        return probes
+
     for angle in study.angles:
         pixels = _turn(images, angle, study.seed, device)
         for name in study.engines:
@@ -85,8 +101,7 @@ def optimisation_gains(
                 "bound_fell": float((found.bound_end < found.bound_start).double().mean()),
             }
             if name == study.chosen:
-                refit = _refit_probes(model, dataset, angle, study, evaluate, device)
-                right = {when: probe.predict(t0[when]) == labels for when, probe in refit.items()}
+                right = {when: probe.predict(t0[when]) == labels for when, probe in refit_probes(angle).items()}
                 row |= {f"refit_accuracy_{when}": float(each.mean()) for when, each in right.items()}
                 gains = right["after"].astype(float) - right["before"]
                 row["refit_gain_error"] = float(gains.std()) / math.sqrt(len(gains))
@@ -96,31 +111,6 @@ def optimisation_gains(
             rows.append(row)
             curves.append(found.curve.assign(engine=name, angle=angle))
     return pd.DataFrame(rows), pd.concat(curves, ignore_index=True)
-
-
-def _refit_probes(
-    model: GenerativeModel,
-    dataset: Dataset,
-    angle: float,
-    study: OptimiseParams,
-    evaluate: EvaluateParams,
-    device: torch.device,
-) -> dict[str, Probe]:
-    """Probes on t0 of turned training images, treated by the chosen engine in each way that the test images are.
-
-    The last fifth of the images chooses the strength.
-    """
-    images, labels = dataset.part("train")
-    images, labels = images[: study.refit_images], labels[: study.refit_images]
-    batches = _turn(images, angle, study.seed + 1, device).split(BATCH)
-    found = [_optimised(model, batch, study, study.chosen, angle)[1] for batch in batches]
-    kept = len(images) - len(images) // 5
-    probes = {}
-    for when in found[0]:
-        t0 = np.concatenate([each[when] for each in found])
-        train, validation = (t0[:kept], labels[:kept]), (t0[kept:], labels[kept:])
-        probes[when] = fit_probe(train, validation, evaluate.probe_strengths)
-    return probes
 
 
 def _optimised(
@@ -151,15 +141,11 @@ def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParam
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, device)
     found = optimise(model, pixels, study.engines[study.chosen], torch.Generator(device).manual_seed(study.seed))
+    posteriors = {"before": found.start, "after": found.end}
     with torch.no_grad():
-        arrays = arrays_of(
-            images=pixels[:, 0],
-            before=reconstruct(model, found.start),
-            after=reconstruct(model, found.end),
-            arrangements_before=arrange(model, found.start),
-            arrangements_after=arrange(model, found.end),
-        )
-    return arrays | {"angles": EXAMPLE_ANGLES}
+        drawn = {when: reconstruct(model, each) for when, each in posteriors.items()}
+        coloured = {f"arrangements_{when}": arrange(model, each) for when, each in posteriors.items()}
+    return arrays_of(images=pixels[:, 0], **drawn, **coloured) | {"angles": EXAMPLE_ANGLES}
 
 
 def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.device) -> Tensor:

@@ -51,19 +51,10 @@ class Linearised(NamedTuple):
     objects: Tensor  # (N, O, 3, 3), curvature of a row of each object's pose
     presences: Tensor  # (N, O), curvature of the objects' logits
 
-    def rows(self, chosen: Tensor) -> Linearised:
-        """The rows of some images, by mask or index."""
-        return Linearised(*(each[chosen] for each in self))
-
     def diagonal(self) -> Tensor:
         """The curvature's diagonal, `[N, 7 P + 7 O]`."""
         objects = objects_diagonal(self.objects, self.presences)
         return torch.cat([self.parts.diagonal(dim1=-2, dim2=-1), objects], dim=1)
-
-    def where(self, mask: Tensor, other: Linearised) -> Linearised:
-        """Its rows where `mask [N]` is true, else those of the other."""
-        pairs = zip(self, other, strict=True)
-        return Linearised(*(torch.where(mask.view(-1, *[1] * (a.dim() - 1)), a, b) for a, b in pairs))
 
 
 def linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linearised:

@@ -16,7 +16,6 @@ Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bou
 from __future__ import annotations
 
 import copy
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,14 +27,14 @@ from torch import Generator, Tensor
 from pipeline.systems.generative.inference.analytic_bound import STATE, pack, unpack
 from pipeline.systems.generative.inference.methods import (
     AdamMethod,
+    Best,
     GaussNewtonMethod,
     LBFGSMethod,
     Method,
-    Problem,
-    analytic_value,
     expected_bound,
     minimise,
     refine_objects,
+    value_of,
 )
 from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -62,35 +61,29 @@ def mean_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, nois
     return bound, torch.stack([trace.error for trace in traces]).mean(0)
 
 
-class Progress:
+class Progress(Best):
     """How far the minimisation of a batch has come.
 
     Attributes:
-        states: the best states `[N, V]`, or the last ones if values are noisy.
-        once: those without restarts.
-        values: their negative bounds `[N]`; infinite before the first.
+        once: the best states without restarts.
         evaluations: gradient evaluations of each image, `[N]`.
         rounds: rounds so far, with those of restarts; each has one evaluation of every active image.
         seconds: wall-clock time of the whole batch, without that of `watch`.
     """
 
     def __init__(self, states: Tensor) -> None:
-        self.states, self.once = states.clone(), states
-        self.values = torch.full_like(states[:, 0], math.inf)
+        super().__init__(states)
+        self.once = states
         self.evaluations = torch.zeros(len(states), dtype=torch.long, device=states.device)
         self.rounds, self.seconds = 0, 0.0
 
-    def improve(self, active: Tensor, states: Tensor, values: Tensor, noisy: bool) -> None:
-        """Keep new `states [n, V]` of the images with the index `active [n]` where they are better, or all if noisy."""
-        better = torch.ones_like(active, dtype=torch.bool) if noisy else values < self.values[active]
-        self.values[active] = torch.where(better, values, self.values[active])
-        self.states[active] = torch.where(better.unsqueeze(-1), states, self.states[active])
-
 
 def minimise_bound(
-    problem: Problem,
+    model: GenerativeModel,
+    images: Tensor,
     states: Tensor,
     engine: Engine,
+    generator: Generator,
     watch: Callable[[Progress], None] = lambda progress: None,
     *,
     logit_sd: float = 0.0,
@@ -111,14 +104,16 @@ def minimise_bound(
     begin = states
     for restart in range(1 if isinstance(engine, AdamEngine) else 1 + engine.restarts):
         if restart:
-            noise = torch.randn(states.shape, generator=problem.generator, device=states.device)
+            noise = torch.randn(states.shape, generator=generator, device=states.device)
             begin = progress.states + sd.flatten(1) * noise.to(states.dtype)
         begun = time.perf_counter()
         if isinstance(engine, AdamEngine):
-            method: Method = AdamMethod(engine)
+            method: Method = AdamMethod(model, images, engine, generator)
         else:
-            method = LBFGSMethod(engine.memory) if isinstance(engine, LBFGSEngine) else GaussNewtonMethod()
             progress.evaluations += 1  # for the initial values
+            method = GaussNewtonMethod(model, images)
+            if isinstance(engine, LBFGSEngine):
+                method = LBFGSMethod(model, images, engine.memory)
 
         def record(active: Tensor, state: Tensor, value: Tensor, noisy: bool = method.noisy) -> None:
             nonlocal begun
@@ -129,9 +124,9 @@ def minimise_bound(
             watch(progress)
             begun = time.perf_counter()
 
-        found, values = minimise(problem, begin, method, engine.steps, engine.tolerance, record)
+        found, values = minimise(method, begin, engine.steps, engine.tolerance, record)
         if refine:
-            refined, rise = refine_objects(problem, found)
+            refined, rise = refine_objects(model, images, found)
             progress.improve(everyone, refined, values - rise, method.noisy)
         progress.seconds += time.perf_counter() - begun
         if not restart:
@@ -143,27 +138,23 @@ def minimise_bound(
 class Optimised:
     """The result of free-form inference of N images.
 
-    Attributes:
-        start, once, end: the posteriors before, without restarts, and after the last one.
-        bound_start, bound_end: bounds `[N]`, in nats, averaged over the same presence samples. No step and no choice
-            used these samples, so that a bound can end below its start.
-        error_start, error_end: squared pixel errors `[N]`, summed over the pixels, averaged in the same way.
-        evaluations: gradient evaluations of each image, `[N]`.
-        seconds: wall-clock time of the minimisation.
-        curve: columns round, evaluations (mean per image so far), seconds, bound, pixel_error: means over the images,
-            estimated from the same few samples.
+    Bounds (nats) and squared pixel errors (summed over the pixels), `[N]`, are averaged over the same presence samples.
+    No step and no choice used these samples, so that a bound can end below its start.
     """
 
-    start: Capsules
-    once: Capsules
-    end: Capsules
+    start: Capsules  # the posteriors before,
+    once: Capsules  # without restarts,
+    end: Capsules  # and after the last one
     bound_start: Tensor
     bound_end: Tensor
     error_start: Tensor
     error_end: Tensor
-    evaluations: Tensor
-    seconds: float
+    evaluations: Tensor  # (N,), gradient evaluations of each image
+    seconds: float  # wall-clock time of the minimisation
     curve: pd.DataFrame
+    """Columns round, evaluations (mean per image so far), seconds, bound, pixel_error: means over the images, estimated
+    from the same few samples.
+    """
 
 
 def optimise(
@@ -205,12 +196,12 @@ def optimise(
             measure(progress)
 
     measure(Progress(states))
-    problem = Problem(model, images, generator)
-    progress = minimise_bound(problem, states, engine, watch, logit_sd=logit_sd, refine=refine)
+    progress = minimise_bound(model, images, states, engine, generator, watch, logit_sd=logit_sd, refine=refine)
     if points[-1]["round"] == progress.rounds:  # measured before the objects were refined
         points.pop()
     measure(progress)
-    better = (analytic_value(problem, progress.states)[0] < analytic_value(problem, states)[0]).unsqueeze(-1)
+    before, after = (value_of(model, images, each)[0] for each in (states, progress.states))
+    better = (after < before).unsqueeze(-1)
     once, end = (
         unpack(torch.where(better, found, states), model.params.parts) for found in (progress.once, progress.states)
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyro
 import pyro.distributions as dist
@@ -54,42 +53,20 @@ def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, 
     return trace_bound(model, images, noise, 1.0, guide)
 
 
-@dataclass(frozen=True)
-class Problem:
-    """The optimisation problem: the frozen model and some images `[N, 1, S, S]` in [0, 1]."""
-
-    model: GenerativeModel
-    images: Tensor
-    generator: Generator
-
-    def rows(self, chosen: Tensor) -> Problem:
-        """The problem of some of the images."""
-        return Problem(self.model, self.images[chosen], self.generator)
-
-
 Value = tuple[Tensor, Tensor]
 """Negative bounds `[N]` and their gradients `[N, V]`."""
 
 
-def analytic_value(problem: Problem, states: Tensor) -> Value:
-    """The negative analytic bound and its gradient."""
-    return _value(problem, states, lambda images, x: -analytic_bound(problem.model, images, x))
-
-
-def sampled_value(problem: Problem, states: Tensor) -> Value:
-    """The negative bound estimated with one new sample of the presences, and its gradient."""
-
-    def value(images: Tensor, x: Tensor, noise: Tensor) -> Tensor:
-        return -expected_bound(problem.model, images, unpack(x, problem.model.params.parts), noise).bound
-
-    return _value(problem, states, value, problem.model.draw_noise((len(states),), problem.generator, states.device))
-
-
-def _value(problem: Problem, states: Tensor, function: Callable[..., Tensor], *more: Tensor) -> Value:
+def value_of(model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None) -> Value:
+    """The negative bound and its gradient: the analytic bound, or that of one sample of the presences by `noise`."""
     values, gradients = [], []
-    for images, state, *others in zip(*(each.split(_CHUNK) for each in (problem.images, states, *more)), strict=True):
+    given = (images, states) if noise is None else (images, states, noise)
+    for image, state, *sample in zip(*(each.split(_CHUNK) for each in given), strict=True):
         x = state.detach().requires_grad_()
-        value = function(images, x, *others)
+        if sample:
+            value = -expected_bound(model, image, unpack(x, model.params.parts), *sample).bound
+        else:
+            value = -analytic_bound(model, image, x)
         # The sum, not the mean, so that an image's steps do not depend on the batch size.
         gradients.append(torch.autograd.grad(value.sum(), x)[0])
         values.append(value.detach())
@@ -97,7 +74,11 @@ def _value(problem: Problem, states: Tensor, function: Callable[..., Tensor], *m
 
 
 class Method(ABC):
-    """An update rule for states. Its tensors are `[n, ...]`, one row per active image."""
+    """An update rule for states under a frozen model. Its tensors are `[n, ...]`, one row per active image.
+
+    Args:
+        images: `[N, 1, S, S]` in [0, 1].
+    """
 
     patience: int
     """Rounds without an improvement by the tolerance after which an image has converged."""
@@ -108,12 +89,15 @@ class Method(ABC):
     state: Tensor
     """The last accepted states `[n, V]`."""
 
+    def __init__(self, model: GenerativeModel, images: Tensor) -> None:
+        self.model, self.images = model, images
+
     @abstractmethod
-    def begin(self, problem: Problem, states: Tensor) -> Tensor:
+    def begin(self, states: Tensor) -> Tensor:
         """Set the initial states; returns their values `[n]`."""
 
     @abstractmethod
-    def step(self, problem: Problem) -> tuple[Tensor, Tensor]:
+    def step(self) -> tuple[Tensor, Tensor]:
         """Evaluate one trial per image, accept or reject it; returns the new states `[n, V]` and values `[n]`."""
 
     def keep(self, chosen: Tensor) -> None:
@@ -123,10 +107,22 @@ class Method(ABC):
                 setattr(self, name, value[chosen])
 
 
+class Best:
+    """The best states so far `[N, V]` and their values `[N]`, infinite at first; the last ones if values are noisy."""
+
+    def __init__(self, states: Tensor) -> None:
+        self.states, self.values = states.clone(), torch.full_like(states[:, 0], math.inf)
+
+    def improve(self, active: Tensor, states: Tensor, values: Tensor, noisy: bool) -> None:
+        """Keep new `states [n, V]` of the images with the index `active [n]` where they are better, or all if noisy."""
+        better = torch.ones_like(active, dtype=torch.bool) if noisy else values < self.values[active]
+        self.values[active] = torch.where(better, values, self.values[active])
+        self.states[active] = torch.where(better.unsqueeze(-1), states, self.states[active])
+
+
 def minimise(
-    problem: Problem,
-    states: Tensor,
     method: Method,
+    states: Tensor,
     steps: int,
     tolerance: float,
     watch: Callable[[Tensor, Tensor, Tensor], None] = lambda active, states, values: None,
@@ -140,28 +136,25 @@ def minimise(
     Returns:
         the best states `[N, V]` and their values `[N]`, or the last ones if values are noisy.
     """
-    active = torch.arange(len(states), device=states.device)
-    values = method.begin(problem, states).clone()
-    found = states.clone()
-    anchor, waited = values.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
+    active, best = torch.arange(len(states), device=states.device), Best(states)
+    best.values = method.begin(states).clone()
+    anchor, waited = best.values.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
     for _ in range(steps):
-        state, value = method.step(problem)
-        better = torch.ones_like(active, dtype=torch.bool) if method.noisy else value < values[active]
-        values[active] = torch.where(better, value, values[active])
-        found[active] = torch.where(better.unsqueeze(-1), state, found[active])
+        state, value = method.step()
+        best.improve(active, state, value, method.noisy)
         watch(active, state, value)
         if method.noisy:
             continue
-        fallen = values[active] < anchor - tolerance
-        anchor = torch.where(fallen, values[active], anchor)
+        fallen = best.values[active] < anchor - tolerance
+        anchor = torch.where(fallen, best.values[active], anchor)
         waited = torch.where(fallen, 0, waited + 1)
         working = waited < method.patience
         if not working.all():
             method.keep(working)
-            problem, active, anchor, waited = problem.rows(working), active[working], anchor[working], waited[working]
+            active, anchor, waited = active[working], anchor[working], waited[working]
         if not len(active):
             break
-    return found, values
+    return best.states, best.values
 
 
 class AdamMethod(Method):
@@ -172,21 +165,21 @@ class AdamMethod(Method):
 
     patience = 50
 
-    def __init__(self, settings: AdamEngine) -> None:
-        self.settings = settings
+    def __init__(self, model: GenerativeModel, images: Tensor, settings: AdamEngine, generator: Generator) -> None:
+        super().__init__(model, images)
+        self.settings, self.generator, self.count = settings, generator, 0
         self.noisy = settings.bound == "sampled"
-        self.evaluate = sampled_value if self.noisy else analytic_value
-        self.count = 0
 
-    def begin(self, problem: Problem, states: Tensor) -> Tensor:
+    def begin(self, states: Tensor) -> Tensor:
         self.state = states
         self.first, self.second = torch.zeros_like(states), torch.zeros_like(states)
         return torch.full_like(states[:, 0], math.inf)
 
-    def step(self, problem: Problem) -> tuple[Tensor, Tensor]:
+    def step(self) -> tuple[Tensor, Tensor]:
         # The value belongs to the state before the step.
         before = self.state
-        value, gradient = self.evaluate(problem, before)
+        noise = self.model.draw_noise((len(before),), self.generator, before.device) if self.noisy else None
+        value, gradient = value_of(self.model, self.images, before, noise)
         rate = self.settings.learning_rate * (0.55 + 0.45 * math.cos(math.pi * self.count / self.settings.steps))
         self.count += 1
         self.first = torch.lerp(self.first, gradient, 0.1)
@@ -208,21 +201,22 @@ class LBFGSMethod(Method):
     patience = 8
     sufficient_decrease = 1e-4
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self, model: GenerativeModel, images: Tensor, memory: int) -> None:
+        super().__init__(model, images)
         self.memory = memory
 
-    def evaluate(self, problem: Problem, states: Tensor) -> Value:
+    def evaluate(self, states: Tensor) -> Value:
         """The values `[n]` and their gradients `[n, V]`."""
-        return analytic_value(problem, states)
+        return value_of(self.model, self.images, states)
 
-    def first(self, problem: Problem, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def first(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The values `[n]`, their gradients and the diagonal of their curvature, `[n, V]`, at the initial states."""
-        found = curvature.linearise(problem.model, problem.images, states)
+        found = curvature.linearise(self.model, self.images, states)
         return found.value, found.gradient, found.diagonal()
 
-    def begin(self, problem: Problem, states: Tensor) -> Tensor:
+    def begin(self, states: Tensor) -> Tensor:
         n = len(states)
-        value, gradient, diagonal = self.first(problem, states)
+        value, gradient, diagonal = self.first(states)
         self.scale = diagonal.clamp_min(1.0).rsqrt()
         self.state, self.value, self.gradient = states, value, gradient * self.scale
         shape = (n, self.memory, states.shape[1])
@@ -231,9 +225,9 @@ class LBFGSMethod(Method):
         self.direction = self._direction()
         return self.value
 
-    def step(self, problem: Problem) -> tuple[Tensor, Tensor]:
+    def step(self) -> tuple[Tensor, Tensor]:
         trial = self.state + self.length.unsqueeze(-1) * self.direction * self.scale
-        value, gradient = self.evaluate(problem, trial)
+        value, gradient = self.evaluate(trial)
         gradient = gradient * self.scale
         slope = (self.gradient * self.direction).sum(-1)  # negative: a descent direction
         taken = value <= self.value + self.sufficient_decrease * self.length * slope  # False for NaN
@@ -285,34 +279,34 @@ class ObjectMethod(LBFGSMethod):
 
     patience = 4
 
-    def __init__(self, parts: Tensor) -> None:
-        super().__init__(MEMORY)
+    def __init__(self, model: GenerativeModel, images: Tensor, parts: Tensor) -> None:
+        super().__init__(model, images, MEMORY)
         self.parts = parts
 
-    def evaluate(self, problem: Problem, states: Tensor) -> Value:
-        value, gradient, _ = self.with_routing(problem, states)
+    def evaluate(self, states: Tensor) -> Value:
+        value, gradient, *_ = self.with_routing(states)
         return value, gradient
 
-    def first(self, problem: Problem, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        value, gradient, routing = self.with_routing(problem, states)
-        found = unpack(torch.cat([self.parts, states], dim=1), problem.model.params.parts)
+    def first(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        value, gradient, routing, found, t = self.with_routing(states)
         with torch.no_grad():
-            t, _ = presence_moments(found.part_logits, problem.model.temperature)
-            of_objects = curvature.object_curvature(problem.model, found, routing, t)
+            of_objects = curvature.object_curvature(self.model, found, routing, t)
         return value, gradient, curvature.objects_diagonal(*of_objects)
 
-    def with_routing(self, problem: Problem, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The negative bound without its pixels `[n]`, its gradient `[n, 7 O]`, and the routing `[n, P, 1 + O]`."""
-        model, x = problem.model, states.detach().requires_grad_()
+    def with_routing(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor, Capsules, Tensor]:
+        """The negative bound without its pixels `[n]`, its gradient `[n, 7 O]`, and what it was computed from: the
+        routing `[n, P, 1 + O]`, the posterior, and the means of the parts' presences `[n, P]`.
+        """
+        model, x = self.model, states.detach().requires_grad_()
         with torch.enable_grad():
             found = unpack(torch.cat([self.parts, x], dim=1), model.params.parts)
             t, _ = presence_moments(found.part_logits, model.temperature)
             bound, routing = hierarchy_bound(model, found, t)
             (gradient,) = torch.autograd.grad(-bound.sum(), x)
-        return -bound.detach(), gradient, routing
+        return -bound.detach(), gradient, routing, found, t
 
 
-def refine_objects(problem: Problem, states: Tensor) -> tuple[Tensor, Tensor]:
+def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
     """Maximise the analytic bound over the objects, with the parts as they are.
 
     Without the parts the pixels are constant, so that nothing is rendered: an evaluation takes a tenth of one of the
@@ -326,10 +320,10 @@ def refine_objects(problem: Problem, states: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         the states with refined objects, and the nats `[N]` by which the bound rose, never negative.
     """
-    parts, objects = states.tensor_split([STATE * problem.model.params.parts], dim=1)
-    method = ObjectMethod(parts)
-    before, _ = method.evaluate(problem, objects)
-    found, after = minimise(problem, objects, method, ROUNDS, TOLERANCE)
+    parts, objects = states.tensor_split([STATE * model.params.parts], dim=1)
+    method = ObjectMethod(model, images, parts)
+    before, _ = method.evaluate(objects)
+    found, after = minimise(method, objects, ROUNDS, TOLERANCE)
     return torch.cat([parts, found], dim=1), before - after
 
 
@@ -345,16 +339,16 @@ class GaussNewtonMethod(Method):
     floor = 5.0
     """Added to the curvature's diagonal, in nats per unit squared: it is almost zero for absent or hidden parts."""
 
-    def begin(self, problem: Problem, states: Tensor) -> Tensor:
+    def begin(self, states: Tensor) -> Tensor:
         self.state = states
-        self.at = curvature.linearise(problem.model, problem.images, states)
+        self.at = curvature.linearise(self.model, self.images, states)
         self.damping = torch.full_like(self.at.value, self.first_damping)
         return self.at.value
 
-    def step(self, problem: Problem) -> tuple[Tensor, Tensor]:
+    def step(self) -> tuple[Tensor, Tensor]:
         move = curvature.solve(self.at, self.damping, self.floor)
         trial = self.state + move
-        found = curvature.linearise(problem.model, problem.images, trial)
+        found = curvature.linearise(self.model, self.images, trial)
         # (H + D) move = -gradient, so the quadratic model predicts half of -gradient move + move D move.
         pull = self.damping.unsqueeze(-1) * self.at.diagonal() + self.floor
         predicted_reduction = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)
@@ -364,9 +358,10 @@ class GaussNewtonMethod(Method):
         factor = torch.where(ratio > 0.75, 0.3, torch.where(ratio < 0.25, 2.0, 0.8))
         self.damping = (self.damping * torch.where(taken, factor, 3.0)).clamp(self.min_damping, self.max_damping)
         self.state = torch.where(taken.unsqueeze(-1), trial, self.state)
-        self.at = found.where(taken, self.at)
+        for kept, new in zip(self.at, found, strict=True):
+            kept[taken] = new[taken]
         return self.state, self.at.value
 
     def keep(self, chosen: Tensor) -> None:
         super().keep(chosen)
-        self.at = self.at.rows(chosen)
+        self.at = curvature.Linearised(*(each[chosen] for each in self.at))

@@ -162,10 +162,7 @@ def seed(model: GenerativeModel, images: Tensor) -> None:
     that, too.
     """
     params, seeding = model.params, model.params.seeding
-    if seeding is None:
-        y1, A1 = model.encode_parts(images)
-    else:
-        y1, A1 = (torch.cat(each) for each in zip(*map(model.encode_parts, images.split(_BATCH)), strict=True))
+    y1, A1 = (torch.cat(each) for each in zip(*map(model.encode_parts, images.split(_BATCH)), strict=True))
     # Parts count by their probability of being present: the log odds without temperature and noise.
     t1 = y1.sigmoid()
     if params.inactive_pose == "mean":

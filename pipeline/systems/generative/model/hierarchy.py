@@ -107,8 +107,13 @@ class ChildrenGivenParents(InFull):
         self.temperature, self.coupling, self.slots = temperature, coupling, slots
         super().__init__(log_pi.shape[:-2], torch.Size([log_pi.shape[-2], 1 + POSE_SIZE]))
 
-    def joint_log_prob(self, value: Tensor) -> Tensor:
-        """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`."""
+    def joint_log_prob(self, value: Tensor, normalised: bool = False) -> Tensor:
+        """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`.
+
+        Args:
+            normalised: whether the density of poses is divided by its integral Z_ij(t_j), as that which `sample` draws
+                from.
+        """
         value, votes, log_pi = scale_gradient(value, self.coupling), self.votes, self.log_pi
         if self.slots == "any":  # every child in every place
             value, votes = value.unsqueeze(-2), votes.unsqueeze(-4)
@@ -120,53 +125,47 @@ class ChildrenGivenParents(InFull):
         inactive = gaussian_log_density(off, torch.full_like(off, self.inactive_sd))
         present = presence_log_prob(y.unsqueeze(-1), self.gamma, self.temperature)
         joint = log_pi + present + t * active + (1 - t) * inactive.unsqueeze(-1)
+        if normalised:
+            joint = joint - self.log_normaliser(y, votes)
         return joint if self.slots == "own" else joint.logsumexp(dim=-2)
 
-    def log_prob(self, value: Tensor) -> Tensor:
-        return self.joint_log_prob(value).logsumexp(dim=-1).sum(dim=-1)
+    def log_prob(self, value: Tensor, normalised: bool = False) -> Tensor:
+        """Log density of states `value [..., m, 7]`, `[...]`, in nats; `normalised` as of `joint_log_prob`."""
+        return self.joint_log_prob(value, normalised).logsumexp(dim=-1).sum(dim=-1)
 
     def parent_posterior(self, value: Tensor) -> Tensor:
         """The exact posterior over each child's parent (the routing), `[..., m, 1 + n]`, the dummy first."""
         return self.joint_log_prob(value).softmax(dim=-1)
 
-    def log_normaliser(self, y: Tensor) -> Tensor:
-        """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: the integral over A_j of the interpolated pose density, where each
-        child is in its own place.
-        """
+    def log_normaliser(self, y: Tensor, votes: Tensor) -> Tensor:
+        """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: the integral over A_j of the interpolated pose density."""
         t = y.sigmoid().unsqueeze(-1)
-        distance = ((self.votes - self.inactive_pose.unsqueeze(-2)) ** 2).sum(-1)
+        distance = ((votes - self.inactive_pose.unsqueeze(-2)) ** 2).sum(-1)
         on, off = self.c**2, self.inactive_sd**2
         between = t * off + (1 - t) * on  # precision of the interpolation is between / (on * off)
         volume = (1 - t) * on.log() + t * math.log(off) - between.log()  # twice the log of the sd ratio, per number
         return 0.5 * (POSE_SIZE * volume - t * (1 - t) * distance / between)
 
+    @torch.no_grad()
     def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
-        """Draw places (with `slots: any`), then parents, presences, and poses from the normalised interpolation."""
-        with torch.no_grad():
-            shape = torch.Size([*sample_shape, *self.log_pi.shape[:-1]])
-            if self.slots == "any":
-                place = torch.randint(shape[-1], shape, device=self.log_pi.device)  # (..., m)
-            else:
-                place = torch.arange(shape[-1], device=self.log_pi.device).expand(shape)
-
-            def in_place(x: Tensor, *trailing: int) -> Tensor:
-                """Each child's row of `x [..., m, *trailing]`: that of its place."""
-                index = place.reshape(*shape, *[1] * len(trailing)).expand(*shape, *trailing)
-                return x.expand(*shape, *trailing).gather(len(shape) - 1, index)
-
-            n = self.log_pi.shape[-1]
-            logits = in_place(self.log_pi, n)
-            parent = torch.distributions.Categorical(logits=logits).sample().unsqueeze(-1)  # (..., m, 1)
-            gamma = in_place(self.gamma, n).gather(-1, parent).squeeze(-1)
-            y = RelaxedPresence(gamma, self.temperature).rsample()
-            t = y.sigmoid().unsqueeze(-1)
-            to_parent = parent.unsqueeze(-1).expand(*shape, 1, POSE_SIZE)
-            vote = in_place(self.votes, n, POSE_SIZE).gather(-2, to_parent).squeeze(-2)
-            on = in_place(self.c, n).gather(-1, parent) ** 2
-            off = self.inactive_sd**2
-            precision = t / on + (1 - t) / off
-            mean = (t / on * vote + (1 - t) / off * in_place(self.inactive_pose, POSE_SIZE)) / precision
-            return join(y, mean + torch.randn_like(mean) / precision.sqrt())
+        """Draw places (with `slots: any`), then parents, presences, and poses from the normalised interpolation:
+        `[*sample_shape, ..., m, 7]`.
+        """
+        shape, n = (*sample_shape, *self.log_pi.shape[:-1]), self.log_pi.shape[-1]
+        if self.slots == "any":
+            place = torch.randint(shape[-1], shape, device=self.log_pi.device)  # (..., m)
+        else:
+            place = torch.arange(shape[-1], device=self.log_pi.device).expand(shape)
+        logits = self.log_pi.expand(*shape, n).take_along_dim(place.unsqueeze(-1), dim=-2)
+        parent = torch.distributions.Categorical(logits=logits).sample()
+        votes = self.votes.expand(*shape, n, POSE_SIZE).flatten(-3, -2)
+        vote = votes.take_along_dim((place * n + parent).unsqueeze(-1), dim=-2)
+        y = RelaxedPresence(self.gamma[place, parent], self.temperature).sample()
+        t = y.sigmoid().unsqueeze(-1)
+        on, off = self.c[place, parent].unsqueeze(-1) ** 2, self.inactive_sd**2
+        precision = t / on + (1 - t) / off
+        mean = (t / on * vote + (1 - t) / off * self.inactive_pose[place]) / precision
+        return join(y, mean + torch.randn_like(mean) / precision.sqrt())
 
 
 def gaussian_log_density(squared_distance: Tensor, sd: Tensor) -> Tensor:

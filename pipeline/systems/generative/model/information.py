@@ -94,19 +94,3 @@ def presence_kl(logits: Tensor, prior_logits: Tensor | float) -> Tensor:
     safe = torch.where(small, torch.ones_like(d), d)
     exact = safe * (1 + (-safe).exp()) / -torch.expm1(-safe) - LOGISTIC_ENTROPY
     return torch.where(small, d.square() / 6, exact)
-
-
-def routing_entropies(routing: Tensor) -> tuple[Tensor, Tensor]:
-    """Entropy of each part's posterior over parents: its mean over images, and that of the mean posterior, `[P]` each.
-
-    The second exceeds the first by the mutual information of parent and image. Where both are equal, the parent does
-    not depend on the image: a part that always has the same parent (both near 0), or one that is always undecided.
-
-    Args:
-        routing: `[N, P, 1 + O]`, as from `parent_posterior`.
-    """
-
-    def entropy(share: Tensor) -> Tensor:
-        return -torch.xlogy(share, share).sum(-1)
-
-    return entropy(routing).mean(0), entropy(routing.mean(0))

@@ -1,13 +1,14 @@
-"""Table 1 of document 000: accuracies of probes over rotation; and two claims about the run behind it."""
+"""Accuracies of probes: Table 1 of document 000, two claims about the run behind it, and Figure 4, models that are
+trained and tested on rotations within an angle.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -15,7 +16,7 @@ from matplotlib.lines import Line2D
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
 from pipeline.drawing.style import FAINT, INK, in_house_style, panels
-from pipeline.drawing.table import Table, spread, tracked
+from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS, documents
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure, Remark
@@ -26,13 +27,19 @@ from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import (
     answer,
     classes_of,
+    complete_sweep,
     evaluated,
     evaluated_capsules,
     groups,
     name_of_test,
+    rises,
+    sweeps,
+    swept_shortcomings,
 )
 
 MAX_PARAMETERS = 30_000
+WIDE = 90.0
+"""Degrees: training ranges from here on count as wide in the comparison with the VAE."""
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
 """The features in the figures; others that were probed are in the tables."""
 _FEATURES = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
@@ -107,48 +114,112 @@ def children_classify(results: Results) -> Finding:
     return answer(results, numbers, run, children, replicas=children.n, tested=tested, holds=holds, notes=notes)
 
 
+def falls(accuracies: Sequence[Measured]) -> bool:
+    """Whether the last is clearly below the first, and no step rises by more than the larger sd of its two ends."""
+    return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
+
+
+def _wide_training_hurts(variant: str, features: str) -> Measure:
+    """The accuracy of the probe on `features` falls as the range of training and testing grows."""
+
+    def measure(results: Results) -> Finding | None:
+        sweep, by_angle = complete_sweep(results, variant, "probe", features)
+        if len(by_angle) < 2:
+            return None
+        accuracies = [each.scaled(100) for each in by_angle.values()]
+        sampled = sweep.measured("probe", f"{features}_sampled")
+        told = ", ".join(f"{100 * of.mean:.1f} % within ±{angle:g}°" for angle, of in sampled.items())
+        return Finding(
+            accuracies[0].minus(accuracies[-1]),
+            sweep.records,
+            holds=falls(accuracies),
+            remarks=swept_shortcomings(sweep.items.values(), seeds=min(each.n for each in accuracies)),
+            notes=[f"probe on samples: {told}"] if told else [],
+        )
+
+    return measure
+
+
+def no_reliable_lead(results: Results) -> Finding | None:
+    """On every wide range the VAE is ahead of t0, or their intervals mean ± sd overlap; the same for SCAE if it was
+    swept.
+    """
+    probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
+    if results.evidence.generative.sweep.get("scae") not in sweeps(results):
+        del probed["scae"]
+    found = {role: complete_sweep(results, role, "probe", features) for role, features in probed.items()}
+    _, vae = found["vae"]
+    trained = [angle for angle in vae if angle > 0]
+    wide = [angle for angle in trained if angle >= WIDE] or trained[-1:]
+    if not wide:
+        return None
+    challengers = [by_angle for role, (_, by_angle) in found.items() if role != "vae"]
+    pairs = [(by_angle[angle].scaled(100), vae[angle].scaled(100)) for by_angle in challengers for angle in wide]
+    swept = [sweep for sweep, _ in found.values()]
+    seeds = min(accuracy.n for pair in pairs for accuracy in pair)
+    said = swept_shortcomings((item for sweep in swept for item in sweep.items.values()), seeds=seeds)
+    return Finding(
+        max((ours.minus(theirs) for ours, theirs in pairs), key=lambda lead: lead.mean),
+        [record for sweep in swept for record in sweep.records],
+        holds=all(ours.mean - ours.sd <= theirs.mean + theirs.sd for ours, theirs in pairs),
+        remarks=said + ([] if "scae" in found else [Remark("without SCAE")]),
+    )
+
+
 MEASURES: dict[str, Measure] = {
     **{claim: _probe(features, test) for claim, (features, test) in TABLE_1.items()},
     "000.params": parameters,
     "000.appD": children_classify,
+    "000.fig4.caps": _wide_training_hurts("capsules", "t0"),
+    "000.fig4.scae": _wide_training_hurts("scae", "posterior"),
+    "000.fig4.vae": no_reliable_lead,
 }
 
 
-def paper_table(numbers: Numbers, run: str) -> pd.DataFrame:
-    """Table 1 as its claims give it: columns features, test, mean, sd (percent). Without rows beside a run that is
-    trained on rotated images: the paper's were upright.
+def paper_accuracies(numbers: Numbers, run: str) -> dict[str, dict[str, Measured]]:
+    """Table 1 as its claims give it, percent by features and test; empty beside a run that is trained on rotated
+    images: the paper's were upright.
     """
-    upright = numbers.run(run).augmentation.rotation == 0
-    rows = [(*TABLE_1[claim.id], claim.value, claim.sd) for claim in load_claims() if upright and claim.id in TABLE_1]
-    return pd.DataFrame(rows, columns=["features", "test", "mean", "sd"])
+    found: dict[str, dict[str, Measured]] = {}
+    if numbers.run(run).augmentation.rotation == 0:
+        seeds = documents()["generative"]["capsules"]["replicas"]
+        for claim in load_claims():
+            if claim.id in TABLE_1 and claim.value is not None:
+                features, test = TABLE_1[claim.id]
+                found.setdefault(features, {})[test] = Measured(claim.value, claim.sd or 0.0, seeds)
+    return found
 
 
-def probe_table(numbers: Numbers) -> pd.DataFrame:
-    """The accuracies of one evaluated run: columns features, protocol, test, mean, sd, n (percent)."""
-    rows = [
-        (features, protocol, test, 100 * found.mean, 100 * found.sd, found.n)
-        for features in numbers.names("probe")
-        for protocol in numbers.names("probe", features)
-        for test in numbers.names("probe", features, protocol)
-        if (found := numbers.measured("probe", features, protocol, test))
-    ]
-    return pd.DataFrame(rows, columns=["features", "protocol", "test", "mean", "sd", "n"])
+def accuracies(numbers: Numbers, *place: str) -> dict[str, Measured]:
+    """The accuracies of probes (percent) by the names under `place`, such as those of tests."""
+    names = numbers.names("probe", *place)
+    return {name: found.scaled(100) for name in names if (found := numbers.measured("probe", *place, name))}
 
 
-def in_order(tests: pd.Series[str]) -> list[str]:
+def in_order(tests: Iterable[str]) -> list[str]:
     """Test sets without repetitions: rotations by angle, then the others."""
-    return sorted(tests.unique(), key=lambda test: float(test[8:]) if test.startswith("rotated_") else math.inf)
+    return sorted(set(tests), key=lambda test: float(test[8:]) if test.startswith("rotated_") else math.inf)
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Accuracy over rotation, beside the paper's."""
+    """Accuracy over rotation, and over the range of training."""
+    yield from _over_rotation(results)
+    yield from _over_training(results)
+
+
+def _over_rotation(results: Results) -> Iterator[Drawing]:
+    """Accuracy over rotation, beside the paper's, a figure for each group of runs."""
     found = evaluated(results)
     for group in groups(results.evidence.generative.table_1, found):
-        table, first = drawn(probe_table(found[run]) for run in group), found[group[0]]
-        records = [record for run in group for record in found[run].records]
-        paper = paper_table(first, group[0])
-        paper = paper[paper["features"].isin(table["features"])]
-        theirs = "" if paper.empty else f"; open markers: Table 1 of the paper ({LABELS['mnist']}), in both plots"
+        first, records = found[group[0]], [record for run in group for record in found[run].records]
+        kinds = {
+            name: {protocol: accuracies(found[run], name, protocol) for protocol in PROTOCOLS}
+            for run in group
+            for name in found[run].names("probe")
+            if name in FEATURES_DRAWN
+        }
+        paper = {name: tests for name, tests in paper_accuracies(first, group[0]).items() if name in kinds}
+        theirs = f"; open markers: Table 1 of the paper ({LABELS['mnist']}), in both plots" if paper else ""
         yield Drawing(
             f"accuracy-{group[0]}",
             "svg",
@@ -158,43 +229,38 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "equally warped images; right: it is fit on clean images. Bars: one sd over seeds, where there are "
             f"several{theirs}.",
             "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
-            f"{', '.join(look(features).name for features in table['features'].unique())}.",
+            f"{', '.join(look(name).name for name in kinds)}.",
             records,
-            partial(accuracy_over_rotation, table, paper, 100 / classes_of(first, group[0])),
+            partial(accuracy_over_rotation, kinds, paper, 100 / classes_of(first, group[0])),
         )
 
 
-def drawn(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    """Tables of several runs as one, without the features that are not drawn."""
-    table = pd.concat(parts, ignore_index=True)
-    return table[table["features"].isin(FEATURES_DRAWN)]
-
-
 @in_house_style
-def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame, chance: float) -> Figure:
+def accuracy_over_rotation(
+    kinds: Mapping[str, Mapping[str, Mapping[str, Measured]]],
+    paper: Mapping[str, Mapping[str, Measured]],
+    chance: float,
+) -> Figure:
     """Probe accuracy by test set, with the paper's numbers. Left: probe refit on equally warped images; right: fixed.
 
     Args:
-        table: columns features, protocol ("refit" or "fixed"), test ("rotated_<degrees>" or "affine"), mean, sd, n:
-            percent over n seeds.
-        paper: columns features, test, mean, sd: percent; Table 1 of document 000.
+        kinds: percent by features, protocol ("refit" or "fixed") and test ("rotated_<degrees>" or "affine").
+        paper: percent by features and test; Table 1 of document 000.
         chance: accuracy of a guess, in percent.
     """
-    tests = in_order(pd.concat([table["test"], paper["test"]]))
+    tests = in_order(test for each in (*(by[p] for by in kinds.values() for p in by), *paper.values()) for test in each)
     position = {test: float(i) for i, test in enumerate(tests) if test != "affine"}
     position["affine"] = len(position) + 0.25
-    kinds = list(table["features"].unique())
-    paper = paper.assign(n=documents()["generative"]["capsules"]["replicas"])
     figure, axes = panels(2, 2.75, sharey=True)
     for each, (protocol, title) in zip(axes, PROTOCOLS.items(), strict=True):
-        for i, features in enumerate(kinds):
+        for i, (features, ours) in enumerate(kinds.items()):
             shift = 0.16 * (i - (len(kinds) - 1) / 2)
-            for of, looks in ((table[table["protocol"] == protocol], FILLED), (paper, OPEN)):
-                rows = of[of["features"] == features]
-                rows = rows.assign(x=[position[test] + shift for test in rows["test"]]).sort_values("x")
-                turned = rows["test"] != "affine"
-                plot(each, features, rows[turned], **looks)
-                plot(each, features, rows[~turned], **looks | {"linestyle": "none"})  # not joined to the rotations
+            for found, looks in ((ours[protocol], FILLED), (paper.get(features, {}), OPEN)):
+                turned = {position[test] + shift: found[test] for test in tests if test in found and test != "affine"}
+                plot(each, features, turned, **looks)
+                if "affine" in found:  # not joined to the rotations
+                    place = position["affine"] + shift
+                    plot(each, features, {place: found["affine"]}, **looks | {"linestyle": "none"})
         accuracy_axis(each, chance)
         each.set_title(title)
         each.set_xticks(list(position.values()), [name_of_test(test) for test in position])
@@ -202,15 +268,16 @@ def accuracy_over_rotation(table: pd.DataFrame, paper: pd.DataFrame, chance: flo
         each.set_xlabel("range of rotation of the test images, or affine warps")
     axes[0].set_ylabel("accuracy (%)")
     theirs = Line2D([], [], color=INK, marker="o", label="open: the paper, MNIST", **RING)
-    legend(figure, kinds, ", ours", [] if paper.empty else [theirs], most=5, handletextpad=0.5)
+    legend(figure, list(kinds), ", ours", [theirs] if paper else [], most=5, handletextpad=0.5)
     return figure
 
 
-def plot(axes: Axes, features: str, rows: pd.DataFrame, **looks: Any) -> None:
-    """Accuracies (columns x, mean, sd, n), with bars of one sd where there are several replicas."""
+def plot(axes: Axes, features: str, found: Mapping[float, Measured], **looks: Any) -> None:
+    """Accuracies by place on the x axis, with bars of one sd where there are several replicas."""
     style = {"color": look(features).colour, "marker": look(features).marker, "linewidth": 1.2, "elinewidth": 0.8}
-    if not rows.empty:
-        axes.errorbar(rows["x"], rows["mean"], yerr=rows["sd"].where(rows["n"] > 1), **{**style, **looks})
+    if found:
+        bars = [each.sd if each.n > 1 else math.nan for each in found.values()]
+        axes.errorbar(list(found), [each.mean for each in found.values()], yerr=bars, **{**style, **looks})
 
 
 def accuracy_axis(axes: Axes, chance: float) -> None:
@@ -230,53 +297,83 @@ def legend(figure: Figure, kinds: Sequence[str], ours: str, more: list[Line2D], 
     figure.legend(handles=handles, loc="outside upper center", ncols=ncols, columnspacing=1.2, **options)
 
 
-def build(results: Results) -> list[Table]:
-    """Table 1: our numbers by both protocols and the paper's; one table per set of training images."""
-    found, tables = evaluated(results), []
-    for group in groups(results.evidence.generative.table_1, found):
-        records = [record for run in group for record in found[run].records]
-        parts = [
-            probe_table(found[run]).assign(run=run, dataset=dataset_label(each), tracking_run=tracked(each))
-            for run in group
-            for each in [found[run].records]
-        ]
-        ours = pd.concat(parts, ignore_index=True).rename(columns={"mean": "accuracy_percent", "sd": "sd_percent"})
-        # The paper's numbers are shown with the protocol that they come from only.
-        paper = paper_table(found[group[0]], group[0]).assign(protocol="refit")
-        paper = paper.rename(columns={"mean": "paper_percent", "sd": "paper_sd_percent"})
-        data = ours.merge(paper, on=["features", "protocol", "test"], how="left")
-        caption = (
-            f"Accuracy (%) of a linear probe on {dataset_label(records)}, with test images rotated within the angle or "
-            "warped affinely: mean ± sd over seeds. Probe refit: fit again on equally warped training images, the "
-            "protocol that the paper's capsule rows agree with (MNIST, five seeds). Probe fixed: fit on clean images "
-            "only. All features are standardised, those of t0 as log odds: this enlarges traces that a sample of t0 "
-            "does not show."
+def _over_training(results: Results) -> Iterator[Drawing]:
+    """Accuracy over the range of training, a figure for each group of runs."""
+    swept = sweeps(results)
+    for group in groups(results.evidence.generative.sweep, swept):
+        first, records = swept[group[0]], [record for run in group for record in swept[run].records]
+        curves = {
+            name: curve for run in group for name in FEATURES_DRAWN if (curve := swept[run].measured("probe", name))
+        }
+        yield Drawing(
+            f"sweep-{group[0]}",
+            "svg",
+            f"Trained and tested on rotations, {' and '.join(group)}",
+            f"Accuracy of a linear probe on {dataset_label(records)} (of capsules, t0: presences of the objects; A0: "
+            "their poses) after training and testing on rotations within an angle. In the paper's Figure 4 that of the "
+            "capsules falls, and neither they nor SCAE stay ahead of the VAE. Bars: one sd over seeds, where there are "
+            "several.",
+            "Accuracy over the range of rotation in training and testing, one line each for "
+            f"{', '.join(look(name).name for name in curves)}.",
+            records,
+            partial(accuracy_over_training_range, curves, 100 / classes_of(next(iter(first.items.values())), group[0])),
         )
+
+
+@in_house_style
+def accuracy_over_training_range(curves: Mapping[str, Mapping[float, Measured]], chance: float) -> Figure:
+    """Probe accuracy after training and testing on rotations up to an angle, as in the paper's Figure 4.
+
+    Args:
+        curves: accuracies in [0, 1] by features and angle (degrees).
+        chance: accuracy of a guess, in percent.
+    """
+    angles = sorted({angle for curve in curves.values() for angle in curve})
+    figure, (axes,) = panels(1, 2.5, width=4.4)
+    for i, (features, curve) in enumerate(curves.items()):
+        shift = 2.0 * (i - (len(curves) - 1) / 2)
+        plot(axes, features, {angle + shift: each.scaled(100) for angle, each in curve.items()})
+    accuracy_axis(axes, chance)
+    axes.set_xticks(angles, [name_of_test(f"rotated_{angle:g}") for angle in angles])
+    axes.set(xlabel="trained and tested on images rotated within", ylabel="accuracy (%)")
+    legend(figure, list(curves), "", [], most=4)
+    return figure
+
+
+def build(results: Results) -> list[Table]:
+    """Table 1, our numbers by both protocols and the paper's, a table for each group of runs; Figure 4 in numbers."""
+    found, tables = evaluated(results), []
+    caption = (
+        "Accuracy (%) of a linear probe, with test images rotated within the angle or warped affinely. Probe refit: "
+        "fit again on equally warped training images, the protocol that the paper's capsule rows agree with. Probe "
+        "fixed: fit on clean images only. All features are standardised, those of t0 as log odds: this enlarges traces "
+        "that a sample of t0 does not show."
+    )
+    for group in groups(results.evidence.generative.table_1, found):
+        paper = paper_accuracies(found[group[0]], group[0])
+        rows: list[Row] = []
+        for run in group:
+            for name in found[run].names("probe"):
+                ours = {source: accuracies(found[run], name, protocol) for protocol, source in SOURCES.items()}
+                for source, row in {PAPER: paper.get(name, {}), **ours}.items():
+                    rows += [([run, look(name).name, source], row, found[run])] if row else []
+        heads = {test: (name_of_test(test), 1) for test in in_order(test for _, row, _ in rows for test in row)}
+        rows = [(keys, {test: row.get(test) for test in heads}, numbers) for keys, row, numbers in rows]
         title = f"Probe accuracy over rotation: {' and '.join(group)}"
-        tables.append(Table(f"table1-{group[0]}", title, caption, data, _shown(data), records))
-    return tables
+        table = measured_table(f"table1-{group[0]}", title, caption, ["run", "features", "source"], heads, rows)
+        table[0].data.loc[table[0].data["source"] == PAPER, ["dataset", "tracking_run"]] = [LABELS["mnist"], ""]
+        tables += table
+    return tables + _sweep_table(results)
 
 
-def _shown(data: pd.DataFrame) -> pd.DataFrame:
-    """Features by features, first the paper's row, then ours."""
-    ours = with_text(data.assign(source=data["protocol"].map(SOURCES)), ["features", "source"])
-    theirs = data[data["paper_percent"].notna()].assign(source=PAPER, seeds="")
-    theirs["text"] = [spread(*row) for row in theirs[["paper_percent", "paper_sd_percent"]].itertuples(index=False)]
-    both, order = pd.concat([theirs, ours]), [*data["features"].unique(), PAPER, *SOURCES.values()]
-    both = both.sort_values(["features", "source"], kind="stable", key=lambda names: names.map(order.index))
-    shown = wide(both, ["features", "source", "seeds"], "test")[in_order(data["test"])].rename(columns=name_of_test)
-    shown = shown.reset_index()
-    first = ~shown["features"].duplicated()
-    return shown.assign(features=shown["features"].map(lambda features: look(features).name).where(first, ""))
-
-
-def with_text(data: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Accuracies with their `text`, and the `seeds` that all rows of the same `keys` have at least."""
-    rows = data[["accuracy_percent", "sd_percent", "n"]].itertuples(index=False)
-    seeds = data.groupby(keys)["n"].transform("min").astype(str)
-    return data.assign(seeds=seeds, text=[spread(*row) for row in rows])
-
-
-def wide(data: pd.DataFrame, keys: list[str], column: str) -> pd.DataFrame:
-    """The `text` of tidy data in a row for each of `keys`, with a column for each value of `column`."""
-    return data.pivot_table(index=keys, columns=column, values="text", aggfunc="first", sort=False).fillna("")
+def _sweep_table(results: Results) -> list[Table]:
+    """Figure 4 in numbers: accuracy after training and testing on rotations up to an angle."""
+    items = [(sweep.run, angle, item) for sweep in sweeps(results).values() for angle, item in sweep.items.items()]
+    names = dict.fromkeys(name for *_, item in items for name in item.names("probe"))
+    heads = {name: (f"{look(name).name} (%)", 1) for name in names}
+    rows: list[Row] = [([run, angle], cells(item, heads, "probe"), item) for run, angle, item in items]
+    caption = (
+        "Accuracy of a linear probe when the model is both trained and tested on images rotated within the angle "
+        "(degrees). The paper's Figure 4 shows curves without numbers."
+    )
+    return measured_table("sweep", "Trained and tested on rotations", caption, ["run", "angle"], heads, rows)

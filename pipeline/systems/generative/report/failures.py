@@ -266,9 +266,6 @@ def equivariance(results: Results) -> list[Table]:
         "deviation": ("deviation", 3),
         "unfollowed": ("if poses did not rotate", 3),
         "missed": ("share missed", 2),
-        "centre": ("deviation of the centre", 3),
-        "centre_unfollowed": ("if centres did not rotate", 3),
-        "switched": ("presences switched", 3),
     }
     rows: list[Row] = [
         ([run, layer, float(angle)], cells(numbers, heads, "equivariance", layer, angle), numbers)
@@ -278,9 +275,8 @@ def equivariance(results: Results) -> list[Table]:
     ]
     caption = (
         "Difference between the poses found in an image rotated by the angle (degrees) and the rotated poses of the "
-        "upright image: presence-weighted root mean square over the six numbers of a pose, or the two of its centre, "
-        "in half widths of the image. For comparison, the same for poses that do not rotate. Switched: share of the "
-        "capsules present in either image that are absent in the other."
+        "upright image: presence-weighted root mean square over the six numbers of a pose, in half widths of the "
+        "image. For comparison, the same for poses that do not rotate."
     )
     return measured_table("equivariance", "Poses in rotated images", caption, ["run", "layer", "angle"], heads, rows)
 
@@ -289,7 +285,6 @@ def part_use(results: Results) -> list[Table]:
     """Figure 7 in numbers."""
     heads = {
         "consistency": ("consistency of part use", 2),
-        "overlap": ("overlap with the digit", 2),
         "pairs": ("template pairs alike (%)", 1),
         "copied": ("templates with a copy (%)", 1),
     }
@@ -299,7 +294,7 @@ def part_use(results: Results) -> list[Table]:
         for angle, measured in consistency.items():
             numbers = sweep.items[angle]
             found = cells(numbers, heads, "duplicates")
-            found |= {"consistency": measured, "overlap": numbers.measured("overlap")}
+            found["consistency"] = measured
             rows.append(([sweep.run, angle, angle], found, numbers))
         for angle in consistency:
             if other := unswept(results, sweep, angle):
@@ -308,10 +303,9 @@ def part_use(results: Results) -> list[Table]:
                 rows.append(([sweep.run, own, angle], cells(numbers, heads, "part_use", f"{angle:g}"), numbers))
     caption = (
         "Images rotated within an angle (degrees), in training and in the test: how often the same part draws a pixel "
-        "in two digits of a class, corrected for chance (Scott's pi: 1 always, 0 as often as by chance); intersection "
-        "over union of the drawn ink and the digit's; how many templates are affine copies of each other. Parts that "
-        "stay at their places are used less consistently on wider rotations after any training: compare trainings on "
-        "the same test images."
+        "in two digits of a class, corrected for chance (Scott's pi: 1 always, 0 as often as by chance); how many "
+        "templates are affine copies of each other. Parts that stay at their places are used less consistently on "
+        "wider rotations after any training: compare trainings on the same test images."
     )
     keys = ["run", "trained within", "tested within"]
     return measured_table("part-use", "Consistency of part use over ranges of rotation", caption, keys, heads, rows)

@@ -59,17 +59,15 @@ def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
 
 
 _HEADS = {
-    "binary": ("probe: 0 or 1 (%)", 1),
-    "sampled": ("probe: relaxed sample (%)", 1),
-    "log_odds": ("probe: log odds (%)", 1),
+    "t0_binary": ("probe: 0 or 1 (%)", 1),
+    "t0_sampled": ("probe: relaxed sample (%)", 1),
+    "t0": ("probe: log odds (%)", 1),
+    "t0_A0": ("probe: log odds, A0 (%)", 1),
     "binary_information": ("I(t0; x), 0 or 1", 2),
     "presence_information": ("I(t0; x), relaxed", 2),
     "presence_information_by_object": ("sum by object", 2),
     "presence_kl": ("KL to the prior", 2),
-    "presence_logit_sd": ("sd of log odds", 3),
-    "object_pose_sd": ("sd of A0", 3),
-    "routing_entropy": ("routing entropy", 2),
-    "mean_routing_entropy": ("of its mean", 2),
+    "pixel_error": ("pixel error", 2),
 }
 
 
@@ -79,12 +77,12 @@ def build(results: Results) -> list[Table]:
 
 
 def _of_runs(results: Results) -> list[Table]:
+    heads = {name: head for name, head in _HEADS.items() if name not in ("t0_A0", "pixel_error")}
     rows: list[Row] = []
     for run, numbers in results.executed("evaluate"):
-        found = cells(numbers, _HEADS, "test")
+        found = cells(numbers, heads, "test")
         if any(found.values()):
-            probes = {"binary": "t0_binary", "sampled": "t0_sampled", "log_odds": "t0"}
-            found |= {column: _probe(numbers, features) for column, features in probes.items()}
+            found |= {features: _probe(numbers, features) for features in ("t0_binary", "t0_sampled", "t0")}
             why = silence(numbers, classes_of(numbers, run))
             verdict = "silent" if why else "" if found["presence_information"] is None else "informative"
             rows.append(([run, verdict], found, numbers))
@@ -94,44 +92,29 @@ def _of_runs(results: Results) -> list[Table]:
         "that the model lives with. I(t0; x): mutual information of t0 and the image; telling ten classes apart takes "
         f"{math.log(10):.1f}. Sum by object: an upper bound (of SCAE, which does not sample presences, of binary ones "
         f"with its probabilities). Silent: less than {SILENT_NATS:g} nats, or a probe on samples within "
-        f"{NEAR_CHANCE:g} points of chance where that on log odds is {READABLE:g} or more above it. Sds are over "
-        "images. Routing entropy: of a part's posterior over parents; where that of its mean is no larger, the parent "
-        "does not depend on the image."
+        f"{NEAR_CHANCE:g} points of chance where that on log odds is {READABLE:g} or more above it."
     )
-    return measured_table("presences", "Do presences carry information?", caption, ["run", "t0"], _HEADS, rows)
-
-
-_ABLATION_HEADS = {
-    "t0_binary": ("probe: 0 or 1 (%)", 1),
-    "t0_sampled": ("probe: relaxed sample (%)", 1),
-    "t0": ("probe: log odds (%)", 1),
-    "t0_A0": ("probe: log odds, A0 (%)", 1),
-    "binary_information": ("I(t0; x), 0 or 1", 2),
-    "presence_information": ("I(t0; x), relaxed", 2),
-    "presence_kl": ("KL to the prior", 2),
-    "presence_logit_sd": ("sd of log odds", 3),
-    "routing_entropy": ("routing entropy", 2),
-    "pixel_error": ("pixel error", 2),
-}
+    return measured_table("presences", "Do presences carry information?", caption, ["run", "presences"], heads, rows)
 
 
 def _of_conditions(results: Results) -> list[Table]:
+    heads = {name: head for name, head in _HEADS.items() if name != "presence_information_by_object"}
     rows: list[Row] = []
     for study, numbers in results.executed("presence_ablation"):
         settings = numbers.settings.presence_ablation[study]
         for condition in numbers.names("condition"):
-            found = cells(numbers, _ABLATION_HEADS, "condition", condition)
+            found = cells(numbers, heads, "condition", condition)
             changed = in_words(settings.conditions.get(condition, {}))
             rows.append(([study, settings.run, condition, changed], found, numbers))
     caption = (
         "A run trained for fewer epochs with some settings changed (times in epochs of the whole run): accuracy of "
         "probes on one sample of t0, as 0 or 1 and relaxed, on its log odds and on these with the mean of A0 (clean "
-        "images); information, KL divergence from the prior and routing entropy in nats; sd of the log odds over "
-        "images; squared pixel error summed over an image. Divergences from different priors cannot be compared."
+        "images); information and KL divergence from the prior in nats; squared pixel error summed over an image. "
+        "Divergences from different priors cannot be compared."
     )
     keys = ["study", "run", "condition", "changed"]
     return measured_table(
-        "presence-ablation", "Which settings make presences carry information", caption, keys, _ABLATION_HEADS, rows
+        "presence-ablation", "Which settings make presences carry information", caption, keys, heads, rows
     )
 
 

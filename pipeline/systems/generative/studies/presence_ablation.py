@@ -51,23 +51,13 @@ def measure(context: Context) -> Outcome:
     run, seed = context.params.runs[settings.run], context.params.evaluate.seed
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     images = context.dataset(run.dataset).part("test")[0]
-    runs = {condition: (condition, changed(run, settings, condition)) for condition in settings.conditions}
+    models = {condition: (condition, run.model.with_changes(of)) for condition, of in settings.conditions.items()}
     return conditions.measure(
         context,
         "presence_ablation",
         "condition",
-        runs,
+        models,
         PROBED,
         ("t0_binary", "binary_information"),
         lambda model: presence_measures(model, images, seed, context.device),
     )
-
-
-def changed(run: GenerativeRun, study: PresenceAblationParams, condition: str) -> GenerativeRun:
-    """A run with the replicas and epochs of an ablation, and the settings of one of its conditions.
-
-    What a condition counts in epochs is in those of the run, and is shortened with it.
-    """
-    model = run.model.with_changes(study.conditions[condition])
-    shorter = run.model_copy(update={"model": model}).with_epochs(study.epochs)
-    return shorter.model_copy(update={"replicas": study.replicas})

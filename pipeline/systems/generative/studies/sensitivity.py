@@ -68,11 +68,5 @@ def measure(context: Context) -> Outcome:
     # The run's own value comes last: all hyperparameters share this model, so another item may have trained it already.
     # Its checkpoint is then used again, and stays logged under that item.
     values = [*dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own), own]
-    runs = {f"{value:g}": (f"{name}={value:g}", varied(run, name, value, settings)) for value in values}
-    return conditions.measure(context, "sensitivity", "value", runs, PROBED, ("t0", "pixel_error"), own=own)
-
-
-def varied(run: GenerativeRun, name: str, value: float, study: SensitivityParams) -> GenerativeRun:
-    """A run with one hyperparameter set to `value`, for the study's epochs and replicas."""
-    shorter = run.with_epochs(study.epochs)
-    return shorter.model_copy(update={"replicas": study.replicas, "model": shorter.model.varied(name, value)})
+    models = {f"{value:g}": (f"{name}={value:g}", run.model.varied(name, value)) for value in values}
+    return conditions.measure(context, "sensitivity", "value", models, PROBED, ("t0", "pixel_error"), own=own)

@@ -33,7 +33,7 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.devi
 
     Returns:
         angles `[N]` (degrees); images and reconstructions `[N, S, S]` and arrangements `[N, S, S, 3]` (uint8);
-        presences of parts `[N, P]` and of objects `[N, O]`; frames `[N, P, 4, 2]`, the corners of each template in the
+        presences of parts `[N, P]`; frames `[N, P, 4, 2]`, the corners of each template in the
         image, whose own are at -1 and 1; colours `[P, 3]` of the parts; pixel_errors `[N]`, summed over pixels.
     """
     import torch
@@ -50,7 +50,6 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.devi
         corners = torch.tensor(CORNERS, dtype=matrices.dtype, device=device)
         found = arrays_of(
             presences=(posterior.part_logits / model.temperature).sigmoid(),
-            object_presences=(posterior.object_logits / model.temperature).sigmoid(),
             frames=torch.einsum("npij,cj->npci", matrices[..., :2], corners) + matrices[..., None, :, 2],
             pixel_errors=((images[:, 0] - drawn) ** 2).sum((-1, -2)),
         )
@@ -74,12 +73,8 @@ def measure(context: Context) -> Outcome:
     image = images[int(np.argmax(labels == DIGIT))]
     found = [turning(model, image, context.device) for model in context.models(run, GenerativeModel)]
     tables = [
-        pd.DataFrame(
-            {
-                "angle": each["angles"],
-                "pixel_error": each["pixel_errors"],
-                "parts_on": (each["presences"].astype(float) > 0.5).sum(1),
-            }
+        pd.DataFrame({"angle": each["angles"], "pixel_error": each["pixel_errors"]}).assign(
+            parts_on=(each["presences"].astype(float) > 0.5).sum(1)
         )
         for each in found
     ]

@@ -1,22 +1,24 @@
-"""Consistency of part use on cases made by hand: alike, at random, renamed; and the part at a pixel by brute force."""
+"""Consistency of part use on cases made by hand, and the part at a pixel by brute force; encoders whose poses turn with
+the image, stay, or belong to absent capsules.
+"""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
-from pipeline.systems.generative.evaluation.consistency import (
-    INK,
-    NO_INK,
-    consistency,
-    overlap,
-    part_use,
-    responsible_parts,
-)
+from pipeline.systems.generative.equivariance import read
+from pipeline.systems.generative.evaluation import equivariance
+from pipeline.systems.generative.evaluation.consistency import INK, NO_INK, consistency, part_use, responsible_parts
 from pipeline.systems.generative.model.distributions import Capsules, join
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
@@ -87,14 +89,6 @@ def test_the_responsible_part_is_the_one_without_whose_brightness_a_pixel_dims_m
     torch.testing.assert_close(largest[inked], shares.amax(0)[inked], atol=1e-5, rtol=0)
 
 
-def test_overlap_is_intersection_over_union() -> None:
-    images = np.zeros((1, 1, 2, 2), np.uint8)
-    images[0, 0, 0] = 255
-    assert overlap(np.array([[[3, NO_INK], [0, NO_INK]]]), images) == pytest.approx(1 / 3)
-    assert overlap(np.where(images[:, 0] > 0, 5, NO_INK), images) == 1
-    assert overlap(np.full((1, 2, 2), NO_INK), np.zeros_like(images)) == 0
-
-
 def test_parts_that_turn_with_the_image_are_used_consistently(
     capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,3 +114,79 @@ def test_parts_that_turn_with_the_image_are_used_consistently(
     np.testing.assert_allclose(arrays["images"], images[chosen, 0] / 255, atol=1e-6)
     assert arrays["arrangements"].shape == (len(chosen), *images.shape[-2:], 3)
     assert part_use(capsules, images, classes, 0.0, 0, CPU)[0]["consistency"] < 0.9, "turned back, they are not alike"
+
+
+# ---- poses in rotated images
+
+SIZE = 16
+LOUD = 10.0
+"""Log odds of a presence."""
+
+
+def dots(count: int = 3) -> np.ndarray:
+    """Images of one bright pixel each, in the upper half."""
+    images = np.zeros((count, 1, SIZE, SIZE), np.uint8)
+    for index in range(count):
+        images[index, 0, 3 + index, 11 - 2 * index] = 255
+    return images
+
+
+def centroid(images: Tensor) -> Tensor:
+    ticks = (torch.arange(SIZE) * 2 + 1) / SIZE - 1
+    mass = images[:, 0] / images.sum((1, 2, 3))[:, None, None]
+    return torch.stack([(mass.sum(1) * ticks).sum(1), (mass.sum(2) * ticks).sum(1)], dim=1)
+
+
+class Encoder:
+    """Two parts and two objects. The first of each has a frame that points at the dot, or, where it does not follow,
+    a fixed one; the second has a fixed pose, and log odds of presence `second`.
+    """
+
+    def __init__(self, *, follows: bool, second: float = -LOUD) -> None:
+        self.follows, self.second = follows, second
+        self.temperature = 0.5
+
+    def encode(self, images: Tensor) -> Capsules:
+        v = centroid(images) if self.follows else torch.tensor([0.3, 0.6]).expand(len(images), 2)
+        x, y = v.unbind(1)
+        frame = torch.stack([x, -y, x, y, x, y], dim=1).unflatten(1, (2, 3))  # [v, Jv | v] commutes with rotations
+        A = torch.stack([poses.to_offset(frame), torch.full((len(images), 6), 0.2)], dim=1)
+        y1 = torch.tensor([LOUD, self.second]).expand(len(images), 2)
+        return Capsules(y1, A, y1, A)
+
+
+def measured(model: Any, angles: list[float], layer: str = "parts") -> pd.DataFrame:
+    table = equivariance(model, dots(), angles, CPU)
+    return table[table["layer"] == layer].set_index("angle")
+
+
+@pytest.mark.parametrize("layer", ["parts", "objects"])
+def test_poses_that_turn_with_the_image_deviate_by_nothing(layer: str) -> None:
+    found = measured(Encoder(follows=True), [90.0, 180.0], layer)
+    assert found[["deviation", "missed"]].max(axis=None) < 1e-3
+    assert found["unfollowed"].min() > 0.1
+
+
+def test_poses_that_stay_deviate_by_the_whole_way() -> None:
+    """A rotation by theta moves a vector of length r by 2 r sin(theta / 2): here three of them, of r^2 = 0.45."""
+    found = measured(Encoder(follows=False), [60.0, 180.0])
+    np.testing.assert_allclose(found["deviation"], found["unfollowed"], rtol=1e-5)
+    np.testing.assert_allclose(found["missed"], 1, rtol=1e-5)
+    way = 2 * np.sqrt(0.45) * np.sin(np.deg2rad([30, 90]))
+    np.testing.assert_allclose(found["deviation"], np.sqrt(3 * way**2 / 6), rtol=1e-4)
+
+
+def test_absent_parts_do_not_count_and_present_ones_do() -> None:
+    absent, present = (measured(Encoder(follows=True, second=y), [180.0]) for y in (-LOUD, LOUD))
+    assert absent["deviation"].max() < 1e-3
+    assert present["deviation"].min() > 0.5
+
+
+def test_the_measures_of_equivariance_read_poses_with_their_presences() -> None:
+    """At a temperature of 1/2, log odds of -1 are a presence of 1 / (1 + e^2)."""
+    model: Any = Encoder(follows=True, second=-1.0)
+    layers = read(model, torch.from_numpy(dots()).float() / 255)
+    for name in ("parts", "objects"):
+        expected = torch.tensor([1.0, 1 / (1 + math.exp(2.0))]).expand(3, 2)
+        torch.testing.assert_close(layers[name].weights, expected)
+    torch.testing.assert_close(layers["presences"].numbers[:, 0], layers["objects"].weights)
