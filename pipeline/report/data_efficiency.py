@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
@@ -116,19 +115,14 @@ def errors_over_images(found: list[Curve]) -> Figure:
         axis.margins(x=0.15)
         axis.set(xlabel="training images", title=dataset)
         axis.legend()
-    logarithmic(axes[0])
-    axes[0].set_ylabel("test error (%)")
+    errors_axis = axes[0]
+    errors_axis.set(yscale="log", ylabel="test error (%)")
+    errors_axis.margins(y=0.1)
+    low, high = errors_axis.get_ylim()  # enough ticks where errors span less than a decade
+    errors_axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 10 * low else (1, 1.5, 2, 3, 5, 7)))
+    errors_axis.yaxis.set_minor_locator(NullLocator())
+    errors_axis.yaxis.set_major_formatter("{x:g}")
     return figure
-
-
-def logarithmic(axis: Axes) -> None:
-    """Draw errors on a logarithmic axis, with enough ticks where they span less than a decade."""
-    axis.set_yscale("log")
-    axis.margins(y=0.1)
-    low, high = axis.get_ylim()
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 10 * low else (1, 1.5, 2, 3, 5, 7)))
-    axis.yaxis.set_minor_locator(NullLocator())
-    axis.yaxis.set_major_formatter("{x:g}")
 
 
 def capsules_need_less(results: Results) -> Finding | None:

@@ -33,7 +33,6 @@ ALL = {
     "copies-capsules-digits.png",
     "part-use-capsules-digits.png",
     "turning-capsules-digits.png",
-    "systems-parameters.svg",
 }
 
 
