@@ -21,7 +21,7 @@ def main() -> None:
         written = write_figures(workspace.figures_folder, results)
         write_plots(workspace.reports_folder / "plots", results)
         log_figures(workspace.run, written.tracking_runs)
-        print(f"{len(written.files)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
+        print(f"{len(written.tracking_runs)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         for reason, items in by_reason(differing, differing).items():
             print(f"{reason}: {', '.join(items)}")
         if written.missing:

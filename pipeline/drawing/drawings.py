@@ -1,4 +1,4 @@
-"""A figure with its title and caption, and the list of files that a stage wrote."""
+"""A figure with its title and caption, and what is noted while figures are drawn."""
 
 from __future__ import annotations
 
@@ -61,15 +61,12 @@ class Drawing(Picture):
 
 @dataclass
 class Written:
-    """The files that a stage wrote, and the items that are not shown because something is missing.
-
-    Attributes:
-        tracking_runs: by file, the ids of the tracked runs whose results a figure shows.
+    """Figures as they are written: by file, the ids of the tracked runs whose results they show; and the items that are
+    not shown because something is missing.
     """
 
-    files: list[Path] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
     tracking_runs: dict[Path, list[str]] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
 
     def examples(self, results: Results, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
         """The arrays of an item as `Results.examples` gives them; where they are missing, so is the item."""

@@ -50,7 +50,6 @@ def write_figures(folder: Path, results: Results) -> Written:
     for drawing in draw(results, written):
         path = folder / drawing.file
         write_bytes(path, style.to_bytes(drawing.figure(), drawing.kind))
-        written.files.append(path)
         written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn.append(drawing)
     away = {each.partition(" ")[0] for each in written.missing}  # items whose arrays or tables are missing
@@ -66,19 +65,21 @@ def write_figures(folder: Path, results: Results) -> Written:
     if kept_from_before:  # where they stood; what is new comes last
         places = [each.name for each in before]
         shown.sort(key=lambda each: places.index(each.name) if each.name in places else len(places))
-    content = {"figures": [_to_json(each) for each in shown], "incomplete": written.missing}
-    write_json(folder.with_suffix(".json"), content)
+    entries = [
+        {key: getattr(each, key) for key in _TEXTS}
+        | ({"film": True} if each.film else {})
+        | {"sources": [{key: record.get(key) for key in _SOURCE} for record in each.records]}
+        for each in shown
+    ]
+    write_json(folder.with_suffix(".json"), {"figures": entries, "incomplete": written.missing})
     films = folder.with_name("films")
     films.mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
-    kept = set()
-    for each in shown:
-        kept.add(folder / each.file)
-        if each.film:
-            kept.add(films / f"{each.name}.json")
-            write_text(films / f"{each.name}.json", each.film)
-    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *films.iterdir()]:
-        if path not in kept:
-            path.unlink()
+    contents = {films / f"{each.name}.json": each.film for each in shown if each.film}
+    for path, content in contents.items():
+        write_text(path, content)
+    pictures = {folder / each.file for each in shown}
+    for path in {*folder.glob("*.svg"), *folder.glob("*.png"), *films.iterdir()} - pictures - contents.keys():
+        path.unlink()
     return written
 
 
@@ -110,14 +111,6 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
     numbers = results.numbers(str(source["stage"]), str(source["item"]))
     records = numbers.records if numbers else []
     return next((each for each in records if all(each.get(key) == source[key] for key in _SOURCE)), None)
-
-
-def _to_json(figure: Picture) -> dict[str, Any]:
-    return {
-        **{key: getattr(figure, key) for key in _TEXTS},
-        **({"film": True} if figure.film else {}),
-        "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records],
-    }
 
 
 # ---- inside the page

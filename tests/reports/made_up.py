@@ -138,12 +138,18 @@ def spread(mean: float, sd: float = 0.01, n: int = 2) -> dict[str, Any]:
     return {"mean": mean, "sd": sd, "n": n}
 
 
+def spreads(numbers: Mapping[str, Any], sd: float = 0.01, n: int = 2) -> dict[str, Any]:
+    """Nested numbers as results hold them, all with the same sd."""
+    return {
+        name: spreads(each, sd, n) if isinstance(each, dict) else spread(each, sd, n) for name, each in numbers.items()
+    }
+
+
 def presences(n: int = 2, information: float = 2.1) -> dict[str, Any]:
     """What evaluation measures of the presences of a generative model."""
     shares = {"presence_information": 1.0, "presence_information_by_object": 1.6, "presence_kl": 2.3}
-    nats = {name: spread(share * information, 0.03, n) for name, share in shares.items()}
-    sds = {"presence_logit_sd": spread(1.7, 0.04, n), "object_pose_sd": spread(0.21, 0.01, n)}
-    return nats | sds | {"routing_entropy": spread(0.62, 0.02, n), "mean_routing_entropy": spread(1.31, 0.02, n)}
+    others = {"presence_logit_sd": 1.7, "object_pose_sd": 0.21, "routing_entropy": 0.62, "mean_routing_entropy": 1.31}
+    return spreads({name: share * information for name, share in shares.items()} | others, 0.03, n)
 
 
 def record(stage: str, item: str, **values: Any) -> dict[str, Any]:
@@ -181,18 +187,13 @@ def equivariance(n: int = 2) -> dict[str, Any]:
     """Deviations of poses that follow a tenth of the turn."""
     found: dict[str, Any] = {}
     for layer, size in (("parts", 0.55), ("objects", 1.1)):
-        found[layer] = {}
-        for angle in (30, 60, 90, 120, 150, 180):
-            way = size * np.sin(np.deg2rad(angle / 2))
-            values = {"deviation": 0.9 * way, "unfollowed": way, "missed": 0.9}
-            values |= {"centre": 1.1 * way, "centre_unfollowed": 1.3 * way, "switched": 0.02}
-            found[layer][f"{angle}"] = {name: spread(value, 0.01 * value, n) for name, value in values.items()}
-    return found
-
-
-def copies(n: int = 2, **changed: float) -> dict[str, Any]:
-    values = {"pairs": 0.6, "copied": 0.9, "faded_strokes_pairs": 0.3, "faded_strokes_pairs_sd": 0.1}
-    return {name: spread(value, 0.01, n) for name, value in (values | changed).items()}
+        ways = {f"{angle}": size * np.sin(np.deg2rad(angle / 2)) for angle in range(30, 181, 30)}
+        found[layer] = {
+            angle: {"deviation": 0.9 * way, "unfollowed": way, "missed": 0.9, "centre": 1.1 * way}
+            | {"centre_unfollowed": 1.3 * way, "switched": 0.02}
+            for angle, way in ways.items()
+        }
+    return spreads(found, 0.005, n)
 
 
 class Writer(ResultFiles):
@@ -233,50 +234,33 @@ class Writer(ResultFiles):
         failures: dict[str, Any] = {}
         if "t0" in features:
             use = {f"{angle}": {"consistency": spread(0.7, 0.02, n)} for angle in (0, 180)}
-            failures = {"equivariance": equivariance(n), "templates": copies(n), "part_use": use}
+            copies = {"pairs": 0.6, "copied": 0.9, "faded_strokes_pairs": 0.3, "faded_strokes_pairs_sd": 0.1}
+            failures = {"equivariance": equivariance(n), "templates": spreads(copies, n=n), "part_use": use}
         self.numbers("evaluate", run, {"probe": probe, "test": test, **failures}, **provenance)
 
     def pictures(self, run: str) -> None:
-        parts, whole = pictures(16, 12, 12), pictures(8, 24, 24)
-        self.examples(
-            "evaluate",
-            run,
-            templates=parts,
-            alphas=parts,
-            prior_samples=pictures(26, 28, 28),
-            object_images=pictures(16, 28, 28),
-            object_parts=pictures(16, 28, 28),
-            # The last two own no image.
-            object_classes=np.concatenate([1 + 4 * np.eye(14, 10) + np.arange(14)[:, None], np.zeros((2, 10))]),
-            pair_parts=np.arange(16).reshape(8, 2),
-            pair_correlation=np.linspace(0.99, 0.85, 8),
-            pair_first=whole,
-            pair_second=whole,
-            pair_aligned=whole,
-        )
+        arrays = dict.fromkeys(("templates", "alphas"), pictures(16, 12, 12))
+        arrays |= dict.fromkeys(("object_images", "object_parts"), pictures(16, 28, 28))
+        arrays |= dict.fromkeys(("pair_first", "pair_second", "pair_aligned"), pictures(8, 24, 24))
+        # The last two objects own no image.
+        classes = np.concatenate([1 + 4 * np.eye(14, 10) + np.arange(14)[:, None], np.zeros((2, 10))])
+        pairs = {"pair_parts": np.arange(16).reshape(8, 2), "pair_correlation": np.linspace(0.99, 0.85, 8)}
+        arrays |= {"prior_samples": pictures(26, 28, 28), "object_classes": classes, **pairs}
+        self.examples("evaluate", run, **arrays)
 
     def optimise(self, study: str) -> None:
+        measured = ("bound", "pixel_error", "accuracy")
         before = {"0": (350.0, 14.0, 0.93), "180": (120.0, 46.0, 0.41)}
         after = {"0": (371.0, 11.0, 0.937), "180": (330.0, 17.0, 0.46)}
         work = {"gauss-newton": (40.0, 8.0), "l-bfgs": (120.0, 15.0), "adam": (300.0, 30.0)}
-        errors = {"bound_rise_error": 2.0, "pixel_fall_error": 0.5, "bound_fell": 0.05}
-        sds = {"bound": 5.0, "pixel_error": 0.5, "accuracy": 0.01}
-        engines = {
-            engine: {
-                angle: {"evaluations": spread(evaluations, 2.0), "seconds": spread(seconds, 1.0)}
-                | {key: spread(value, 0.0) for key, value in errors.items()}
-                | {
-                    f"{key}_{when}": spread(value, sd)
-                    for when, of in (("before", before), ("after", after))
-                    for (key, sd), value in zip(sds.items(), of[angle], strict=True)
-                }
-                for angle in before
-            }
-            for engine, (evaluations, seconds) in work.items()
-        }
-        for found in engines["gauss-newton"].values():
-            found |= {f"refit_accuracy_{when}": found[f"accuracy_{when}"] for when in ("before", "after")}
-            found["refit_gain_error"] = spread(0.02, 0.0)
+        errors = {"bound_rise_error": 2.0, "pixel_fall_error": 0.5, "bound_fell": 0.05, "refit_gain_error": 0.02}
+        engines: dict[str, Any] = {engine: {} for engine in work}
+        for (engine, (evaluations, seconds)), angle in product(work.items(), before):
+            found = errors | {"evaluations": evaluations, "seconds": seconds}
+            for when, of in (("before", before), ("after", after)):
+                found |= {f"{name}_{when}": value for name, value in zip(measured, of[angle], strict=True)}
+                found[f"refit_accuracy_{when}"] = found[f"accuracy_{when}"]
+            engines[engine][angle] = spreads(found)
         self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2})
         steps = [
             (replica, engine, float(angle), done, 10.0 * done, 2.0 * done, before[angle][0] + done - 8 * replica)
@@ -284,26 +268,18 @@ class Writer(ResultFiles):
         ]
         names = ["replica", "engine", "angle", "round", "evaluations", "seconds", "bound"]
         self.table("optimise", study, pd.DataFrame(steps, columns=names))
-        grey, coloured = pictures(13, 28, 28), pictures(13, 28, 28, 3)
-        drawn = {"images": grey, "before": grey, "after": grey}
-        drawn |= {"arrangements_before": coloured, "arrangements_after": coloured}
+        drawn = dict.fromkeys(("images", "before", "after"), pictures(13, 28, 28))
+        drawn |= dict.fromkeys(("arrangements_before", "arrangements_after"), pictures(13, 28, 28, 3))
         self.examples("optimise", study, angles=np.arange(-180, 181, 30).astype(np.float32), **drawn)
 
     def turn(self, study: str) -> None:
-        values = np.arange(-180, 180, 5, dtype=np.float32)
         self.numbers("turn", study, {"pixel_error": {"mean": spread(20.0, 1.0)}})
         grey, coloured = ((255 * pictures(*shape)).astype(np.uint8) for shape in ((72, 28, 28), (72, 28, 28, 3)))
         self.examples(
-            "turn",
-            study,
-            angles=values,
-            frames=0.3 * pictures(72, 16, 4, 2).astype(np.float32),
-            presences=pictures(72, 16).astype(np.float32),
-            colours=pictures(16, 3).astype(np.float32),
-            images=grey,
-            reconstructions=grey[::-1],
-            arrangements=coloured,
-        )
+            "turn", study, images=grey, reconstructions=grey[::-1], arrangements=coloured,
+            angles=np.arange(-180, 180, 5, dtype=np.float32), frames=0.3 * pictures(72, 16, 4, 2).astype(np.float32),
+            presences=pictures(72, 16).astype(np.float32), colours=pictures(16, 3).astype(np.float32),
+        )  # fmt: skip
 
     def posterior(self, study: str) -> None:
         guides = {
@@ -334,12 +310,11 @@ class Writer(ResultFiles):
 
     def sensitivity(self) -> None:
         for name, own in {"pose_sd_floor": 0.1, "pixel_sd": 0.2, "temperature": 1.0}.items():
-            by_value = {}
-            for factor in (0.5, 1.0, 2.0):
-                values = {"t0": 0.8 - 0.1 * abs(factor - 1), "t0_A0": 0.9 - 0.05 * abs(factor - 1)}
-                values["pixel_error"] = 20.0 + 4 * factor
-                by_value[f"{factor * own:g}"] = {key: spread(value, 0.0, 1) for key, value in values.items()}
-            self.numbers("sensitivity", name, {"own": own, "value": by_value})
+            values = {
+                f"{factor * own:g}": {"t0": 0.8 - 0.1 * abs(factor - 1), "t0_A0": 0.9, "pixel_error": 20.0 + 4 * factor}
+                for factor in (0.5, 1.0, 2.0)
+            }
+            self.numbers("sensitivity", name, {"own": own, "value": spreads(values, 0.0, 1)})
 
     def scae(self) -> None:
         """The items of the run of `with_scae`."""

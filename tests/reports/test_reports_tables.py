@@ -14,7 +14,6 @@ from records import ResultFiles
 
 from benchmarks.faults.__main__ import DIFFERING, SURVIVED, Case
 from benchmarks.faults.__main__ import report as campaign
-from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.page.plots import write_plots
 from pipeline.page.tables import faults, write_tables
@@ -93,15 +92,15 @@ def test_markdown_is_one_table_with_title_caption_and_source(tables: dict[str, T
 def test_what_was_not_executed_is_left_out_and_stale_tables_go(
     tables: dict[str, Table], full: Writer, params: Params
 ) -> None:
-    folder, second = full.root / "tables", Written()
-    write_tables(folder, list(tables.values()), Written())
+    folder = full.root / "tables"
+    write_tables(folder, list(tables.values()))
     assert (folder / "optimise.csv").exists()
     (full.metrics / "optimise" / "capsules-digits.json").unlink()
     full.train("vae-digits", norm=0.0)
     found = built(full, params)
-    write_tables(folder, list(found.values()), second)
+    written = write_tables(folder, list(found.values()))
     assert not (folder / "optimise.csv").exists()
-    assert sorted(second.files) == sorted(folder.iterdir())
+    assert sorted(written) == sorted(folder.iterdir())
     notes = found["training"].shown.set_index("run")["note"].to_dict()
     assert notes == {"vae-digits": "the gradient is 0 at the end", "capsules-digits": ""}
 
