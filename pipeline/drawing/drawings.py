@@ -28,6 +28,7 @@ class Picture:
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
         code: where the function that draws it stands, such as "pipeline/report/runs.py#L105"; empty if not known.
         film: what a slider shows in its place, as JSON (`Film.to_json`); empty if there is none.
+        uri, width: the image as a data URI, and its width in CSS pixels, once it is inside a page.
     """
 
     name: str
@@ -39,6 +40,8 @@ class Picture:
     document: str = field(default="", kw_only=True)
     code: str = field(default="", kw_only=True)
     film: str = field(default="", kw_only=True)
+    uri: str = field(default="", kw_only=True)
+    width: int = field(default=0, kw_only=True)
 
     @property
     def file(self) -> str:

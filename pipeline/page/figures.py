@@ -12,7 +12,7 @@ import io
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -116,25 +116,18 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
 # ---- inside the page
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A figure on the page: what was drawn, the image as a data URI, its width in CSS pixels."""
-
-    drawing: Picture
-    uri: str
-    width: int
-
-
-def load_figure(folder: Path, drawing: Picture) -> Shown:
+def load_figure(folder: Path, figure: Picture) -> Picture:
     """A figure with the content of its file in `folder`."""
-    path = folder / drawing.file
-    if drawing.kind == "png":
+    path = folder / figure.file
+    if figure.kind == "png":
         with Image.open(path) as picture:
-            return Shown(drawing, webp_uri(picture, lossless=True), round(picture.width / style.DPI * _PIXELS_PER_INCH))
-    content = path.read_text(encoding="utf-8")
-    points = re.search(r'<svg[^>]* width="([\d.]+)pt"', content)
-    assert points is not None, f"{path} has no width"
-    return Shown(drawing, vector_uri(content), round(float(points[1]) / 72 * _PIXELS_PER_INCH))
+            uri, inches = webp_uri(picture, lossless=True), picture.width / style.DPI
+    else:
+        content = path.read_text(encoding="utf-8")
+        points = re.search(r'<svg[^>]* width="([\d.]+)pt"', content)
+        assert points is not None, f"{path} has no width"
+        uri, inches = vector_uri(content), float(points[1]) / 72
+    return replace(figure, uri=uri, width=round(inches * _PIXELS_PER_INCH))
 
 
 def webp_uri(picture: Image.Image, **options: Any) -> str:
@@ -152,13 +145,13 @@ def vector_uri(svg: str) -> str:
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
 
 
-def front_picture(figures: Iterable[Shown]) -> dict[str, str] | None:
+def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
     """A document's picture on the first screen: `uri` and `alt` of a figure, made smaller. None if it has none."""
-    shown = next((each for each in figures if each.drawing.kind == "png" and each.drawing.name.startswith(FRONT)), None)
+    shown = next((each for each in figures if each.kind == "png" and each.name.startswith(FRONT)), None)
     if shown is None:
         return None
     with Image.open(io.BytesIO(base64.b64decode(shown.uri.partition(",")[2]))) as picture:
         width, height = FRONT_SIZE
         top = picture.crop((0, 0, picture.width, min(picture.height, picture.width * height // width)))
         top.thumbnail(FRONT_SIZE, Image.Resampling.LANCZOS)
-        return {"uri": webp_uri(top, quality=85), "alt": shown.drawing.title}
+        return {"uri": webp_uri(top, quality=85), "alt": shown.title}
