@@ -113,9 +113,14 @@ def spread(mean: float, sd: float = 0.01, n: int = 2) -> dict[str, Any]:
 
 
 def spreads(numbers: Mapping[str, Any], sd: float = 0.01, n: int = 2) -> dict[str, Any]:
-    """Nested numbers as results hold them, all with the same sd."""
+    """Nested numbers as results hold them, all with the same sd; whole numbers stay as they are."""
     return {
-        name: spreads(each, sd, n) if isinstance(each, dict) else spread(each, sd, n) for name, each in numbers.items()
+        name: spreads(each, sd, n)
+        if isinstance(each, dict)
+        else spread(each, sd, n)
+        if isinstance(each, float)
+        else each
+        for name, each in numbers.items()
     }
 
 
