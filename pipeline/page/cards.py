@@ -31,7 +31,7 @@ verdict clear without colour.
 QUICK, PAPER = "quick", "paper"
 """The profile that a fresh clone has, and the one with the documents' data: others show their numbers, too."""
 CHANGES = {
-    "not run": "",
+    "not run": "what this profile has not run yet (python -m pipeline status)",
     "budget": "with a longer training in params.yaml",
     "noise": "with more seeds or test images in params.yaml",
     "data": "with the document's data",
@@ -71,6 +71,9 @@ def cards(
     for row, claim in zip(rows, claims, strict=True):
         beside = {name: found for name, of in others.items() for found in of if found["id"] == row["id"]}
         (dataset, remarks), paper, reason = dataset_and_remarks(row), row["paper"], row["why"]
+        test = CHANGES[reason[0]] if reason else ""
+        if reason and profile == QUICK and (found := beside.get(PAPER)) and found["verdict"] != "not run":
+            test = f"in profile {PAPER}, where it is {found['verdict']}"
         shown.append(
             {
                 "claim": claim,
@@ -81,7 +84,7 @@ def cards(
                 "tolerance": _tolerance(claim),
                 "own": _cell(row, claim, profile),
                 "why": ": ".join(reason) if reason and row["verdict"] != "not run" else "",
-                "test": _test(row, reason[0], beside.get(PAPER) if profile == QUICK else None) if reason else None,
+                "test": test,
                 "others": [_cell(found, claim, name) for name, found in beside.items()],
                 "dataset": dataset,
                 "remarks": remarks,
@@ -100,6 +103,7 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
     ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
     mark, tone = MARKS[verdict]
     switch = [] if profile == QUICK else [f"python -m pipeline profile switch {profile}"]
+    repro = f"dvc repro {' '.join(item.replace('/', '@', 1) for item in items)}"
     cell = {
         "profile": profile,
         "value": "",
@@ -111,7 +115,7 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
         "tier": tier(row),
         "judged": row["judged"] if row.get("judged", verdict) != verdict else "",  # others' scorecards may be older
         # The page alone (-s), for it depends on every other result of the profile, too
-        "commands": [*switch, _repro(items), "dvc repro -s figures tables"] if items else [],
+        "commands": [*switch, repro, "dvc repro -s figures tables"] if items else [],
     }
     if ours:
         is_error = ours.get("standard_error", False)
@@ -119,23 +123,6 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
         value = _spread(ours["value"], ours["sd"] if is_error or ours["n"] > 1 else None, claim)
         cell |= {"value": value, "spread_of": "± standard error" if is_error else seeds, "sort": ours["value"]}
     return cell
-
-
-def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
-    """What to change in order to test a claim whose reason is of `kind`, with the time that it took before, and the
-    command. If the row of profile paper is given and was run, that profile tests it.
-    """
-    change = CHANGES[kind]
-    if paper and paper["verdict"] != "not run":
-        row, change = paper, f"in profile {PAPER}, where it is {paper['verdict']}"
-    items, seconds = row["provenance"]["items"], row["provenance"]["seconds"]
-    if not items:
-        return "what this profile has not run yet", "python -m pipeline status"
-    return change if seconds is None else f"{change} (it took {_duration(seconds)})", _repro(items)
-
-
-def _repro(items: Sequence[str]) -> str:
-    return f"dvc repro {' '.join(item.replace('/', '@', 1) for item in items)}"
 
 
 def _tolerance(claim: Claim) -> str:

@@ -20,19 +20,12 @@ from pipeline.page.figures import front_picture
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
-from pipeline.results.freshness import CHANGED, DRAFT, GONE, MISSING, by_reason
+from pipeline.results.freshness import by_reason
 from pipeline.results.provenance import merged_provenance, unique
 
 _FOLDER = Path(__file__).parent
 
-NOTICES = {
-    MISSING: ("item of this profile was", "items of this profile were", "not executed"),
-    CHANGED: ("result was", "results were", "made with other settings than this profile has now"),
-    DRAFT: ("result is a draft", "results are drafts", "made from uncommitted changes: no claim is answered by drafts"),
-    GONE: ("result is", "results are", "no longer in this profile"),
-}
-"""Notices of results that differ from the profile: singular, plural, and what is wrong with them."""
-_AWAY = "no arrays or table on this machine: figures are from an earlier run, or missing"
+_AWAY = "no arrays or table on this machine, so that figures are from an earlier run, or missing"
 
 
 def build_page(
@@ -94,7 +87,7 @@ def build_page(
         tables=[each for each in tables if not each.document],
         absent=(model_table.NOT_RUN, model_table.NO_SENSE),
         models=sum(len(table.shown) for table in tables if table.name == model_table.NAME),
-        notices=_notices(by_reason(differing, differing), incomplete),
+        notices=by_reason(differing, differing) | ({_AWAY: list(incomplete)} if incomplete else {}),
     )
 
 
@@ -114,13 +107,3 @@ def _document(
         "figures": own,
         "tables": [each for each in tables if each.document == number],
     }
-
-
-def _notices(differing: Mapping[str, Sequence[str]], incomplete: Sequence[str]) -> list[dict[str, Any]]:
-    """Notices about the results as a whole: a sentence, and the items it is about."""
-    groups = [(items, *NOTICES[reason]) for reason, items in differing.items()]
-    groups += [(incomplete, "result has", "results have", _AWAY)] if incomplete else []
-    return [
-        {"words": f"{len(items)} {one if len(items) == 1 else several} {what}", "items": items}
-        for items, one, several, what in groups
-    ]
