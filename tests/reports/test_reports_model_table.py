@@ -12,8 +12,8 @@ from made_up import Writer, recorded, spread
 from made_up_matrix import with_matrix
 from made_up_regression import with_regression, write_regression
 from small import EQUIVARIANCE
-from test_reports_equivariance import LAYERS
-from test_reports_equivariance import numbers as equivariance_numbers
+from test_reports_comparison import LAYERS
+from test_reports_comparison import numbers as equivariance_numbers
 
 from pipeline.drawing.table import Table
 from pipeline.params import parse_params
