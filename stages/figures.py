@@ -11,8 +11,7 @@ from stages.workspace import stage
 def main() -> None:
     """Draw the figures of the current profile from the files of its executed stages."""
     with stage("figures") as workspace:
-        from pipeline.page.figures import write_figures
-        from pipeline.page.plots import write_plots
+        from pipeline.page.figures import write_figures, write_plots
         from pipeline.results.freshness import by_reason, compare
         from pipeline.results.reading import Results
 

@@ -7,9 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from pipeline.drawing.style import WIDTH, in_house_style
+from pipeline.data.datasets import Dataset
+from pipeline.drawing.style import WIDTH, in_house_style, plain
 
 MOST_COLUMNS = 16
+PER_CLASS, MOST_CLASSES = 10, 40
+"""Images of a class in a preview; and classes, for own images may have a thousand: too high to be drawn."""
 _LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
 _CHARACTER, _LINE = 0.062, 0.15  # inches, about: width and height of a heading's characters
 _PAD = 3  # points between the images and their labels
@@ -112,3 +115,20 @@ def samples(images: np.ndarray, most: int = 48) -> Figure:
     images = images[:most]
     lines = [images[first : first + MOST_COLUMNS] for first in range(0, len(images), MOST_COLUMNS)]
     return image_rows([("samples" if i == 0 else "", line) for i, line in enumerate(lines)])
+
+
+@in_house_style
+def preview(dataset: Dataset) -> Figure:
+    """The first ten training images of each class, one row per class, at most `MOST_CLASSES` of them.
+
+    Three channels are shown as colours; otherwise the first channel is shown, the left image of a stereo pair.
+    """
+    images, labels = dataset.part("train")
+    shown = images.transpose(0, 2, 3, 1) if images.shape[1] == 3 else images[:, 0]
+    rows = []
+    for number in np.unique(labels)[:MOST_CLASSES]:
+        name = dataset.classes[number] if number < len(dataset.classes) else str(number)
+        rows.append((plain(name), shown[labels == number][:PER_CLASS] / 255))
+    figure = image_rows(rows)
+    figure.axes[0].set_title(f"{dataset.label}: {len(labels):,} training images, the first {PER_CLASS} of each class")
+    return figure

@@ -1,4 +1,5 @@
-"""The figures of a profile on disk, with their titles and captions, and as images inside the page.
+"""The figures of a profile on disk, with their titles and captions, and as images inside the page; and what plots of
+all runs show.
 
 Titles and captions are in `figures.json`, next to the folder of figures; what sliders show is in the folder `films`. A
 picture whose arrays are missing cannot be drawn again (Git holds pictures and numbers, but no arrays). It is kept as
@@ -11,12 +12,13 @@ import base64
 import io
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pandas as pd
 from PIL import Image
 
 from pipeline.drawing import style
@@ -155,3 +157,45 @@ def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
         top = picture.crop((0, 0, picture.width, min(picture.height, picture.width * height // width)))
         top.thumbnail(FRONT_SIZE, Image.Resampling.LANCZOS)
         return {"uri": webp_uri(top, quality=85), "alt": shown.title}
+
+
+# ---- data of the plots of all runs together, which DVC's own plots, one for each file, do not show
+
+
+def write_plots(folder: Path, results: Results) -> None:
+    """Write the table of every plot that `dvc plots` shows of all runs, a row for each point; those without rows, too,
+    because DVC expects the files. Raises `FileWriteError`.
+    """
+    for name, x, y, tables in (
+        ("learning", "epoch", "loss", _validation(results, "loss")),
+        ("accuracy", "epoch", "accuracy", _validation(results, "accuracy")),
+        ("rotation", "angle", "accuracy", _rotation(results)),
+    ):
+        columns = ["system", "run", x, y]
+        found = list(tables)
+        whole = pd.concat(found) if found else pd.DataFrame(columns=columns)
+        write_text(folder / f"{name}.csv", whole.to_csv(columns=columns, index=False, float_format="%.5g"))
+
+
+def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
+    """A metric of validation after every epoch, for every run that has it: the mean over seeds that trained so long."""
+    for run, numbers in results.executed("train"):
+        if metric not in numbers.names("validation"):
+            continue
+        column = f"validation_{metric}"
+        if (table := results.table("train", run, ("replica", "epoch", column))) is not None:
+            means = table.groupby("epoch")[column].mean().rename(metric).reset_index()
+            yield means.assign(system=numbers.run(run).variant, run=run)
+
+
+def _rotation(results: Results) -> Iterator[pd.DataFrame]:
+    """Accuracy of probes on rotated test images, refitted at each angle, for all features: the mean over seeds."""
+    for run, numbers in results.executed("evaluate"):
+        columns = ("features", "protocol", "test", "accuracy")
+        table = results.table("evaluate", run, columns) if numbers.names("probe") else None
+        if table is None:
+            continue
+        found = table[(table["protocol"] == "refit") & table["test"].str.fullmatch(r"rotated_\d+")]
+        angles = found.assign(angle=[int(re.sub(r"\D", "", test)) for test in found["test"]])
+        means = angles.groupby(["features", "angle"], as_index=False, sort=False)["accuracy"].mean()
+        yield means.assign(system=numbers.run(run).variant, run=[f"{run} {name}" for name in means["features"]])

@@ -15,7 +15,7 @@ from records import ResultFiles
 from benchmarks.faults.__main__ import DIFFERING, SURVIVED, Case
 from benchmarks.faults.__main__ import report as campaign
 from pipeline.drawing.table import Table
-from pipeline.page.plots import write_plots
+from pipeline.page.figures import write_plots
 from pipeline.page.tables import faults, write_tables
 from pipeline.params import Params
 from pipeline.report import build
