@@ -69,10 +69,14 @@ def spread(mean: float, sd: float, n: int | None = None, digits: int = 1) -> str
 
 
 def as_text(number: Measured | None, digits: int = 1) -> str:
-    """A mean with its sd, or with its standard error, which is known of one replica, too; empty if there is none."""
+    """A mean with its sd, or with its standard error, which is known of one replica, too; empty if there is none. With
+    its standard error a number has two decimals, or three if it is small, whatever `digits`.
+    """
     if number is None:
         return ""
-    return spread(number.mean, number.sd, None if number.standard_error else number.n, digits)
+    if number.standard_error:
+        return spread(number.mean, number.sd, None, 2 if number.mean >= 0.095 else 3)
+    return spread(number.mean, number.sd, number.n, digits)
 
 
 def in_words(settings: Mapping[str, Any]) -> str:

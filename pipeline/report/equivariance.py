@@ -37,11 +37,6 @@ POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.
 _SHOWN = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "there and back"}
 
 
-def in_words(error: Measured | None) -> str:
-    """An error with its standard error; empty if there is none."""
-    return as_text(error, 2 if error and error.mean >= 0.095 else 3)
-
-
 def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Measured | None:
     """The error of a subject, layer, measure, family and (if finite) magnitude, its mean over replicas with the
     standard error over test images and replicas; None if it was not measured.
@@ -111,8 +106,7 @@ class Followed:
     def __str__(self) -> str:
         if self.error is None:
             return f"{self.run}, {self.name}: constant"
-        by = "by theory" if self.measure == OWN else "by a fitted map"
-        return f"{self.run}, {self.name}: {in_words(self.error)} {by}, {in_words(self.stays)} without moving"
+        return f"{self.run}, {self.words}: {as_text(self.error)}, {as_text(self.stays)} without moving"
 
 
 def run_of(item: str, numbers: Numbers) -> str:
@@ -171,7 +165,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     records = [record for each in shown for record in with_training(results, each.numbers, each.run)]
     ratios = [poses.error.over(features.error) for poses, features in pairs if poses.error and features.error]
     fitted = [(each, overall(each.numbers, each.name, FITTED)) for each in shown]
-    alike = [f"{each.run}, {each.name}: {in_words(error)}" for each, error in fitted if error]
+    alike = [f"{each.run}, {each.name}: {as_text(error)}" for each, error in fitted if error]
     return Finding(
         max(ratios, key=lambda ratio: ratio.mean, default=None),
         records,
@@ -205,32 +199,24 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "layer that follows rotations, shifts, scales and shears best. Filled: moved by theory's action, or by a map "
         "fitted to training images, which is easier; bars are two standard errors. Open: taken to stay. Rows on "
         "different data cannot be compared.",
-        f"A row for each of {', '.join(found)}, with two marks each.",
+        f"A row for each of {', '.join(layer.run for layer in found)}, with two marks each.",
         [record for _, numbers in results.executed("equivariance") for record in numbers.records],
         partial(summary, found),
     )
 
 
-def best_layers(results: Results) -> dict[str, Followed]:
-    """The best layer of every run that was measured, by its system, whose order they have; runs of one system by name.
-
-    Raises:
-        ResultError: a result is corrupt.
-    """
+def best_layers(results: Results) -> list[Followed]:
+    """The best layer of every run that was measured, by system. Raises `ResultError` if a result is corrupt."""
     found = [layer for each in results.executed("equivariance") if (layer := best_of(*each))]
-    variants, order = [layer.variant for layer in found], list(SYSTEMS)
-    return {
-        SYSTEMS[layer.variant].label if variants.count(layer.variant) == 1 else layer.run: layer
-        for layer in sorted(found, key=lambda layer: order.index(layer.variant))
-    }
+    return sorted(found, key=lambda layer: list(SYSTEMS).index(layer.variant))
 
 
 @in_house_style
-def summary(found: dict[str, Followed]) -> Figure:
-    """A row for each system: a filled mark for the error as predicted, an open one for that without moving."""
+def summary(found: list[Followed]) -> Figure:
+    """A row for each run: a filled mark for the error as predicted, an open one for that without moving."""
     figure = Figure(figsize=(WIDTH, 0.2 * len(found) + 0.45))
     axes = figure.subplots()
-    for place, layer in enumerate(found.values()):
+    for place, layer in enumerate(found):
         system, moved, stays = SYSTEMS[layer.variant], layer.error, layer.stays
         look: dict[str, Any] = {"color": system.colour, "marker": system.marker, "markersize": 6}
         assert moved is not None
@@ -242,7 +228,7 @@ def summary(found: dict[str, Followed]) -> Figure:
         text = plain(f"{layer.words}, {dataset_label(layer.numbers.records).partition(' (')[0]}")
         axes.text(1.03, place, text, fontsize=7.5, va="center_baseline", transform=axes.get_yaxis_transform())
     axes.axvline(1, color=INK, linewidth=0.7)
-    axes.set_yticks(range(len(found)), [plain(name) for name in found])
+    axes.set_yticks(range(len(found)), [plain(layer.run) for layer in found])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.set_xlim(0, None)
@@ -255,14 +241,14 @@ def summary(found: dict[str, Followed]) -> Figure:
 
 
 _MAPS = {
-    f"{what}_{measure}": (words if what == TRAINED else f"{what}, {words}", 3)
+    f"{what}_{measure}": (words if what == TRAINED else f"{what}, {words}", 2)
     for what in (TRAINED, UNTRAINED, DERIVATIVE)
     for measure, words in _SHOWN.items()
     if what == TRAINED or measure != RESAMPLING
 }
 """Of maps of the plane: by column, of what and as predicted by what, the heading."""
 _STEPS = {
-    f"{kind}_{measure}": (f"{scale}{words}", 3)
+    f"{kind}_{measure}": (f"{scale}{words}", 2)
     for kind, scale in (("relative_error", ""), ("within_classes", "within classes, "))
     for measure, words in ((OWN, "one matrix"), (FITTED, "fitted map"), (INVARIANCE, "no change"))
 }

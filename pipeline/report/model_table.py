@@ -237,7 +237,7 @@ def _row(entry: Entry, measure: str, answer: Answer | None) -> dict[str, object]
     """A question and the model that it is asked of: the tidy form, and the answer as text."""
     _, _, value, records, remark = answer or (entry.run, measure, None, [], "")
     state = "measured" if value else NOT_RUN if _applies(measure, entry) else NO_SENSE
-    text = as_text(value, 2 if value and value.standard_error else 1) or state
+    text = as_text(value) or state
     return {
         "run": entry.run,
         "system": entry.system,
