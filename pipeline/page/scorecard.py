@@ -154,15 +154,6 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
     return first.kind, first + (f"; differing, too: {', '.join(kinds)}" if kinds else "")
 
 
-def _notes(claim: Claim, finding: Finding) -> list[str]:
-    """A finding's notes, then its numbers by other protocols, each with the verdict that it would get."""
-    others = [
-        f"{protocol}: {each.mean:.1f} {claim.unit}, {judge(claim, replace(finding, ours=each))}"
-        for protocol, each in finding.others.items()
-    ]
-    return [*finding.notes, *others]
-
-
 def _ours(measured: Measured | None) -> dict[str, Any] | None:
     if measured is None:
         return None
@@ -201,7 +192,7 @@ def build_scorecard(
     for claim in claims:
         measure = measures.get(claim.id)
         finding = measure(answering) if measure else None
-        notes = _notes(claim, finding) if finding else []
+        notes = finding.notes if finding else []
         if not drafts and measure and (finding is None or any(record.get("dirty") for record in finding.records)):
             finding, draft = None, finding or measure(results)
             notes = [_draft_note(claim, draft)] if draft else []

@@ -35,7 +35,6 @@ class Curve:
         how: what classifies: the model itself, or the features of the linear probe that is best on all images.
         errors: shares of test images, by the number of training images.
         parameters: of the model; None if its training is not recorded.
-        epochs: over all images; on fewer it took as many steps.
     """
 
     item: str
@@ -44,7 +43,6 @@ class Curve:
     how: str
     errors: dict[int, Measured]
     parameters: float | None
-    epochs: int
     numbers: Numbers
 
     @property
@@ -57,8 +55,7 @@ def curves(results: Results) -> list[Curve]:
     """The errors of every run that was measured. Raises `ResultError` if a result is corrupt."""
     found = []
     for item, numbers in results.executed("data_efficiency"):
-        settings = numbers.settings.data_efficiency[item]
-        run, shares = str(settings.run), sorted(numbers.names("share"), key=float)
+        run, shares = str(numbers.settings.data_efficiency[item].run), sorted(numbers.names("share"), key=float)
         how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
         errors = {
             int(numbers.at("images", share)): error
@@ -67,24 +64,21 @@ def curves(results: Results) -> list[Curve]:
         }
         trained = training_behind(results, numbers, run)
         parameters = trained.number("parameters", "total") if trained else None
-        variant = str(numbers.run(run).variant)
-        found.append(Curve(item, run, variant, how, errors, parameters, int(settings.epochs), numbers))
+        found.append(Curve(item, run, str(numbers.run(run).variant), how, errors, parameters, numbers))
     return found
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """One figure of all systems, if any was measured. Raises `ResultError` as `curves`."""
-    found = curves(results)
-    if not found:
+    if not (found := curves(results)):
         return
-    epochs = " or ".join(map(str, sorted({curve.epochs for curve in found})))
     yield Drawing(
         NAME,
         "svg",
         "Test error against the number of training images",
-        f"Networks trained on shares of the images, for as many steps as {epochs} epochs of all of them take, so that "
-        "errors are higher than in other figures. Bars are one sd over seeds. Models that learn without labels are "
-        "classified by a linear probe, which is fit on the same images.",
+        "Networks trained on shares of the images, for as many steps on each, and fewer than in other figures, so that "
+        "errors are higher. Bars are one sd over seeds. Models that learn without labels are classified by a linear "
+        "probe, which is fit on the same images.",
         "Test errors over the number of training images, a panel for each data set, a series for each run.",
         [record for curve in found for record in curve.numbers.records],
         partial(errors_over_images, found),

@@ -68,7 +68,6 @@ class Finding:
         records: provenance of every item that it uses.
         remarks: how the setting differs from the paper's; empty if it does not.
         notes: other observations that a reader of the verdict should know.
-        others: our numbers by another protocol, by its name. The scorecard adds them to the notes with their verdicts.
         learned: how far the training came of the network whose error answers the claim; None where nothing is known of
             it, or no error does.
     """
@@ -78,7 +77,6 @@ class Finding:
     holds: bool | None = None
     remarks: list[Remark] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    others: dict[str, Measured] = field(default_factory=dict)
     learned: Learned | None = None
 
     @property

@@ -79,7 +79,7 @@ def _probe(features: str, test: str) -> Measure:
             notes.insert(0, "probe refit on equally warped training images")
         fixed = numbers.measured("probe", features, "fixed", test if official is None else "affnist")
         if fixed and test != "rotated_0":
-            answered.others["probe fit on clean images"] = fixed.scaled(100)
+            notes.append(f"probe fit on clean images: {100 * fixed.mean:.1f} %")
         return answered
 
     return measure
