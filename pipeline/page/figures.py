@@ -47,7 +47,7 @@ def write_figures(folder: Path, results: Results) -> Written:
     """Draw every figure into `folder` and write titles and captions next to it; remove figures without a result.
     Raises `FileWriteError`.
     """
-    before = on_disk(folder, results)
+    before, _ = on_disk(folder, results)
     written, drawn = Written(), []
     for drawing in draw(results, written):
         path = folder / drawing.file
@@ -85,27 +85,20 @@ def write_figures(folder: Path, results: Results) -> Written:
     return written
 
 
-def on_disk(folder: Path, results: Results) -> list[Picture]:
-    """The figures on disk whose results have not changed since they were drawn, with their titles and captions."""
+def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
+    """The figures on disk whose results have not changed since they were drawn, with their titles and captions; and the
+    executed items whose arrays or tables were missing when they were drawn.
+    """
+    path = folder.with_suffix(".json")
+    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"figures": [], "incomplete": []}
     pictures = []
-    for entry in _read(folder).get("figures", []):
+    for entry in content["figures"]:
         records = [record for source in entry["sources"] if (record := _record(results, source))]
         if len(records) == len(entry["sources"]):
             film = folder.with_name("films") / f"{entry['name']}.json"
-            content = film.read_text(encoding="utf-8") if entry.get("film") and film.exists() else ""
-            pictures.append(Picture(**{key: entry[key] for key in _TEXTS}, records=records, film=content))
-    return pictures
-
-
-def incomplete(folder: Path) -> list[str]:
-    """Executed items whose arrays or tables were missing when figures were drawn."""
-    return list(_read(folder).get("incomplete", []))
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    """The content of `figures.json` beside the folder."""
-    path = folder.with_suffix(".json")
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            shown = film.read_text(encoding="utf-8") if entry.get("film") and film.exists() else ""
+            pictures.append(Picture(**{key: entry[key] for key in _TEXTS}, records=records, film=shown))
+    return pictures, content["incomplete"]
 
 
 def _record(results: Results, source: dict[str, Any]) -> Record | None:

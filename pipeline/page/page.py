@@ -85,7 +85,7 @@ def build_page(
         documents=[_document(number, all_cards, figures, tables) for number in unique(row["document"] for row in rows)],
         figures=[each for each in figures if not each.document],
         tables=[each for each in tables if not each.document],
-        absent=(model_table.NOT_RUN, model_table.NO_SENSE),
+        absent=model_table.NOT_MEASURED,
         models=sum(len(table.shown) for table in tables if table.name == model_table.NAME),
         notices=by_reason(differing, differing) | ({_AWAY: list(incomplete)} if incomplete else {}),
     )

@@ -10,7 +10,6 @@ from itertools import product
 
 import pandas as pd
 
-from pipeline.data.settings import PUBLISHED
 from pipeline.drawing.features import look
 from pipeline.drawing.table import Table, as_text, tracked
 from pipeline.report import data_efficiency, equivariance
@@ -22,7 +21,7 @@ from pipeline.systems import CLASSIFIERS, SYSTEMS
 from pipeline.systems.regression.report.claims import executed
 
 NAME = "systems"
-NOT_RUN, NO_SENSE = "not run", "does not apply"
+NOT_MEASURED = "not measured"
 COLUMNS = {
     "error_percent": "test error",
     "error_share_0.01_percent": "1 % of images",
@@ -63,7 +62,6 @@ class Entry:
         error: test error in percent.
         how: what classifies: the model itself, or a linear probe on its features.
         features: the key of the features that a probe classifies best by; empty if no probe was fitted.
-        source: of its images.
     """
 
     run: str
@@ -71,7 +69,6 @@ class Entry:
     error: Measured
     how: str
     features: str
-    source: str
     parameters: float
     seconds: float | None
     records: list[Record]
@@ -95,8 +92,8 @@ def _trained(results: Results) -> Iterator[Entry]:
             how = f"linear probe on {look(features).name}"
             error = _error(numbers, "probe", features, *CLEAN)
         if trained and parameters is not None and error:
-            source, records = str(numbers.dataset_of(run).source), [*trained.records, *numbers.records]
-            yield Entry(run, variant, error, how, features, source, parameters, trained.number("seconds"), records)
+            records = [*trained.records, *numbers.records]
+            yield Entry(run, variant, error, how, features, parameters, trained.number("seconds"), records)
 
 
 def _best_features(numbers: Numbers) -> str:
@@ -119,9 +116,8 @@ def _regressions(results: Results) -> Iterator[Entry]:
         for model, row in models.iterrows():
             error = Measured(100 * float(row["test"]), 0.0, 1)
             name = f"{study.name}, {model}, d = {int(row['size'])}"
-            records = study.numbers.records
             size, seconds = float(row["parameters"]), float(row["seconds"])
-            yield Entry(name, "regression", error, ITSELF, "", str(study.dataset.source), size, seconds, records)
+            yield Entry(name, "regression", error, ITSELF, "", size, seconds, study.numbers.records)
 
 
 # ---- the answers
@@ -182,16 +178,6 @@ def _images(numbers: Numbers, study: Recorded, run: str) -> str:
     return f"{min(study.images, numbers.dataset_of(run).test):,} images"
 
 
-def _applies(measure: str, entry: Entry) -> bool:
-    """Whether it makes sense to ask this of a model."""
-    if measure.startswith("error_optimised"):
-        return entry.system == "generative"
-    if measure.startswith("error_novel"):
-        known = PUBLISHED.get(entry.source)
-        return known is None or known.factors is None or bool(known.factors)
-    return entry.system != "regression" or not ("variance" in measure or "upright_probe" in measure)
-
-
 # ---- the table
 
 
@@ -212,7 +198,7 @@ def build(results: Results) -> list[Table]:
             "data": dataset_label(entry.records),
             "classified by": entry.how,
             "parameters": f"{entry.parameters:,.0f}",
-            "training (s)": NOT_RUN if entry.seconds is None else f"{entry.seconds:,.0f}",
+            "training (s)": NOT_MEASURED if entry.seconds is None else f"{entry.seconds:,.0f}",
         }
         for entry in models
     )
@@ -236,8 +222,7 @@ def build(results: Results) -> list[Table]:
 def _row(entry: Entry, measure: str, answer: Answer | None) -> dict[str, object]:
     """A question and the model that it is asked of: the tidy form, and the answer as text."""
     _, _, value, records, remark = answer or (entry.run, measure, None, [], "")
-    state = "measured" if value else NOT_RUN if _applies(measure, entry) else NO_SENSE
-    text = as_text(value) or state
+    text = as_text(value) or NOT_MEASURED
     return {
         "run": entry.run,
         "system": entry.system,
@@ -246,7 +231,6 @@ def _row(entry: Entry, measure: str, answer: Answer | None) -> dict[str, object]
         "parameters": entry.parameters,
         "seconds": entry.seconds,
         "measure": measure,
-        "state": state,
         "value": value and value.mean,
         "sd": value and value.sd,
         "n": value and value.n,

@@ -434,8 +434,9 @@ def page_of(
     rows, tables = build_scorecard(claims, results, profile="quick", others=differing), list(report.build(results))
     shown = []
     if figures:
-        more |= {"incomplete": write_figures(figures, results).missing}
-        shown = [load_figure(figures, each) for each in on_disk(figures, results)]
+        write_figures(figures, results)
+        pictures, more["incomplete"] = on_disk(figures, results)
+        shown = [load_figure(figures, each) for each in pictures]
     return build_page(rows, claims, "quick", shown, tables, differing, **more)
 
 

@@ -17,7 +17,7 @@ from records import dump_record, load_record
 
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.drawing.style import DPI
-from pipeline.page.figures import front_picture, incomplete, load_figure, on_disk, vector_uri, write_figures
+from pipeline.page.figures import front_picture, load_figure, on_disk, vector_uri, write_figures
 from pipeline.params import Params
 from pipeline.report import draw
 
@@ -61,10 +61,11 @@ def test_a_picture_stays_while_its_arrays_are_away_and_its_result_is_the_same(
     results = recorded(full.results, params)
     shutil.rmtree(full.arrays)
     written = write_figures(folder, results)
-    assert "evaluate/capsules-digits (its examples)" in incomplete(folder) == written.missing
+    pictures, incomplete = on_disk(folder, results)
+    assert "evaluate/capsules-digits (its examples)" in incomplete == written.missing
     assert {path.name for path in folder.iterdir()} == ALL
-    assert {f"{each.name}.{each.kind}" for each in on_disk(folder, results)} == ALL
-    assert all(each.code.endswith(".py") for each in on_disk(folder, results) if each.name.startswith("templates"))
+    assert {each.file for each in pictures} == ALL
+    assert all(each.code.endswith(".py") for each in pictures if each.name.startswith("templates"))
     content = (folder / "templates-capsules-digits.png").read_bytes()
     assert content == (report.figures / "templates-capsules-digits.png").read_bytes()
     path = results.records / "evaluate" / "capsules-digits.json"
