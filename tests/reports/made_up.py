@@ -203,10 +203,7 @@ class Writer(ResultFiles):
         for name in features:
             refit = dict(zip(TESTS, ACCURACY[name], strict=True))
             fixed = {test: max(0.12, value - 0.09 * (test != "rotated_0")) for test, value in refit.items()}
-            probe[name] = {
-                protocol: {test: spread(value, sd, n) for test, value in values.items()}
-                for protocol, sd, values in (("refit", 0.012, refit), ("fixed", 0.02, fixed))
-            }
+            probe[name] = {"refit": spreads(refit, 0.012, n), "fixed": spreads(fixed, 0.02, n)}
         test = {"bound": spread(355.0, 3.0, n), "pixel_error": spread(13.2, 0.2, n)}
         if "t0_sampled" in features:
             test |= presences(n)
