@@ -124,8 +124,8 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _named(side: Side) -> str:
-    commit = side.tree.commit
-    return side.tree.name if commit is None or commit.startswith(side.name) else f"{side.name} ({commit[:10]})"
+    name, commit = side.tree.name, side.tree.commit
+    return name if commit is None or commit.startswith(name) else f"{name} ({commit[:10]})"
 
 
 def _columns(change: Change, unit: str) -> tuple[str, str, str, str]:
