@@ -11,8 +11,7 @@ from stages.workspace import stage
 def main() -> None:
     """Draw the figures of the current profile from the files of its executed stages."""
     with stage("figures") as workspace:
-        from pipeline.page.figures import write_figures
-        from pipeline.page.plots import write_plots
+        from pipeline.page.figures import write_figures, write_plots
         from pipeline.results.freshness import by_reason, compare
         from pipeline.results.reading import Results
 
@@ -21,7 +20,7 @@ def main() -> None:
         written = write_figures(workspace.figures_folder, results)
         write_plots(workspace.reports_folder / "plots", results)
         log_figures(workspace.run, written.tracking_runs)
-        print(f"{len(written.files)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
+        print(f"{len(written.tracking_runs)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         for reason, items in by_reason(differing, differing).items():
             print(f"{reason}: {', '.join(items)}")
         if written.missing:

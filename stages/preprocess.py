@@ -12,7 +12,7 @@ def main(dataset: str) -> None:
     with stage("preprocess", dataset) as workspace:
         from pipeline.data.datasets import PARTS, save_dataset
         from pipeline.data.published import build_dataset
-        from pipeline.drawing.previews import preview
+        from pipeline.drawing.pictures import preview
         from pipeline.drawing.style import to_bytes
         from pipeline.files import sha256, write_bytes
         from pipeline.layout import dataset_path, raw_folder

@@ -14,11 +14,10 @@ def main() -> None:
         import yaml
 
         from pipeline import report
-        from pipeline.drawing.drawings import Written
         from pipeline.files import write_json, write_text
         from pipeline.layout import faults_path
         from pipeline.page.cards import other_scorecards
-        from pipeline.page.figures import incomplete, load_figure, on_disk
+        from pipeline.page.figures import load_figure, on_disk
         from pipeline.page.page import build_page
         from pipeline.page.scorecard import build_scorecard
         from pipeline.page.tables import faults, write_tables
@@ -28,21 +27,20 @@ def main() -> None:
 
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
         differing = compare(results, workspace.context.graph, workspace.params)
-        written, claims = Written(), load_claims()
-        tables = [*report.build(results), *faults(faults_path(workspace.root))]
+        claims, tables = load_claims(), [*report.build(results), *faults(faults_path(workspace.root))]
         profile, folder = workspace.profile, workspace.figures_folder
         rows = build_scorecard(claims, results, profile=profile, others=differing, drafts=not workspace.params.publish)
-        figures = [load_figure(folder, each) for each in on_disk(folder, results)]
+        pictures, incomplete = on_disk(folder, results)
+        figures = [load_figure(folder, each) for each in pictures]
         others = other_scorecards(workspace.root, profile)
         citation = yaml.safe_load((workspace.root / "CITATION.cff").read_text(encoding="utf-8"))
         repository = citation.get("repository-code", "")
-        page = build_page(rows, claims, profile, figures, tables, differing, incomplete(folder), others, repository)
+        page = build_page(rows, claims, profile, figures, tables, differing, incomplete, others, repository)
 
-        write_tables(workspace.tables_folder, tables, written)
         index = workspace.reports_folder / "index.html"
         write_json(workspace.scorecard_path, rows)
         write_text(index, page)
-        for path in written.files:
+        for path in write_tables(workspace.tables_folder, tables):
             workspace.run.log_artifact(path, "tables")
         log_scorecard(workspace, rows, [index, workspace.scorecard_path])
         run = sum(row["verdict"] != "not run" for row in rows)

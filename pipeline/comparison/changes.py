@@ -51,11 +51,9 @@ def changes(
     for claim in dict.fromkeys([*before.answers, *after.answers]):
         answers = [side.answers.get(claim) for side in (before, after)]
         old, new = (answer if answer and answer.was_run else None for answer in answers)
-        if (old is None and new is None) or (
-            old is not None and new is not None and same(old.value, new.value) and old.verdict == new.verdict
-        ):
-            continue
-        found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
+        alike = old and new and same(old.value, new.value) and old.verdict == new.verdict
+        if (old or new) and not alike:
+            found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
     moved = _beyond_chance(found)
     found = [replace(change, word="moved") if change.id in moved else change for change in found]
     return sorted(found, key=lambda change: WORDS.index(change.word))
@@ -110,7 +108,7 @@ def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[
         f"{where}{' -> '.join(sides)}",
         "",
         f"parameters: {len(parameters) or 'none'} differ{'s' * (len(parameters) == 1)}",
-        *_aligned([(key, f"{_shown(old)} -> {_shown(new)}") for key, old, new in listed]),
+        *_aligned([(key, " -> ".join("-" if each is None else str(each) for each in pair)) for key, *pair in listed]),
         "",
         f"claims: {len(found) or 'none'} of {len(claims)} differ{'s' * (len(found) == 1)}{counted}",
         *_aligned([(change.word, change.id, *_columns(change, units.get(change.id, ""))) for change in found]),
@@ -126,27 +124,19 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _named(side: Side) -> str:
-    commit = side.tree.commit
-    return side.tree.name if commit is None or commit.startswith(side.name) else f"{side.name} ({commit[:10]})"
-
-
-def _shown(value: object) -> str:
-    return "-" if value is None else str(value)
+    name, commit = side.tree.name, side.tree.commit
+    return name if commit is None or commit.startswith(name) else f"{name} ({commit[:10]})"
 
 
 def _columns(change: Change, unit: str) -> tuple[str, str, str, str]:
     """The numbers, the difference with its noise, the verdicts, and the claim with its unit."""
-    old, new = change.before, change.after
-    numbers = f"{_number(old)} -> {_number(new)}"
+    answers = (change.before, change.after)
+    values = ["-" if each is None or each.value is None else f"{each.value:.4g}" for each in answers]
     difference = "" if change.difference is None else f"{change.difference:+.3g}"
     if change.noise is not None:
         difference += f", noise {change.noise.sd:.2g} ({change.noise.source}), p = {change.chance:.2g}"
-    verdicts = [answer.verdict if answer else NOT_RUN for answer in (old, new)]
-    claim = next(answer.claim for answer in (new, old) if answer)
-    if numbers == "- -> -":
-        numbers, unit = "", ""
-    return numbers, difference, " -> ".join(dict.fromkeys(verdicts)), f"{claim} [{unit}]" if unit else claim
-
-
-def _number(answer: Answer | None) -> str:
-    return "-" if answer is None or answer.value is None else f"{answer.value:.4g}"
+    verdicts = [each.verdict if each else NOT_RUN for each in answers]
+    claim = next(each.claim for each in reversed(answers) if each)
+    numbers = "" if set(values) == {"-"} else " -> ".join(values)
+    claim += f" [{unit}]" if unit and numbers else ""
+    return numbers, difference, " -> ".join(dict.fromkeys(verdicts)), claim

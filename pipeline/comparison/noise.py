@@ -112,7 +112,7 @@ def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Pa
     path = Layout(root, sides[0].profile).noise_path
     machines = [
         {
-            "revision": side.tree.commit or side.name,
+            "revision": side.tree.commit or side.tree.name,
             "devices": sorted({answer.device for answer in side.answers.values() if answer.device}),
         }
         for side in sides

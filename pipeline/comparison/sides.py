@@ -57,13 +57,11 @@ class Side:
     """One side of a comparison.
 
     Attributes:
-        name: as the user wrote it.
         params: nested, as in `params.yaml`.
         answers: the rows of the scorecard by the claim's id, in its order.
         tree: where it was read.
     """
 
-    name: str
     profile: str
     params: Mapping[str, Any]
     answers: Mapping[str, Answer]
@@ -119,10 +117,10 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
     choices = [_choose(root, word) for word in words]
     open_ones = [tree for tree, named in choices if named is None]
     chosen = profile or (open_ones[-1].current() if open_ones else "")
-    return [_load(word, tree, named or chosen) for word, (tree, named) in zip(words, choices, strict=True)]
+    return [_load(tree, named or chosen) for tree, named in choices]
 
 
-def _load(word: str, tree: Tree, profile: str) -> Side:
+def _load(tree: Tree, profile: str) -> Side:
     params, path = tree.params(profile), f"reports/{profile}/scorecard.json"
     if (text := tree.read(path)) is None:
         advice = "run `make repro`" if tree.commit is None else "compare with a commit that has one"
@@ -131,7 +129,7 @@ def _load(word: str, tree: Tree, profile: str) -> Side:
         rows = json.loads(text)
     except ValueError as error:  # such as a merge's conflicts
         raise ComparisonError(f"{path} of {tree.name} is not JSON: {error}") from None
-    return Side(word, profile, params, {row["id"]: _answer(row) for row in rows}, tree)
+    return Side(profile, params, {row["id"]: _answer(row) for row in rows}, tree)
 
 
 def _answer(row: Mapping[str, Any]) -> Answer:

@@ -1,4 +1,4 @@
-"""A figure with its title and caption, and the list of files that a stage wrote."""
+"""A figure with its title and caption, and what is noted while figures are drawn."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Picture:
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
         code: where the function that draws it stands, such as "pipeline/report/runs.py#L105"; empty if not known.
         film: what a slider shows in its place, as JSON (`Film.to_json`); empty if there is none.
+        uri, width: the image as a data URI, and its width in CSS pixels, once it is inside a page.
     """
 
     name: str
@@ -39,6 +40,8 @@ class Picture:
     document: str = field(default="", kw_only=True)
     code: str = field(default="", kw_only=True)
     film: str = field(default="", kw_only=True)
+    uri: str = field(default="", kw_only=True)
+    width: int = field(default=0, kw_only=True)
 
     @property
     def file(self) -> str:
@@ -61,15 +64,12 @@ class Drawing(Picture):
 
 @dataclass
 class Written:
-    """The files that a stage wrote, and the items that are not shown because something is missing.
-
-    Attributes:
-        tracking_runs: by file, the ids of the tracked runs whose results a figure shows.
+    """Figures as they are written: by file, the ids of the tracked runs whose results they show; and the items that are
+    not shown because something is missing.
     """
 
-    files: list[Path] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
     tracking_runs: dict[Path, list[str]] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
 
     def examples(self, results: Results, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
         """The arrays of an item as `Results.examples` gives them; where they are missing, so is the item."""

@@ -7,31 +7,35 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from pipeline.drawing.style import WIDTH, in_house_style
+from pipeline.data.datasets import Dataset
+from pipeline.drawing.style import WIDTH, in_house_style, plain
 
-MOST_COLUMNS = 16
+MOST_COLUMNS, MOST_ANGLES, MOST_SAMPLES = 16, 13, 48
+GAP = 2  # pixels between cells
+PER_CLASS, MOST_CLASSES = 10, 40
+"""Images of a class in a preview; and classes, for own images may have a thousand: too high to be drawn."""
 _LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
 _CHARACTER, _LINE = 0.062, 0.15  # inches, about: width and height of a heading's characters
 _PAD = 3  # points between the images and their labels
 
 
-def mosaic(rows: Sequence[np.ndarray], gap: int = 2) -> np.ndarray:
+def mosaic(rows: Sequence[np.ndarray]) -> np.ndarray:
     """One RGB picture of `rows`, each an array `[N, h, w]` (grey) or `[N, h, w, 3]`, values in [0, 1].
 
     Cells take the size of the largest image; smaller ones are enlarged by a whole factor, repeated pixel by pixel, and
-    centred. Cells are `gap` pixels apart on white.
+    centred. Cells are `GAP` pixels apart on white.
     """
     height = max(row.shape[1] for row in rows)
     width = max(row.shape[2] for row in rows)
     columns = max(len(row) for row in rows)
-    canvas = np.ones((len(rows) * (height + gap) - gap, columns * (width + gap) - gap, 3), dtype=np.float32)
+    canvas = np.ones((len(rows) * (height + GAP) - GAP, columns * (width + GAP) - GAP, 3), dtype=np.float32)
     for i, row in enumerate(rows):
         for j, image in enumerate(np.clip(row, 0, 1)):
             colour = image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=-1)
             factor = max(1, min(height // colour.shape[0], width // colour.shape[1]))
             colour = colour.repeat(factor, axis=0).repeat(factor, axis=1)
-            top = i * (height + gap) + (height - colour.shape[0]) // 2
-            left = j * (width + gap) + (width - colour.shape[1]) // 2
+            top = i * (height + GAP) + (height - colour.shape[0]) // 2
+            left = j * (width + GAP) + (width - colour.shape[1]) // 2
             canvas[top : top + colour.shape[0], left : left + colour.shape[1]] = colour
     return canvas
 
@@ -45,12 +49,9 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
         columns: one heading per column, of one or several lines.
         names: what each line of the headings is, such as "rotation (degrees)", drawn on their left.
     """
-    gap = 2
     images = [row for _, row in rows]
-    picture = mosaic(images, gap)
-    cell_height = max(row.shape[1] for row in images) + gap
-    cell_width = max(row.shape[2] for row in images) + gap
-    count = max(len(row) for row in images)
+    picture, count = mosaic(images), max(len(row) for row in images)
+    cell_height, cell_width = (max(row.shape[axis] for row in images) + GAP for axis in (1, 2))
 
     # With few columns cells are limited in width, so that one image does not fill half a page.
     labels = max(_LABEL_WIDTH, _CHARACTER * max(len(name) for name in names.split("\n")) + 0.1)
@@ -62,10 +63,10 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     axes.imshow(picture, interpolation="nearest")
     axes.grid(False)
     axes.spines[:].set_visible(False)
-    axes.set_yticks([i * cell_height + (cell_height - gap) / 2 - 0.5 for i in range(len(rows))], [r for r, _ in rows])
+    axes.set_yticks([i * cell_height + (cell_height - GAP) / 2 - 0.5 for i in range(len(rows))], [r for r, _ in rows])
     axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=_PAD)
     if columns:
-        axes.set_xticks([j * cell_width + (cell_width - gap) / 2 - 0.5 for j in range(count)], list(columns))
+        axes.set_xticks([j * cell_width + (cell_width - GAP) / 2 - 0.5 for j in range(count)], list(columns))
         # As high as the headings, and with as many lines, so that each name stands beside its line. The layout knows
         # where the images begin, and so how much room the names need, only if the images are on the left of their box.
         axes.set_anchor("W")
@@ -78,20 +79,14 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     return figure
 
 
-def _spread(count: int, most: int) -> np.ndarray:
-    """Indices of at most `most` of `count` items, evenly spaced, including the first and the last."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
-
-
-def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]], most: int = 13) -> Figure:
-    """One digit rotated step by step: a column per angle, a row per kind of image.
+def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) -> Figure:
+    """One digit rotated step by step, a row per kind of image; of more than 13 angles, evenly spaced ones are drawn.
 
     Args:
         angles: `[N]` degrees.
         rows: what each row shows, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
-        most: maximum number of columns; of more angles, evenly spaced ones are drawn.
     """
-    kept = _spread(len(angles), most)
+    kept = np.unique(np.linspace(0, len(angles) - 1, min(len(angles), MOST_ANGLES)).round().astype(int))
     headings = [f"{angle:.0f}°".replace("-", "\N{MINUS SIGN}") for angle in np.asarray(angles)[kept]]
     return image_rows([(name, images[kept]) for name, images in rows], headings, "rotation of the input")
 
@@ -107,8 +102,25 @@ def templates(values: np.ndarray, alphas: np.ndarray) -> Figure:
     return image_rows(rows, numbers, "part")
 
 
-def samples(images: np.ndarray, most: int = 48) -> Figure:
-    """Samples `[K, h, w]` in [0, 1], sixteen per line."""
-    images = images[:most]
-    lines = [images[first : first + MOST_COLUMNS] for first in range(0, len(images), MOST_COLUMNS)]
+def samples(images: np.ndarray) -> Figure:
+    """The first 48 samples `[K, h, w]` in [0, 1], sixteen per line."""
+    shown = images[:MOST_SAMPLES]
+    lines = [shown[first : first + MOST_COLUMNS] for first in range(0, len(shown), MOST_COLUMNS)]
     return image_rows([("samples" if i == 0 else "", line) for i, line in enumerate(lines)])
+
+
+@in_house_style
+def preview(dataset: Dataset) -> Figure:
+    """The first ten training images of each class, one row per class, at most `MOST_CLASSES` of them.
+
+    Three channels are shown as colours; otherwise the first channel is shown, the left image of a stereo pair.
+    """
+    images, labels = dataset.part("train")
+    shown = images.transpose(0, 2, 3, 1) if images.shape[1] == 3 else images[:, 0]
+    rows = []
+    for number in np.unique(labels)[:MOST_CLASSES]:
+        name = dataset.classes[number] if number < len(dataset.classes) else str(number)
+        rows.append((plain(name), shown[labels == number][:PER_CLASS] / 255))
+    figure = image_rows(rows)
+    figure.axes[0].set_title(f"{dataset.label}: {len(labels):,} training images, the first {PER_CLASS} of each class")
+    return figure

@@ -68,6 +68,17 @@ def spread(mean: float, sd: float, n: int | None = None, digits: int = 1) -> str
     return f"{mean:,.{digits}f}" if alone or pd.isna(sd) else f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
 
 
+def as_text(number: Measured | None, digits: int = 1) -> str:
+    """A mean with its sd, or with its standard error, which is known of one replica, too; empty if there is none. With
+    its standard error a number has two decimals, or three if it is small, whatever `digits`.
+    """
+    if number is None:
+        return ""
+    if number.standard_error:
+        return spread(number.mean, number.sd, None, 2 if number.mean >= 0.095 else 3)
+    return spread(number.mean, number.sd, number.n, digits)
+
+
 def in_words(settings: Mapping[str, Any]) -> str:
     """Changed settings as text: `object presence 0.1, seeding (images 10, iterations 5)`; without any, `nothing`."""
     return ", ".join(f"{name.replace('_', ' ')} {_value(value)}" for name, value in settings.items()) or "nothing"
@@ -115,30 +126,32 @@ def cells(numbers: Numbers | None, heads: Heads, *place: str) -> dict[str, Measu
 
 
 def measured_table(
-    name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Iterable[Row], document: str = ""
+    name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Iterable[Row], error: str = "sd"
 ) -> list[Table]:
-    """A list with one table of `rows`, or an empty list if there are no rows; `keys` name the key columns."""
+    """A list with one table of `rows`, or an empty list if there are no rows; `keys` name the key columns, and `error`
+    what follows ±: the sd over seeds, or the standard error (se).
+    """
     data, shown = [], []
     records: list[Record] = []
     for values, measured, numbers in rows:
-        found = {column: measured[column] for column in heads}
-        records += [record for record in numbers.records if record not in records]
-        seeds = max((each.n for each in found.values() if each), default=0)
         row: dict[str, object] = dict(zip(keys, values, strict=True))
-        for column, each in found.items():
-            row[column], row[f"{column}_sd"] = (each.mean, each.sd) if each else (None, None)
+        text = {key: f"{value:g}" if isinstance(value, float) else str(value) for key, value in row.items()}
+        found = {column: measured[column] for column in heads}
+        seeds = max((each.n for each in found.values() if each), default=0)
+        text["seeds"] = str(seeds)
+        for (column, each), (words, digits) in zip(found.items(), heads.values(), strict=True):
+            row |= {column: each and each.mean, f"{column}_{error}": each and each.sd}
+            text[words] = as_text(each, digits)
         row |= {"n": seeds, "dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)}
+        records += [record for record in numbers.records if record not in records]
         data.append(row)
-        text = {
-            words: spread(each.mean, each.sd, each.n, digits) if each else ""
-            for each, (words, digits) in zip(found.values(), heads.values(), strict=True)
-        }
-        plain = {key: f"{row[key]:g}" if isinstance(row[key], float) else str(row[key]) for key in keys}
-        shown.append({**plain, "seeds": str(seeds), **text})
+        shown.append(text)
     if not data:
         return []
-    caption = f"{caption} On {dataset_label(records)}, mean ± sd over seeds."
-    return [Table(name, title, caption, pd.DataFrame(data), pd.DataFrame(shown), records, document)]
+    caption = (
+        f"{caption} On {dataset_label(records)}, mean ± {error} over {'' if error == 'sd' else 'images and '}seeds."
+    )
+    return [Table(name, title, caption, pd.DataFrame(data), pd.DataFrame(shown), records)]
 
 
 def tables_of(

@@ -52,7 +52,7 @@ def export(root: Path, folder: Path) -> int:
         for drawing in report.draw(results, Written()):
             drawing.write_pdf(path := Path(made, f"{drawing.name}.pdf"))
             add(path, "figures/", drawing)
-        for picture in on_disk(layout.figures_folder, results):
+        for picture in on_disk(layout.figures_folder, results)[0]:
             if not Path(made, f"{picture.name}.pdf").exists():
                 add(layout.figures_folder / picture.file, "figures/", picture)
         for table in report.build(results):

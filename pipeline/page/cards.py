@@ -97,8 +97,9 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
     """What one profile found about a claim: its number, what is after ±, what it is sorted by; its verdict, and in a
     few words why the number does not test the claim; and the shell commands that measure it again.
     """
-    ours, verdict = row["ours"], row["verdict"]
+    ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
     mark, tone = MARKS[verdict]
+    switch = [] if profile == QUICK else [f"python -m pipeline profile switch {profile}"]
     cell = {
         "profile": profile,
         "value": "",
@@ -109,7 +110,8 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
         "tone": tone,
         "tier": tier(row),
         "judged": row["judged"] if row.get("judged", verdict) != verdict else "",  # others' scorecards may be older
-        "commands": commands(row["provenance"]["items"], profile),
+        # The page alone (-s), for it depends on every other result of the profile, too
+        "commands": [*switch, _repro(items), "dvc repro -s figures tables"] if items else [],
     }
     if ours:
         is_error = ours.get("standard_error", False)
@@ -136,24 +138,16 @@ def _repro(items: Sequence[str]) -> str:
     return f"dvc repro {' '.join(item.replace('/', '@', 1) for item in items)}"
 
 
-def commands(items: Sequence[str], profile: str) -> list[str]:
-    """What makes the results `<stage>/<item>` again, and the page from them."""
-    if not items:
-        return []
-    switch = [] if profile == QUICK else [f"python -m pipeline profile switch {profile}"]
-    # Alone (-s), for they depend on every other result of the profile, too.
-    return [*switch, _repro(items), "dvc repro -s figures tables"]
-
-
 def _tolerance(claim: Claim) -> str:
     """The tolerance of a claim's number and its reason; empty for a claim without a number."""
     if claim.value is None:
         return ""
-    distance, reason = tolerance(claim), "two standard errors of the document's number on 10,000 test images"
+    reason = "two standard errors of the document's number on 10,000 test images"
     if claim.sd is not None:
         reason = f"{TOLERATED_SDS:g} of the document's sds"
     elif claim.tolerance is not None:
         reason = "set for this claim"
+    distance = tolerance(claim)
     return f"{claim.value:g} ± {format(distance, '.2g' if distance < 10 else ',.0f')} {claim.unit} ({reason})"
 
 
@@ -186,14 +180,13 @@ def origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
     """
     if not merged["items"]:
         return None
-    found, items = commits(merged["commit"]), merged["items"]
-    seconds, epochs = merged["seconds"], merged["epochs"]
+    found, items, seconds = commits(merged["commit"]), merged["items"], merged["seconds"]
     texts = {
         "results": ", ".join(items) if len(items) > _FEW else "",
-        "commits": (merged["commit"] or "") if len(found) > _FEW else "",
+        "commits": merged["commit"] if len(found) > _FEW else "",
         "tracked as": ", ".join(merged["tracking_runs"]),
         "parameters": merged["params_hash"],
-        "epochs": "" if epochs is None else f"{epochs:,.0f}",
+        "epochs": merged["epochs"] and f"{merged['epochs']:,.0f}",
     }
     return {
         "items": ", ".join(items[:_FEW]) + (f" and {len(items) - _FEW} more" if len(items) > _FEW else ""),

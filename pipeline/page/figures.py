@@ -1,4 +1,5 @@
-"""The figures of a profile on disk, with their titles and captions, and as images inside the page.
+"""The figures of a profile on disk, with their titles and captions, and as images inside the page; and what plots of
+all runs show.
 
 Titles and captions are in `figures.json`, next to the folder of figures; what sliders show is in the folder `films`. A
 picture whose arrays are missing cannot be drawn again (Git holds pictures and numbers, but no arrays). It is kept as
@@ -11,12 +12,13 @@ import base64
 import io
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pandas as pd
 from PIL import Image
 
 from pipeline.drawing import style
@@ -45,12 +47,11 @@ def write_figures(folder: Path, results: Results) -> Written:
     """Draw every figure into `folder` and write titles and captions next to it; remove figures without a result.
     Raises `FileWriteError`.
     """
-    before = on_disk(folder, results)
+    before, _ = on_disk(folder, results)
     written, drawn = Written(), []
     for drawing in draw(results, written):
         path = folder / drawing.file
         write_bytes(path, style.to_bytes(drawing.figure(), drawing.kind))
-        written.files.append(path)
         written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn.append(drawing)
     away = {each.partition(" ")[0] for each in written.missing}  # items whose arrays or tables are missing
@@ -66,43 +67,38 @@ def write_figures(folder: Path, results: Results) -> Written:
     if kept_from_before:  # where they stood; what is new comes last
         places = [each.name for each in before]
         shown.sort(key=lambda each: places.index(each.name) if each.name in places else len(places))
-    content = {"figures": [_to_json(each) for each in shown], "incomplete": written.missing}
-    write_json(folder.with_suffix(".json"), content)
+    entries = [
+        {key: getattr(each, key) for key in _TEXTS}
+        | ({"film": True} if each.film else {})
+        | {"sources": [{key: record.get(key) for key in _SOURCE} for record in each.records]}
+        for each in shown
+    ]
+    write_json(folder.with_suffix(".json"), {"figures": entries, "incomplete": written.missing})
     films = folder.with_name("films")
     films.mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
-    kept = set()
-    for each in shown:
-        kept.add(folder / each.file)
-        if each.film:
-            kept.add(films / f"{each.name}.json")
-            write_text(films / f"{each.name}.json", each.film)
-    for path in [*folder.glob("*.svg"), *folder.glob("*.png"), *films.iterdir()]:
-        if path not in kept:
-            path.unlink()
+    contents = {films / f"{each.name}.json": each.film for each in shown if each.film}
+    for path, content in contents.items():
+        write_text(path, content)
+    pictures = {folder / each.file for each in shown}
+    for path in {*folder.glob("*.svg"), *folder.glob("*.png"), *films.iterdir()} - pictures - contents.keys():
+        path.unlink()
     return written
 
 
-def on_disk(folder: Path, results: Results) -> list[Picture]:
-    """The figures on disk whose results have not changed since they were drawn, with their titles and captions."""
+def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
+    """The figures on disk whose results have not changed since they were drawn, with their titles and captions; and the
+    executed items whose arrays or tables were missing when they were drawn.
+    """
+    path = folder.with_suffix(".json")
+    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"figures": [], "incomplete": []}
     pictures = []
-    for entry in _read(folder).get("figures", []):
+    for entry in content["figures"]:
         records = [record for source in entry["sources"] if (record := _record(results, source))]
         if len(records) == len(entry["sources"]):
             film = folder.with_name("films") / f"{entry['name']}.json"
-            content = film.read_text(encoding="utf-8") if entry.get("film") and film.exists() else ""
-            pictures.append(Picture(**{key: entry[key] for key in _TEXTS}, records=records, film=content))
-    return pictures
-
-
-def incomplete(folder: Path) -> list[str]:
-    """Executed items whose arrays or tables were missing when figures were drawn."""
-    return list(_read(folder).get("incomplete", []))
-
-
-def _read(folder: Path) -> dict[str, Any]:
-    """The content of `figures.json` beside the folder."""
-    path = folder.with_suffix(".json")
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            shown = film.read_text(encoding="utf-8") if entry.get("film") and film.exists() else ""
+            pictures.append(Picture(**{key: entry[key] for key in _TEXTS}, records=records, film=shown))
+    return pictures, content["incomplete"]
 
 
 def _record(results: Results, source: dict[str, Any]) -> Record | None:
@@ -112,36 +108,21 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
     return next((each for each in records if all(each.get(key) == source[key] for key in _SOURCE)), None)
 
 
-def _to_json(figure: Picture) -> dict[str, Any]:
-    return {
-        **{key: getattr(figure, key) for key in _TEXTS},
-        **({"film": True} if figure.film else {}),
-        "sources": [{key: record.get(key) for key in _SOURCE} for record in figure.records],
-    }
-
-
 # ---- inside the page
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A figure on the page: what was drawn, the image as a data URI, its width in CSS pixels."""
-
-    drawing: Picture
-    uri: str
-    width: int
-
-
-def load_figure(folder: Path, drawing: Picture) -> Shown:
+def load_figure(folder: Path, figure: Picture) -> Picture:
     """A figure with the content of its file in `folder`."""
-    path = folder / drawing.file
-    if drawing.kind == "png":
+    path = folder / figure.file
+    if figure.kind == "png":
         with Image.open(path) as picture:
-            return Shown(drawing, webp_uri(picture, lossless=True), round(picture.width / style.DPI * _PIXELS_PER_INCH))
-    content = path.read_text(encoding="utf-8")
-    points = re.search(r'<svg[^>]* width="([\d.]+)pt"', content)
-    assert points is not None, f"{path} has no width"
-    return Shown(drawing, vector_uri(content), round(float(points[1]) / 72 * _PIXELS_PER_INCH))
+            uri, inches = webp_uri(picture, lossless=True), picture.width / style.DPI
+    else:
+        content = path.read_text(encoding="utf-8")
+        points = re.search(r'<svg[^>]* width="([\d.]+)pt"', content)
+        assert points is not None, f"{path} has no width"
+        uri, inches = vector_uri(content), float(points[1]) / 72
+    return replace(figure, uri=uri, width=round(inches * _PIXELS_PER_INCH))
 
 
 def webp_uri(picture: Image.Image, **options: Any) -> str:
@@ -159,13 +140,55 @@ def vector_uri(svg: str) -> str:
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
 
 
-def front_picture(figures: Iterable[Shown]) -> dict[str, str] | None:
+def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
     """A document's picture on the first screen: `uri` and `alt` of a figure, made smaller. None if it has none."""
-    shown = next((each for each in figures if each.drawing.kind == "png" and each.drawing.name.startswith(FRONT)), None)
+    shown = next((each for each in figures if each.kind == "png" and each.name.startswith(FRONT)), None)
     if shown is None:
         return None
     with Image.open(io.BytesIO(base64.b64decode(shown.uri.partition(",")[2]))) as picture:
         width, height = FRONT_SIZE
         top = picture.crop((0, 0, picture.width, min(picture.height, picture.width * height // width)))
         top.thumbnail(FRONT_SIZE, Image.Resampling.LANCZOS)
-        return {"uri": webp_uri(top, quality=85), "alt": shown.drawing.title}
+        return {"uri": webp_uri(top, quality=85), "alt": shown.title}
+
+
+# ---- data of the plots of all runs together, which DVC's own plots, one for each file, do not show
+
+
+def write_plots(folder: Path, results: Results) -> None:
+    """Write the table of every plot that `dvc plots` shows of all runs, a row for each point; those without rows, too,
+    because DVC expects the files. Raises `FileWriteError`.
+    """
+    for name, x, y, tables in (
+        ("learning", "epoch", "loss", _validation(results, "loss")),
+        ("accuracy", "epoch", "accuracy", _validation(results, "accuracy")),
+        ("rotation", "angle", "accuracy", _rotation(results)),
+    ):
+        columns = ["system", "run", x, y]
+        found = list(tables)
+        whole = pd.concat(found) if found else pd.DataFrame(columns=columns)
+        write_text(folder / f"{name}.csv", whole.to_csv(columns=columns, index=False, float_format="%.5g"))
+
+
+def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
+    """A metric of validation after every epoch, for every run that has it: the mean over seeds that trained so long."""
+    for run, numbers in results.executed("train"):
+        if metric not in numbers.names("validation"):
+            continue
+        column = f"validation_{metric}"
+        if (table := results.table("train", run, ("replica", "epoch", column))) is not None:
+            means = table.groupby("epoch")[column].mean().rename(metric).reset_index()
+            yield means.assign(system=numbers.run(run).variant, run=run)
+
+
+def _rotation(results: Results) -> Iterator[pd.DataFrame]:
+    """Accuracy of probes on rotated test images, refitted at each angle, for all features: the mean over seeds."""
+    for run, numbers in results.executed("evaluate"):
+        columns = ("features", "protocol", "test", "accuracy")
+        table = results.table("evaluate", run, columns) if numbers.names("probe") else None
+        if table is None:
+            continue
+        found = table[(table["protocol"] == "refit") & table["test"].str.fullmatch(r"rotated_\d+")]
+        angles = found.assign(angle=[int(re.sub(r"\D", "", test)) for test in found["test"]])
+        means = angles.groupby(["features", "angle"], as_index=False, sort=False)["accuracy"].mean()
+        yield means.assign(system=numbers.run(run).variant, run=[f"{run} {name}" for name in means["features"]])

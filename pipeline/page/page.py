@@ -13,32 +13,26 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pipeline.drawing.drawings import Picture
 from pipeline.drawing.table import Table
 from pipeline.page.cards import MARKS, bar, cards, commits, origin_of
-from pipeline.page.figures import Shown, front_picture
+from pipeline.page.figures import front_picture
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
-from pipeline.results.freshness import CHANGED, DRAFT, GONE, MISSING, by_reason
+from pipeline.results.freshness import by_reason
 from pipeline.results.provenance import merged_provenance, unique
 
 _FOLDER = Path(__file__).parent
 
-NOTICES = {
-    MISSING: ("item of this profile was", "items of this profile were", "not executed"),
-    CHANGED: ("result was", "results were", "made with other settings than this profile has now"),
-    DRAFT: ("result is a draft", "results are drafts", "made from uncommitted changes: no claim is answered by drafts"),
-    GONE: ("result is", "results are", "no longer in this profile"),
-}
-"""Notices of results that differ from the profile: singular, plural, and what is wrong with them."""
-_AWAY = "no arrays or table on this machine: figures are from an earlier run, or missing"
+_AWAY = "no arrays or table on this machine, so that figures are from an earlier run, or missing"
 
 
 def build_page(
     rows: Sequence[Row],
     claims: Sequence[Claim],
     profile: str,
-    figures: Sequence[Shown],
+    figures: Sequence[Picture],
     tables: Sequence[Table],
     differing: Mapping[str, str],
     incomplete: Sequence[str] = (),
@@ -60,7 +54,7 @@ def build_page(
     counts = {name: row for name, row in count_verdicts(rows).items() if any(row.values())}
     days = sorted(str(each["created"])[:10] for each in records if each.get("created"))
     names = ["page.css", "page.js"]
-    names += ["films.js"] if any(each.drawing.film for each in figures) else []
+    names += ["films.js"] if any(each.film for each in figures) else []
     names += ["tables.js"] if tables else []
     style, *scripts = [(_FOLDER / name).read_text(encoding="utf-8") for name in names]
     options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
@@ -89,20 +83,20 @@ def build_page(
         claims=len(rows),
         bar=bar(row["verdict"] for row in rows),
         documents=[_document(number, all_cards, figures, tables) for number in unique(row["document"] for row in rows)],
-        figures=[each for each in figures if not each.drawing.document],
+        figures=[each for each in figures if not each.document],
         tables=[each for each in tables if not each.document],
-        absent=(model_table.NOT_RUN, model_table.NO_SENSE),
+        absent=model_table.NOT_MEASURED,
         models=sum(len(table.shown) for table in tables if table.name == model_table.NAME),
-        notices=_notices(by_reason(differing, differing), incomplete),
+        notices=by_reason(differing, differing) | ({_AWAY: list(incomplete)} if incomplete else {}),
     )
 
 
 def _document(
-    number: str, all_cards: Sequence[Mapping[str, Any]], figures: Sequence[Shown], tables: Sequence[Table]
+    number: str, all_cards: Sequence[Mapping[str, Any]], figures: Sequence[Picture], tables: Sequence[Table]
 ) -> dict[str, Any]:
     """A document with its claims, its figures and its tables."""
     chosen = [card for card in all_cards if card["claim"].document == number]
-    own = [each for each in figures if each.drawing.document == number]
+    own = [each for each in figures if each.document == number]
     return {
         "number": number,
         "title": DOCUMENTS.get(number, ""),
@@ -113,13 +107,3 @@ def _document(
         "figures": own,
         "tables": [each for each in tables if each.document == number],
     }
-
-
-def _notices(differing: Mapping[str, Sequence[str]], incomplete: Sequence[str]) -> list[dict[str, Any]]:
-    """Notices about the results as a whole: a sentence, and the items it is about."""
-    groups = [(items, *NOTICES[reason]) for reason, items in differing.items()]
-    groups += [(incomplete, "result has", "results have", _AWAY)] if incomplete else []
-    return [
-        {"words": f"{len(items)} {one if len(items) == 1 else several} {what}", "items": items}
-        for items, one, several, what in groups
-    ]

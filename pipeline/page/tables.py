@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.drawing.drawings import Written
 from pipeline.drawing.table import Table
 from pipeline.files import write_text
 from pipeline.report import code_of
@@ -23,16 +22,17 @@ OUTCOMES = {
 """What became of faults that were caused, as `benchmarks.faults` counts it, and the headings."""
 
 
-def write_tables(folder: Path, tables: Sequence[Table], written: Written) -> None:
-    """Write each table as CSV and Markdown into `folder`; remove those of earlier calls. Raises `FileWriteError`."""
-    for table in tables:
-        for ending, content in ((".csv", table.to_csv()), (".md", table.to_markdown())):
-            path = folder / f"{table.name}{ending}"
-            write_text(path, content)
-            written.files.append(path)
-    for path in [*folder.glob("*.csv"), *folder.glob("*.md")]:
-        if path not in written.files:
-            path.unlink()
+def write_tables(folder: Path, tables: Sequence[Table]) -> list[Path]:
+    """Write each table as CSV and Markdown into `folder`, and return their paths; remove those of earlier calls. Raises
+    `FileWriteError`.
+    """
+    written = {folder / f"{table.name}.csv": table.to_csv() for table in tables}
+    written |= {folder / f"{table.name}.md": table.to_markdown() for table in tables}
+    for path, content in written.items():
+        write_text(path, content)
+    for path in {*folder.glob("*.csv"), *folder.glob("*.md")} - written.keys():
+        path.unlink()
+    return list(written)
 
 
 def faults(path: Path) -> list[Table]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
@@ -36,7 +35,6 @@ class Curve:
         how: what classifies: the model itself, or the features of the linear probe that is best on all images.
         errors: shares of test images, by the number of training images.
         parameters: of the model; None if its training is not recorded.
-        epochs: over all images; on fewer it took as many steps.
     """
 
     item: str
@@ -45,7 +43,6 @@ class Curve:
     how: str
     errors: dict[int, Measured]
     parameters: float | None
-    epochs: int
     numbers: Numbers
 
     @property
@@ -58,8 +55,7 @@ def curves(results: Results) -> list[Curve]:
     """The errors of every run that was measured. Raises `ResultError` if a result is corrupt."""
     found = []
     for item, numbers in results.executed("data_efficiency"):
-        settings = numbers.settings.data_efficiency[item]
-        run, shares = str(settings.run), sorted(numbers.names("share"), key=float)
+        run, shares = str(numbers.settings.data_efficiency[item].run), sorted(numbers.names("share"), key=float)
         how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
         errors = {
             int(numbers.at("images", share)): error
@@ -68,24 +64,21 @@ def curves(results: Results) -> list[Curve]:
         }
         trained = training_behind(results, numbers, run)
         parameters = trained.number("parameters", "total") if trained else None
-        variant = str(numbers.run(run).variant)
-        found.append(Curve(item, run, variant, how, errors, parameters, int(settings.epochs), numbers))
+        found.append(Curve(item, run, str(numbers.run(run).variant), how, errors, parameters, numbers))
     return found
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """One figure of all systems, if any was measured. Raises `ResultError` as `curves`."""
-    found = curves(results)
-    if not found:
+    if not (found := curves(results)):
         return
-    epochs = " or ".join(map(str, sorted({curve.epochs for curve in found})))
     yield Drawing(
         NAME,
         "svg",
         "Test error against the number of training images",
-        f"Networks trained on shares of the images, for as many steps as {epochs} epochs of all of them take, so that "
-        "errors are higher than in other figures. Bars are one sd over seeds. Models that learn without labels are "
-        "classified by a linear probe, which is fit on the same images.",
+        "Networks trained on shares of the images, for as many steps on each, and fewer than in other figures, so that "
+        "errors are higher. Bars are one sd over seeds. Models that learn without labels are classified by a linear "
+        "probe, which is fit on the same images.",
         "Test errors over the number of training images, a panel for each data set, a series for each run.",
         [record for curve in found for record in curve.numbers.records],
         partial(errors_over_images, found),
@@ -116,19 +109,14 @@ def errors_over_images(found: list[Curve]) -> Figure:
         axis.margins(x=0.15)
         axis.set(xlabel="training images", title=dataset)
         axis.legend()
-    logarithmic(axes[0])
-    axes[0].set_ylabel("test error (%)")
+    errors_axis = axes[0]
+    errors_axis.set(yscale="log", ylabel="test error (%)")
+    errors_axis.margins(y=0.1)
+    low, high = errors_axis.get_ylim()  # enough ticks where errors span less than a decade
+    errors_axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 10 * low else (1, 1.5, 2, 3, 5, 7)))
+    errors_axis.yaxis.set_minor_locator(NullLocator())
+    errors_axis.yaxis.set_major_formatter("{x:g}")
     return figure
-
-
-def logarithmic(axis: Axes) -> None:
-    """Draw errors on a logarithmic axis, with enough ticks where they span less than a decade."""
-    axis.set_yscale("log")
-    axis.margins(y=0.1)
-    low, high = axis.get_ylim()
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 10 * low else (1, 1.5, 2, 3, 5, 7)))
-    axis.yaxis.set_minor_locator(NullLocator())
-    axis.yaxis.set_major_formatter("{x:g}")
 
 
 def capsules_need_less(results: Results) -> Finding | None:

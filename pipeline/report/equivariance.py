@@ -11,16 +11,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, plain
-from pipeline.drawing.table import Table, tracked
+from pipeline.drawing.table import Row, Table, as_text, measured_table
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import Record, dataset_label, unique
+from pipeline.results.provenance import dataset_label, unique
 from pipeline.results.reading import Numbers, Recorded, Results, with_training
 from pipeline.systems import SYSTEMS
 
@@ -30,27 +29,12 @@ OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling
 """What a layer is predicted to do: what theory says, what a fitted map says, nothing; and what resampling costs."""
 TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
 CONTROLS = ("pixels", "moments", "quarter turns")
-FAMILIES = {
-    "rotation": ("{}°", "1°"),
-    "shift": ("{} px", "1 px"),
-    "scale": ("x {}", "1 %"),
-    "shear": ("{}", "0.01"),
-}
-"""A magnitude in words, and what a derivative is by."""
+FAMILIES = ("rotation", "shift", "scale", "shear")
 VIEWPOINTS = ("azimuth", "elevation")
 """What else changes an image: the next viewpoint of a toy."""
 POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
 """Systems whose capsules have poses."""
-_STEPPED = {OWN: "one matrix", FITTED: "fitted map", INVARIANCE: "no change"}
 _SHOWN = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "there and back"}
-
-
-def in_words(error: Measured | None) -> str:
-    """An error with its standard error; empty if there is none."""
-    if error is None:
-        return ""
-    digits = 2 if error.mean >= 0.095 else 3
-    return f"{error.mean:.{digits}f} ± {error.se:.{digits}f}"
 
 
 def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Measured | None:
@@ -122,8 +106,7 @@ class Followed:
     def __str__(self) -> str:
         if self.error is None:
             return f"{self.run}, {self.name}: constant"
-        by = "by theory" if self.measure == OWN else "by a fitted map"
-        return f"{self.run}, {self.name}: {in_words(self.error)} {by}, {in_words(self.stays)} without moving"
+        return f"{self.run}, {self.words}: {as_text(self.error)}, {as_text(self.stays)} without moving"
 
 
 def run_of(item: str, numbers: Numbers) -> str:
@@ -182,7 +165,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     records = [record for each in shown for record in with_training(results, each.numbers, each.run)]
     ratios = [poses.error.over(features.error) for poses, features in pairs if poses.error and features.error]
     fitted = [(each, overall(each.numbers, each.name, FITTED)) for each in shown]
-    alike = [f"{each.run}, {each.name}: {in_words(error)}" for each, error in fitted if error]
+    alike = [f"{each.run}, {each.name}: {as_text(error)}" for each, error in fitted if error]
     return Finding(
         max(ratios, key=lambda ratio: ratio.mean, default=None),
         records,
@@ -216,32 +199,24 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "layer that follows rotations, shifts, scales and shears best. Filled: moved by theory's action, or by a map "
         "fitted to training images, which is easier; bars are two standard errors. Open: taken to stay. Rows on "
         "different data cannot be compared.",
-        f"A row for each of {', '.join(found)}, with two marks each.",
+        f"A row for each of {', '.join(layer.run for layer in found)}, with two marks each.",
         [record for _, numbers in results.executed("equivariance") for record in numbers.records],
         partial(summary, found),
     )
 
 
-def best_layers(results: Results) -> dict[str, Followed]:
-    """The best layer of every run that was measured, by its system, whose order they have; runs of one system by name.
-
-    Raises:
-        ResultError: a result is corrupt.
-    """
+def best_layers(results: Results) -> list[Followed]:
+    """The best layer of every run that was measured, by system. Raises `ResultError` if a result is corrupt."""
     found = [layer for each in results.executed("equivariance") if (layer := best_of(*each))]
-    variants, order = [layer.variant for layer in found], list(SYSTEMS)
-    return {
-        SYSTEMS[layer.variant].label if variants.count(layer.variant) == 1 else layer.run: layer
-        for layer in sorted(found, key=lambda layer: order.index(layer.variant))
-    }
+    return sorted(found, key=lambda layer: list(SYSTEMS).index(layer.variant))
 
 
 @in_house_style
-def summary(found: dict[str, Followed]) -> Figure:
-    """A row for each system: a filled mark for the error as predicted, an open one for that without moving."""
+def summary(found: list[Followed]) -> Figure:
+    """A row for each run: a filled mark for the error as predicted, an open one for that without moving."""
     figure = Figure(figsize=(WIDTH, 0.2 * len(found) + 0.45))
     axes = figure.subplots()
-    for place, layer in enumerate(found.values()):
+    for place, layer in enumerate(found):
         system, moved, stays = SYSTEMS[layer.variant], layer.error, layer.stays
         look: dict[str, Any] = {"color": system.colour, "marker": system.marker, "markersize": 6}
         assert moved is not None
@@ -253,7 +228,7 @@ def summary(found: dict[str, Followed]) -> Figure:
         text = plain(f"{layer.words}, {dataset_label(layer.numbers.records).partition(' (')[0]}")
         axes.text(1.03, place, text, fontsize=7.5, va="center_baseline", transform=axes.get_yaxis_transform())
     axes.axvline(1, color=INK, linewidth=0.7)
-    axes.set_yticks(range(len(found)), [plain(name) for name in found])
+    axes.set_yticks(range(len(found)), [plain(layer.run) for layer in found])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(found) - 0.4, -0.6)
     axes.set_xlim(0, None)
@@ -265,17 +240,19 @@ def summary(found: dict[str, Followed]) -> Figure:
 # ---- the tables
 
 
-_COLUMNS = (
-    *((TRAINED, measure, words) for measure, words in _SHOWN.items()),
-    *(
-        (what, each, f"{what}, {_SHOWN[each]}")
-        for what in (UNTRAINED, DERIVATIVE)
-        for each in (OWN, FITTED, INVARIANCE)
-    ),
-)
-"""Of the table of maps of the plane: of what, as predicted by what, and the heading."""
-Cells = tuple[dict[str, object], dict[str, str]]
-"""A row of numbers, and the same as text."""
+_MAPS = {
+    f"{what}_{measure}": (words if what == TRAINED else f"{what}, {words}", 2)
+    for what in (TRAINED, UNTRAINED, DERIVATIVE)
+    for measure, words in _SHOWN.items()
+    if what == TRAINED or measure != RESAMPLING
+}
+"""Of maps of the plane: by column, of what and as predicted by what, the heading."""
+_STEPS = {
+    f"{kind}_{measure}": (f"{scale}{words}", 2)
+    for kind, scale in (("relative_error", ""), ("within_classes", "within classes, "))
+    for measure, words in ((OWN, "one matrix"), (FITTED, "fitted map"), (INVARIANCE, "no change"))
+}
+"""Of steps of the viewpoint: the kind of error, and what predicts."""
 
 
 def build(results: Results) -> list[Table]:
@@ -284,103 +261,72 @@ def build(results: Results) -> list[Table]:
     return [*_maps_of_the_plane(items), *_viewpoints(items)]
 
 
-def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> Iterator[Table]:
+def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
     """All systems and controls side by side, if any was measured."""
-    rows: list[Cells] = []
-    controls: set[str] = set()
+    rows: list[Row] = []
+    controlled: set[str] = set()
     for run, numbers in items:
         label = dataset_label(numbers.records)
-        new = [] if label in controls else [(control, control) for control in CONTROLS]
-        controls.add(label)
-        for subject, name in [*new, (TRAINED, run)]:
+        controls = () if label in controlled else CONTROLS
+        controlled.add(label)
+        for subject in (*controls, TRAINED):
             for layer in numbers.names("layers", subject):
+                sd, dimensions = (numbers.needed("layers", subject, layer, key) for key in ("variation", "dimensions"))
+                about = [layer, f"{100 * sd.mean:.3g}", f"{dimensions.mean:.1f}"]
                 for family, magnitude in _chosen(numbers, subject):
-                    rows.append(_map_of_the_plane(numbers, subject, name, layer, family, magnitude))
+                    keys = [run if subject == TRAINED else subject, label, *about, family, magnitude]
+                    rows.append((keys, _errors(numbers, subject, layer, family, magnitude), numbers))
     caption = (
-        "Root mean square errors of a layer's numbers on moved test images, in parts of their sd over images, ± one "
-        "standard error over images and seeds: as predicted by theory's action, by a linear map fitted to training "
-        "images, and by no change (invariance). 1: nothing is known of the image. There and back: images moved and "
-        "moved back. Derivatives: at the identity (Lie derivatives). Pixels, moments, quarter turns: functions whose "
-        "equivariance is known. sd: over images, as a share of the numbers' size; below 0.1 % a layer is constant. "
-        "Dimensions: the effective number of directions in which they vary."
+        "Root mean square errors of a layer's numbers on moved test images, in parts of their sd over images: as "
+        "predicted by theory's action, by a linear map fitted to training images, and by no change (invariance). 1: "
+        "nothing is known of the image. Magnitudes: degrees, pixels, factors and shares of y. There and back: images "
+        "moved and moved back. Derivatives: at the identity (Lie derivatives), per 1 degree, 1 pixel, 1 % of scale and "
+        "a shear of 0.01. Pixels, moments, quarter turns: functions whose equivariance is known. sd: over images, in "
+        "percent of the numbers' size; below 0.1 % a layer is constant and has no errors. Dimensions: the effective "
+        "number of directions in which they vary."
     )
-    records = [record for _, numbers in items for record in numbers.records]
-    yield from _table("equivariance-systems", "Equivariance and invariance, system by system", caption, rows, records)
+    keys = ["run", "data", "layer", "sd (%)", "dimensions", "family", "magnitude"]
+    title = "Equivariance and invariance, system by system"
+    return measured_table("equivariance-systems", title, caption, keys, _MAPS, rows, "se")
 
 
-def _map_of_the_plane(numbers: Numbers, subject: str, name: str, layer: str, family: str, magnitude: str) -> Cells:
-    sd, dimensions = (numbers.measured("layers", subject, layer, key) for key in ("variation", "dimensions"))
-    moved, per = FAMILIES[family]
-    row: dict[str, object] = {"run": name, "layer": layer, "family": family, "magnitude": magnitude}
-    shown = {
-        "run": name,
-        "data": dataset_label(numbers.records),
-        "layer": layer,
-        "sd": f"{100 * sd.mean:.3g} %" if sd else "",
-        "dimensions": f"{dimensions.mean:.1f}" if dimensions else "",
-        "moved by": f"{family} {moved.format(magnitude)}",
-    }
-    is_constant = True
-    for what, measure, heading in _COLUMNS:
-        if what == DERIVATIVE:
-            error, unit = error_at(numbers, subject, layer, measure, family, kind=DERIVATIVE), f" per {per}"
-        else:  # an untrained network is beside the trained one
-            of = UNTRAINED if what == UNTRAINED else subject
-            error, unit = error_at(numbers, of, layer, measure, family, magnitude), ""
-        _add(row, f"{what}_{measure}", error)
-        shown[heading] = in_words(error) + (unit if error else "")
-        is_constant = is_constant and error is None
-    if is_constant:
-        shown[_SHOWN[OWN]] = "constant"
-    row |= {"variation": sd and sd.mean, "dimensions": dimensions and dimensions.mean}
-    return row | _source(numbers), shown
+def _errors(numbers: Numbers, subject: str, layer: str, family: str, magnitude: str) -> dict[str, Measured | None]:
+    """By column of `_MAPS`; an untrained network is beside the trained one."""
+    found = {}
+    for column in _MAPS:
+        what, measure = column.split("_")
+        kind, at = ("derivative", ()) if what == DERIVATIVE else ("relative_error", (magnitude,))
+        of = UNTRAINED if what == UNTRAINED else subject
+        found[column] = error_at(numbers, of, layer, measure, family, *at, kind=kind)
+    return found
 
 
-def _viewpoints(items: list[tuple[str, Numbers]]) -> Iterator[Table]:
+def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
     """Errors from one viewpoint of a toy to the next, of the data sets that have them."""
-    rows: list[Cells] = []
-    records: list[Record] = []
-    for run, numbers in items:
-        unmoved = ("relative_error", TRAINED)
-        places = [
-            (layer, factor, degrees)
-            for layer in numbers.names(*unmoved)
-            for factor in VIEWPOINTS
-            for degrees in numbers.names(*unmoved, layer, INVARIANCE, factor)
-        ]
-        records += numbers.records if places else []
-        for layer, factor, degrees in places:
-            shown = {"run": run, "layer": layer, "step": f"{degrees}° of {factor}"}
-            row: dict[str, object] = {**shown}
-            for kind, scale in (("relative_error", ""), ("within_classes", "within classes, ")):
-                for measure, words in _STEPPED.items():
-                    error = error_at(numbers, TRAINED, layer, measure, factor, degrees, kind=kind)
-                    _add(row, f"{kind}_{measure}", error)
-                    shown[f"{scale}{words}"] = in_words(error)
-            rows.append((row | _source(numbers), shown))
+    unmoved = ("relative_error", TRAINED)
+    rows: list[Row] = [
+        (
+            [run, layer, f"{degrees}° of {factor}"],
+            {
+                column: error_at(numbers, TRAINED, layer, measure, factor, degrees, kind=kind)
+                for column in _STEPS
+                for kind, _, measure in [column.rpartition("_")]
+            },
+            numbers,
+        )
+        for run, numbers in items
+        for layer in numbers.names(*unmoved)
+        for factor in VIEWPOINTS
+        for degrees in numbers.names(*unmoved, layer, INVARIANCE, factor)
+    ]
     caption = (
-        "Errors of a layer's numbers from one viewpoint of a toy to the next, real photographs in the same light, "
-        "in parts of their sd over images, then of their sd within classes, ± one standard error over images and "
-        "seeds: predicted by one matrix on all poses, by a linear map, and by no change. Matrix and map are fitted "
-        "to some test toys and tested on others. Small errors without change that are large within classes: the "
-        "numbers tell classes, and little else."
+        "Errors of a layer's numbers from one viewpoint of a toy to the next, real photographs in the same light, in "
+        "parts of their sd over images, then of their sd within classes: predicted by one matrix on all poses, by a "
+        "linear map, and by no change. Matrix and map are fitted to some test toys and tested on others. Small errors "
+        "without change that are large within classes: the numbers tell classes, and little else."
     )
-    yield from _table("equivariance-viewpoints", "From one viewpoint to the next", caption, rows, records)
-
-
-def _add(row: dict[str, object], column: str, error: Measured | None) -> None:
-    row[column], row[f"{column}_se"] = (error.mean, error.se) if error else (None, None)
-
-
-def _source(numbers: Numbers) -> dict[str, object]:
-    return {"dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)}
-
-
-def _table(name: str, title: str, caption: str, rows: list[Cells], records: list[Record]) -> Iterator[Table]:
-    """None without rows."""
-    if rows:
-        data, shown = (pd.DataFrame(list(each)) for each in zip(*rows, strict=True))
-        yield Table(name, title, caption, data, shown, records)
+    title, keys = "From one viewpoint to the next", ["run", "layer", "step"]
+    return measured_table("equivariance-viewpoints", title, caption, keys, _STEPS, rows, "se")
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:

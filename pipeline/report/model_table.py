@@ -1,26 +1,17 @@
 """One table of all trained models: errors on clean, rotated and warped images, from few images, from novel viewpoints
-and under attack; sizes and times; equivariance. And a figure of their errors over their sizes. Every number comes from
-a result of some stage; none is measured here.
+and under attack; sizes and times; equivariance. Every number comes from a result of some stage; none is measured here.
 """
 
 from __future__ import annotations
 
-import math
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, NullLocator
 
-from pipeline.data.settings import PUBLISHED
-from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
-from pipeline.drawing.style import in_house_style, panels
-from pipeline.drawing.table import Table, spread, tracked
+from pipeline.drawing.table import Table, as_text, tracked
 from pipeline.report import data_efficiency, equivariance
 from pipeline.report.data_efficiency import ITSELF
 from pipeline.results.measured import Measured
@@ -30,7 +21,7 @@ from pipeline.systems import CLASSIFIERS, SYSTEMS
 from pipeline.systems.regression.report.claims import executed
 
 NAME = "systems"
-NOT_RUN, NO_SENSE = "not run", "does not apply"
+NOT_MEASURED = "not measured"
 COLUMNS = {
     "error_percent": "test error",
     "error_share_0.01_percent": "1 % of images",
@@ -58,7 +49,6 @@ PROBED = {
 }
 """The measures that are errors of a probe: its protocol, and its test."""
 CLEAN = ("refit", "rotated_0")
-_TITLE = 18  # characters of a panel's title in a line: there may be four panels
 
 
 # ---- the models
@@ -72,7 +62,6 @@ class Entry:
         error: test error in percent.
         how: what classifies: the model itself, or a linear probe on its features.
         features: the key of the features that a probe classifies best by; empty if no probe was fitted.
-        source: of its images.
     """
 
     run: str
@@ -80,7 +69,6 @@ class Entry:
     error: Measured
     how: str
     features: str
-    source: str
     parameters: float
     seconds: float | None
     records: list[Record]
@@ -104,8 +92,8 @@ def _trained(results: Results) -> Iterator[Entry]:
             how = f"linear probe on {look(features).name}"
             error = _error(numbers, "probe", features, *CLEAN)
         if trained and parameters is not None and error:
-            source, records = str(numbers.dataset_of(run).source), [*trained.records, *numbers.records]
-            yield Entry(run, variant, error, how, features, source, parameters, trained.number("seconds"), records)
+            records = [*trained.records, *numbers.records]
+            yield Entry(run, variant, error, how, features, parameters, trained.number("seconds"), records)
 
 
 def _best_features(numbers: Numbers) -> str:
@@ -128,75 +116,55 @@ def _regressions(results: Results) -> Iterator[Entry]:
         for model, row in models.iterrows():
             error = Measured(100 * float(row["test"]), 0.0, 1)
             name = f"{study.name}, {model}, d = {int(row['size'])}"
-            records = study.numbers.records
             size, seconds = float(row["parameters"]), float(row["seconds"])
-            yield Entry(name, "regression", error, ITSELF, "", str(study.dataset.source), size, seconds, records)
+            yield Entry(name, "regression", error, ITSELF, "", size, seconds, study.numbers.records)
 
 
 # ---- the answers
 
 
-@dataclass(frozen=True)
-class Found:
-    """A number of a model, the provenance of its result, and what must be known to read it, in a word or two."""
-
-    value: Measured
-    records: list[Record]
-    remark: str = ""
+Answer = tuple[str, str, Measured | None, list[Record], str]
+"""Run, measure, the number, the provenance of its result, and what must be known to read it, in a word or two."""
 
 
-def answers(results: Results, models: Sequence[Entry]) -> dict[tuple[str, str], Found]:
-    """By run and measure, everything that was measured of some models. Where several studies are about a run, the first
-    counts.
-    """
-    found = {(entry.run, "error_percent"): Found(entry.error, entry.records) for entry in models}
-    for run, measure, value, numbers, remark in [*_of_models(results, models), *_of_studies(results)]:
-        if value:
-            found.setdefault((run, measure), Found(value, numbers.records, remark))
-    return found
-
-
-_Answer = tuple[str, str, Measured | None, Numbers, str]
-"""Run, measure, the number, where it is from, and the remark."""
-
-
-def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[_Answer]:
-    """Errors of probes on the features that are best on clean images."""
+def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[Answer]:
+    """The test error, and errors of probes on the features that are best on clean images."""
     for entry in models:
+        yield entry.run, "error_percent", entry.error, entry.records, ""
         remark = "probe" if entry.how == ITSELF else ""
         if numbers := results.numbers("evaluate", entry.run):
             for measure, place in PROBED.items():
-                yield entry.run, measure, _error(numbers, "probe", entry.features, *place), numbers, remark
+                yield entry.run, measure, _error(numbers, "probe", entry.features, *place), numbers.records, remark
         if numbers := results.numbers("sweep", f"{entry.run}-180"):
             error = _error(numbers, "probe", entry.features)
-            yield entry.run, "error_trained_on_rotated_180_percent", error, numbers, remark
+            yield entry.run, "error_trained_on_rotated_180_percent", error, numbers.records, remark
 
 
-def _of_studies(results: Results) -> Iterator[_Answer]:
+def _of_studies(results: Results) -> Iterator[Answer]:
     for curve in data_efficiency.curves(results):
         for share in ("0.01", "0.1", "1"):
             error = curve.numbers.measured("share", share, curve.how)
-            yield curve.run, f"error_share_{share}_percent", error and error.scaled(100), curve.numbers, ""
+            yield curve.run, f"error_share_{share}_percent", error and error.scaled(100), curve.numbers.records, ""
     for item, numbers in results.executed("equivariance"):
         if layer := equivariance.best_of(item, numbers):
-            yield layer.run, "equivariance_error", layer.error, numbers, layer.words
-            yield layer.run, "invariance_error", layer.stays, numbers, layer.name
+            yield layer.run, "equivariance_error", layer.error, numbers.records, layer.words
+            yield layer.run, "invariance_error", layer.stays, numbers.records, layer.name
     for item, numbers in results.executed("optimise"):
         study = numbers.settings.optimise[item]
         error = _error(numbers, "engine", study.chosen, "180", "refit_accuracy_after")
-        yield study.run, "error_optimised_180_percent", error, numbers, _images(numbers, study, study.run)
+        yield study.run, "error_optimised_180_percent", error, numbers.records, _images(numbers, study, study.run)
     for item, numbers in results.executed("viewpoint"):
         study = numbers.settings.viewpoint[item]
         for network in ("capsules", "cnn"):
             error = numbers.measured("matched", network, "novel")
-            yield study[network], f"error_novel_{study.axis}_percent", error and error.scaled(100), numbers, ""
+            yield study[network], f"error_novel_{study.axis}_percent", error and error.scaled(100), numbers.records, ""
     for item, numbers in results.executed("attack"):
         study = numbers.settings.attack[item]
         for network in ("capsules", "cnn"):
             for method in ("FGSM", "BIM"):
                 error = _error(numbers, "value", method, "general", network, "0.1")
                 remark = _images(numbers, study, study[network])
-                yield study[network], f"error_{method}_0.1_percent", error, numbers, remark
+                yield study[network], f"error_{method}_0.1_percent", error, numbers.records, remark
 
 
 def _error(numbers: Numbers, *place: str) -> Measured | None:
@@ -210,16 +178,6 @@ def _images(numbers: Numbers, study: Recorded, run: str) -> str:
     return f"{min(study.images, numbers.dataset_of(run).test):,} images"
 
 
-def _applies(measure: str, entry: Entry) -> bool:
-    """Whether it makes sense to ask this of a model."""
-    if measure.startswith("error_optimised"):
-        return entry.system == "generative"
-    if measure.startswith("error_novel"):
-        known = PUBLISHED.get(entry.source)
-        return known is None or known.factors is None or bool(known.factors)
-    return entry.system != "regression" or not ("variance" in measure or "upright_probe" in measure)
-
-
 # ---- the table
 
 
@@ -227,7 +185,9 @@ def build(results: Results) -> list[Table]:
     """One table of all models, or none if there are none."""
     if not (models := entries(results)):
         return []
-    found = answers(results, models)
+    answers = [*_of_models(results, models), *_of_studies(results)]
+    # Where several studies are about a run, the first counts
+    found = {(run, measure): (run, measure, value, *more) for run, measure, value, *more in reversed(answers) if value}
     rows = pd.DataFrame(
         _row(entry, measure, found.get((entry.run, measure))) for entry in models for measure in COLUMNS
     )
@@ -238,14 +198,14 @@ def build(results: Results) -> list[Table]:
             "data": dataset_label(entry.records),
             "classified by": entry.how,
             "parameters": f"{entry.parameters:,.0f}",
-            "training (s)": NOT_RUN if entry.seconds is None else f"{entry.seconds:,.0f}",
+            "training (s)": NOT_MEASURED if entry.seconds is None else f"{entry.seconds:,.0f}",
         }
         for entry in models
     )
     texts = rows.pivot_table(values="text", index="run", columns="measure", aggfunc="first")[list(COLUMNS)]
     shown = about.join(texts.rename(columns=COLUMNS), on="run")
     answered = [found[place] for place in product((entry.run for entry in models), COLUMNS) if place in found]
-    records = distinct(record for answer in answered for record in answer.records)
+    records = distinct(record for *_, of, _ in answered for record in of)
     caption = (
         "Test errors in percent, ± one sd over seeds; seconds that all seeds took to train. Compare within the same "
         "data only. Models that learned without labels are classified by the best of their linear probes on clean "
@@ -259,13 +219,10 @@ def build(results: Results) -> list[Table]:
     return [Table(NAME, title, caption, rows.drop(columns="text"), shown, records)]
 
 
-def _row(entry: Entry, measure: str, answer: Found | None) -> dict[str, object]:
+def _row(entry: Entry, measure: str, answer: Answer | None) -> dict[str, object]:
     """A question and the model that it is asked of: the tidy form, and the answer as text."""
-    value, remark = (answer.value, answer.remark) if answer else (None, "")
-    state = "measured" if answer else NOT_RUN if _applies(measure, entry) else NO_SENSE
-    text = state
-    if value:  # a standard error is known of one seed, too
-        text = spread(value.mean, value.sd, *((None, 2) if value.standard_error else (value.n,)))
+    _, _, value, records, remark = answer or (entry.run, measure, None, [], "")
+    text = as_text(value) or NOT_MEASURED
     return {
         "run": entry.run,
         "system": entry.system,
@@ -274,60 +231,11 @@ def _row(entry: Entry, measure: str, answer: Found | None) -> dict[str, object]:
         "parameters": entry.parameters,
         "seconds": entry.seconds,
         "measure": measure,
-        "state": state,
         "value": value and value.mean,
         "sd": value and value.sd,
         "n": value and value.n,
         "sd_is": "" if value is None else "standard error" if value.standard_error else "over seeds",
         "remark": remark,
-        "tracking_run": tracked(answer.records if answer else []),
+        "tracking_run": tracked(records),
         "text": f"{text} ({remark})" if remark else text,
     }
-
-
-# ---- the figure
-
-
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Error against parameters, a panel for each data set."""
-    if not (found := entries(results)):
-        return
-    names = ", ".join(dict.fromkeys(SYSTEMS[each.system].label for each in found))
-    yield Drawing(
-        "systems-parameters",
-        "svg",
-        "Test error against the number of parameters",
-        "A marker for each trained model; bars are one sd over seeds, and all panels have the same "
-        "logarithmic axes. Models that learned without labels are classified by the best of their linear probes.",
-        f"Scatter plots of test error over parameters, one for each data set, with a marker for each of {names}.",
-        [record for each in found for record in each.records],
-        partial(error_over_parameters, found),
-    )
-
-
-@in_house_style
-def error_over_parameters(found: list[Entry]) -> Figure:
-    """Test error (percent) over parameters, a panel for each data set, all with the same axes."""
-    datasets = list(dict.fromkeys(dataset_label(each.records) for each in found))
-    figure, axes = panels(len(datasets), 2.6, sharex=True, sharey=True)
-    for axis, dataset in zip(axes, datasets, strict=True):
-        for name, system in SYSTEMS.items():
-            rows = [each for each in found if each.system == name and dataset_label(each.records) == dataset]
-            if rows:
-                axis.errorbar(
-                    [each.parameters for each in rows],
-                    [each.error.mean for each in rows],
-                    [each.error.sd if each.error.n > 1 else math.nan for each in rows],
-                    color=system.colour, marker=system.marker, linestyle="", label=system.label,
-                    alpha=0.7,  # points on top of each other show through
-                )  # fmt: skip
-        axis.set(xlabel="parameters", title=textwrap.fill(dataset, _TITLE, break_on_hyphens=False))
-    axes[0].set(xscale="log", ylabel="test error (%)")
-    axes[0].margins(x=0.1)
-    axes[0].xaxis.set_minor_locator(NullLocator())
-    axes[0].xaxis.set_major_formatter(EngFormatter(sep=""))
-    if all(each.error.mean > 0 for each in found):
-        data_efficiency.logarithmic(axes[0])
-    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4)
-    return figure

@@ -5,11 +5,12 @@ layer by layer, a table of all.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.films import RoutingFilm, strip
-from pipeline.drawing.table import Row, Table, cells, measured_table
+from pipeline.drawing.table import Row, Table, cells, tables_of
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems import SYSTEMS
 from pipeline.systems.matrix_capsules.report.runs import class_names
@@ -79,35 +80,29 @@ def build(results: Results) -> list[Table]:
     for study, numbers in results.executed("routing"):
         (run, document), own = _network(study, numbers), numbers.number("used") or 0
         for step in numbers.names("test_error"):
-            measured = cells(Numbers(numbers.path, {name: numbers.at(name, step) for name in _HEADS}), _HEADS)
+            at_step = Numbers(numbers.path, {name: numbers.at(name, step) for name in _HEADS})
             keys = [run, int(step), "yes" if int(step) <= own else "no"]
-            iterations.setdefault(document, []).append((keys, measured, numbers))
+            iterations.setdefault(document, []).append((keys, cells(at_step, _HEADS), numbers))
         names = numbers.names("layers")
         for place, layer in enumerate(names, 1 - len(names)):
             of_layer = [run, f"{-place} below" if place else "classes", int(own)]
             layers.setdefault(document, []).append((of_layer, cells(numbers, _LAYER_HEADS, "layers", layer), numbers))
     of_iterations = (
-        "Routing, iteration by iteration",
         "The test error if routing ended there; the share of the assignment that goes to another class than in the "
         "iteration before; means over images of the class capsules' activations, and of the spread of votes "
         "(root mean square distance to their mean, each counted by how much of it is assigned). Iteration 1 has "
         "equal shares, each other one follows an update of them. Iterations that are not the network's own follow "
-        "them with the same votes.",
-        ["run", "iteration", "the network's own"],
-        _HEADS,
+        "them with the same votes."
     )
     of_layers = (
-        "Routing, layer by layer",
         "How evenly a capsule divides itself among those that see it: entropy, 0 in a tree and 1 if even, each "
         "counting by its activation. Types of capsules that are never above 0.01, on any test image at any "
         "position. How much a type's largest activation varies: sd over images, mean over types, 0 if it is always "
-        "the same. Layers are counted down from the class capsules.",
-        ["run", "layer", "iterations"],
-        _LAYER_HEADS,
+        "the same. Layers are counted down from the class capsules."
     )
-    return [
-        table
-        for name, words, groups in ((NAME, of_iterations, iterations), (f"{NAME}-layers", of_layers, layers))
-        for document, rows in groups.items()
-        for table in measured_table(f"{name}-{document}", *words, rows, document)
+    steps, places = ["run", "iteration", "the network's own"], ["run", "layer", "iterations"]
+    tables = [
+        *tables_of(NAME, "Routing, iteration by iteration", of_iterations, steps, _HEADS, iterations),
+        *tables_of(f"{NAME}-layers", "Routing, layer by layer", of_layers, places, _LAYER_HEADS, layers),
     ]
+    return [replace(table, document=table.name.rpartition("-")[2]) for table in tables]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pandas as pd
-
 from pipeline.drawing.features import look
-from pipeline.drawing.table import Row, Table, measured_table, spread, tracked
+from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.findings import stalled
-from pipeline.results.provenance import dataset_label
+from pipeline.results.measured import Measured
+from pipeline.results.provenance import dataset_label, unique
 from pipeline.results.reading import Results
 from pipeline.systems import CLASSIFIERS
 
@@ -34,43 +33,33 @@ def clusters(results: Results) -> list[Table]:
     return measured_table("clusters", "Clusters without labels", caption, ["run", "features"], heads, rows)
 
 
+_TRAINING = {
+    "epochs": ("epochs", 0),
+    "seconds": ("seconds", 0),
+    "parameters_generative": ("generative parameters", 0),
+    "parameters_total": ("all parameters", 0),
+    "images_per_second": ("images/s", 1),
+    "validation_bound": ("validation bound", 1),
+    "validation_pixel_error": ("validation pixel error", 1),
+}
+
+
 def training(results: Results) -> list[Table]:
     """Time, speed and final validation numbers of each training run, and a note on those that stopped learning."""
-    rows, shown, records, notes = [], [], [], []
+    rows: list[Row] = []
     for run, numbers in results.executed("train"):
-        records += numbers.records
-        dataset = dataset_label(numbers.records)
-        device = ", ".join(dict.fromkeys(str(each.get("device", "")) for each in numbers.records))
-        measured = {
-            "epochs": numbers.measured("epochs"),
-            "images_per_second": numbers.measured("images_per_second"),
-            "validation_bound": numbers.measured("validation", "bound"),
-            "validation_pixel_error": numbers.measured("validation", "pixel_error"),
-        }
-        seeds = max((found.n for found in measured.values() if found), default=0)
-        sizes = {name: numbers.number("parameters", name) for name in ("generative", "total")}
-        row: dict[str, object] = {"run": run, "variant": numbers.run(run).variant, "dataset": dataset}
-        for name, found in measured.items():
-            row[name], row[f"{name}_sd"] = (found.mean, found.sd) if found else (None, None)
-        row["seconds"] = numbers.number("seconds")
-        row |= {f"parameters_{name}": None if size is None else round(size) for name, size in sizes.items()}
-        rows.append(row | {"n": seeds, "device": device, "tracking_run": tracked(numbers.records)})
+        found = {column: numbers.measured(*column.split("_", 1)) for column in _TRAINING if "validation" in column}
+        found |= {column: numbers.measured(column) for column in ("epochs", "images_per_second")}
+        for column in ("seconds", "parameters_generative", "parameters_total"):
+            number = numbers.at(*column.split("_"))  # a number of parameters is whole
+            found[column] = None if number is None else Measured(number, 0.0, 1)
         history = results.table("train", run, ("replica", "epoch", "train_gradient_norm"))
-        notes.append("" if history is None else stalled(history, numbers.run(run)))
-        text = {name: spread(found.mean, found.sd, found.n) if found else "" for name, found in measured.items()}
-        if (epochs := measured["epochs"]) and epochs.sd == 0:  # no replica stopped early
-            text["epochs"] = f"{epochs.mean:,.0f}"
-        whole = ("" if value is None else f"{value:,.0f}" for value in (numbers.number("seconds"), *sizes.values()))
-        shown.append([run, dataset, device, str(seeds), text.pop("epochs"), *whole, *text.values()])
-    if not rows:
-        return []
-    head = ["run", "data", "device", "seeds", "epochs", "seconds", "generative parameters", "all parameters"]
-    head += ["images/s", "validation bound", "validation pixel error"]
-    people = pd.DataFrame(shown, columns=head)
-    if any(notes):
-        people["note"] = notes
+        note = "" if history is None else stalled(history, numbers.run(run))
+        device = ", ".join(unique(each.get("device") for each in numbers.records))
+        rows.append(([run, dataset_label(numbers.records), device, note], found, numbers))
     caption = (
         "Each training run: wall-clock seconds for all seeds together, training images per second, bound in nats per "
-        "image, and squared pixel error summed over an image (mean ± sd over seeds)."
+        "image, and squared pixel error summed over an image; a note where a training stopped learning."
     )
-    return [Table("training", "Training runs", caption, pd.DataFrame(rows), people, records)]
+    keys = ["run", "data", "device", "note"]
+    return measured_table("training", "Training runs", caption, keys, _TRAINING, rows)

@@ -18,20 +18,15 @@ if TYPE_CHECKING:
     from pipeline.dependencies import Graph
     from pipeline.params import Params
 
-MISSING = "not executed"
-CHANGED = "made with other settings than the profile's now"
-GONE = "no longer in the profile"
-DRAFT = "made from uncommitted changes"
-
 State = Literal["recorded", "unlocked", "draft", "stale", "running", "missing", "gone"]
 STATES: dict[State, str] = {
     "recorded": "recorded",
     "unlocked": "in the repository, but not in dvc.lock",
-    "draft": DRAFT,
-    "stale": CHANGED,
+    "draft": "made from uncommitted changes",
+    "stale": "made with other settings than the profile's now",
     "running": "running now",
-    "missing": MISSING,
-    "gone": GONE,
+    "missing": "not executed",
+    "gone": "no longer in the profile",
 }
 """Every state, in words."""
 _FEW = 3  # settings shown of a stale item
@@ -112,8 +107,8 @@ def statuses(
 
 
 def compare(results: Results, graph: Graph, params: Params) -> dict[str, str]:
-    """What differs between results and profile, by `<stage>/<item>`, in words: what was not executed (`MISSING`), was
-    made with other settings (`CHANGED`), is a draft (`DRAFT`), or is of no item of the profile (`GONE`), in this order.
+    """What differs between results and profile, by `<stage>/<item>`, in the words of `STATES`: what was not executed,
+    was made with other settings, is a draft, or is of no item of the profile, in this order.
     """
     expected = current_settings(graph, params.model_dump(mode="json"))
     found = statuses(results, expected, publish=params.publish)

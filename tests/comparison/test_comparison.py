@@ -187,7 +187,7 @@ def test_of_comparisons_without_a_change_one_in_twenty_says_that_something_moved
         values = generator.normal(size=(machines + 2, claims)) * scales
         sds = values[:machines].std(axis=0, ddof=1)
         spreads = {str(i): spread(sd, n=machines) for i, sd in enumerate(sds)}
-        sides = (Side("", "", {}, {str(i): answer(x) for i, x in enumerate(row)}, HERE) for row in values[machines:])
+        sides = (Side("", {}, {str(i): answer(x) for i, x in enumerate(row)}, HERE) for row in values[machines:])
         false_alarms += any(change.word == "moved" for change in changes(*sides, (spreads, spreads)))
     assert 6 <= false_alarms <= 34  # 20 are expected; the standard deviation is 4.4
 
@@ -216,7 +216,7 @@ HOLDS, FAILS = answer(None, verdict="holds"), answer(None, verdict="fails")
     ],
 )
 def test_the_word_of_a_claim(before: Answer, after: Answer, spreads: dict[str, noise.Spread], word: str | None) -> None:
-    sides = (Side("a", "quick", {}, {"c": each}, HERE) for each in (before, after))
+    sides = (Side("quick", {}, {"c": each}, HERE) for each in (before, after))
     assert [change.word for change in changes(*sides, (spreads, spreads))] == [word] * (word is not None)
 
 

@@ -222,5 +222,5 @@ def test_every_claim_has_a_row_in_order_and_those_on_other_data_are_counted_apar
     }
 
 
-def test_every_answer_belongs_to_a_claim() -> None:
-    assert report.measures().keys() <= {claim.id for claim in load_claims()}
+def test_every_claim_has_a_measure_and_every_measure_a_claim() -> None:
+    assert report.measures().keys() == {claim.id for claim in load_claims()}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from small import EQUIVARIANCE, small_run
+from test_equivariance_measures import blobs, seeded
 from torch import Tensor
 
 from pipeline.layers import poses
@@ -27,13 +28,8 @@ SETTINGS = EquivarianceParams.model_validate(EQUIVARIANCE | _SETTINGS | {"run": 
 
 def landmarks(count: int, seed: int) -> Tensor:
     """Images of three smooth blobs, one in each channel, near the corners of a triangle, `[count, 3, SIZE, SIZE]`."""
-    generator = torch.Generator().manual_seed(seed)
     corners = torch.tensor([[0.35, 0.1], [-0.1, -0.35], [-0.25, 0.2]])
-    centre = corners + 0.3 * torch.rand(count, 3, 2, generator=generator) - 0.15
-    ticks = (torch.arange(SIZE) * 2 + 1) / SIZE - 1
-    y, x = torch.meshgrid(ticks, ticks, indexing="ij")
-    squared = (x - centre[..., 0, None, None]) ** 2 + (y - centre[..., 1, None, None]) ** 2
-    return (-squared / (2 * 0.12**2)).exp()
+    return blobs(count, 3, SIZE, 0.12, corners + 0.3 * torch.rand(count, 3, 2, generator=seeded(seed)) - 0.15)
 
 
 def centroids(images: Tensor) -> Tensor:
@@ -148,7 +144,7 @@ def test_one_matrix_for_all_toys_follows_a_step_of_the_viewpoint() -> None:
     """Planted poses are an image's first pixels, to which a step does the same from the left: theory does not say what,
     so it is fitted to some pairs. It says nothing of how affine poses follow a viewpoint.
     """
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     T = torch.tensor([[0.6, 0.5], [-0.4, 0.7]])
 
     def pairs(count: int) -> Tensor:
@@ -174,7 +170,7 @@ def test_one_matrix_for_all_toys_follows_a_step_of_the_viewpoint() -> None:
 
 
 def test_numbers_that_tell_classes_only_gain_nothing_within_classes() -> None:
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     classes = torch.arange(300) % 3
     before, after = (100 * classes[:, None, None] + torch.randn(300, 1, 2, generator=generator) for _ in range(2))
     weights = torch.rand(300, 1, generator=generator)

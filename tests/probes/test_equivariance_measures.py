@@ -30,10 +30,16 @@ def small(family: str, h: float) -> Transformation:
     return Transformation(family, magnitude)
 
 
-def blobs(count: int = 6, channels: int = 1, size: int = SIZE, width: float = 0.16) -> Tensor:
-    """Images of a smooth blob in each channel, somewhere in the middle, `[count, channels, size, size]`."""
-    generator = torch.Generator().manual_seed(1)
-    centre = 0.5 * torch.rand(count, channels, 2, generator=generator) - 0.25
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def blobs(
+    count: int = 6, channels: int = 1, size: int = SIZE, width: float = 0.16, centre: Tensor | None = None
+) -> Tensor:
+    """Images of a smooth blob in each channel, by default somewhere in the middle, `[count, channels, size, size]`."""
+    if centre is None:
+        centre = 0.5 * torch.rand(count, channels, 2, generator=seeded(1)) - 0.25
     ticks = (torch.arange(size) * 2 + 1) / size - 1
     y, x = torch.meshgrid(ticks, ticks, indexing="ij")
     squared = (x - centre[..., 0, None, None]) ** 2 + (y - centre[..., 1, None, None]) ** 2
@@ -79,8 +85,8 @@ def test_moving_is_the_central_difference_of_resampling(family: str) -> None:
 # ---- how values follow
 
 POINTS: dict[str, tuple[Any, Tensor]] = {
-    "poses": (Poses(), torch.randn(4, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))),
-    "moments": (MomentAction(), torch.rand(4, 1, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))),
+    "poses": (Poses(), torch.randn(4, 3, 6, dtype=torch.float64, generator=seeded(0))),
+    "moments": (MomentAction(), torch.rand(4, 1, 5, dtype=torch.float64, generator=seeded(0))),
     "maps": (Maps(SIZE, "border"), blobs(4, 3).double().flatten(2)),
     "black maps": (Maps(SIZE, "zeros"), blobs(4, 3).double().flatten(2)),
 }
@@ -100,7 +106,7 @@ def test_a_generator_is_the_derivative_of_an_action(name: str, family: str) -> N
 
 
 def test_a_matrix_from_the_right_is_not_found() -> None:
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     before, T = torch.randn(50, 3, 16, generator=generator), torch.randn(4, 4, generator=generator)
     after = (before.unflatten(-1, (4, 4)) @ T).flatten(-2)
     found = FromTheLeft(4).finite(torch.zeros(2, 3), Pairs(before, after, torch.ones(50, 3)))(before)
@@ -111,7 +117,7 @@ def test_a_matrix_from_the_left_and_a_linear_map_are_found_and_not_bent_by_absen
     """One of three capsules is absent from every third image, and its values there are no matrix times the others. The
     map of the others holds there, too: for this capsule it was not fitted to these images.
     """
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     before, T = torch.randn(150, 3, 16, generator=generator), torch.randn(4, 4, generator=generator)
     W = torch.randn(48, 48, generator=generator)
     fits: list[tuple[Any, Tensor, float]] = [
@@ -130,7 +136,7 @@ def test_the_penalty_is_chosen_on_images_that_the_map_was_not_fitted_to() -> Non
     """Targets of pure noise, as many numbers as images: without a penalty the map fits them, and predicts worse than
     the mean.
     """
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded(0)
     before, after, others = (torch.randn(40, 1, 30, generator=generator) for _ in range(3))
     ones = torch.ones(40, 1)
 
@@ -152,7 +158,7 @@ def error(prediction: Tensor, values: Tensor, after: Tensor) -> float:
 
 
 def test_an_error_is_relative_to_how_features_vary_over_images() -> None:
-    values = torch.randn(4000, 1, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values = torch.randn(4000, 1, 8, generator=seeded(0), dtype=torch.float64)
     after = values.roll(1, -1)
     assert error(after, values, after) == 0
     assert error(after.mean(0, keepdim=True), values, after) == pytest.approx(1, abs=1e-6)
@@ -220,7 +226,7 @@ def test_derivatives_of_every_system_are_those_of_central_differences(variant: s
 @pytest.mark.parametrize("turns", [1, 2])
 def test_the_quarter_turn_network_is_exact_for_quarter_turns(turns: int) -> None:
     network, action = QuarterTurnNetwork(), QuarterTurnAction()
-    images = torch.rand(5, 2, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    images = torch.rand(5, 2, 16, 16, dtype=torch.float64, generator=seeded(0))
     matrix = Transformation("rotation", 90.0 * turns).matrix(16)
     rho = action.finite(matrix, NOTHING)
     assert rho

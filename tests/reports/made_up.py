@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import yaml
 from records import ResultFiles, dump_record, load_record
-from small import small_run
+from small import SMALL, small_params, small_run
 
 from pipeline import report
 from pipeline.classification.settings import CroppedRun
@@ -47,51 +47,25 @@ UNUSED = (
 
 
 def made_up_values() -> dict[str, Any]:
-    """Parameters of two runs on digits, for the made-up results.
-
-    Taken from the repository's own, whichever profile that is now, so that every field is there; what the tests speak
-    of is set here.
-    """
-    values = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    of_variant = {run["variant"]: run for run in reversed(values["runs"].values())}
-    dataset = values["datasets"][of_variant["generative"]["dataset"]]
-    still = {"rotation": 0.0, "shift": 0.0, "whole_pixels": False}
-    settings = {"dataset": "digits", "replicas": 2, "seed": 0, "augmentation": still}
-    capsules = of_variant["generative"] | settings
-    capsules["model"] = capsules["model"] | PAPERS_MODEL
-    engines = {
-        name: {"method": name, "steps": 100, "tolerance": 0.1} | more
-        for name, more in (
-            ("gauss-newton", {"restarts": 1}),
-            ("l-bfgs", {"memory": 10, "restarts": 1}),
-            ("adam", {"bound": "sampled", "learning_rate": 0.03}),
-        )
+    """Parameters of two runs on digits, for the made-up results."""
+    digits = {"source": "digits", "canvas": 28, "train": 1200, "validation": 237, "test": 360, "split_seed": 0}
+    runs = {
+        "capsules-digits": small_run(dataset="digits", seed=0, model=SMALL | PAPERS_MODEL),
+        "vae-digits": small_run("vae", dataset="digits", seed=0),
     }
-    optimise, posterior = (next(iter(values[study].values())) for study in ("optimise", "posterior"))
-    runs = {"capsules": "capsules-digits", "vae": "vae-digits"}
-    return values | {
-        "profile": "quick",
-        "datasets": {"digits": dataset | {"source": "digits", "train": 1200, "validation": 237, "test": 360}},
-        "runs": {"capsules-digits": capsules, "vae-digits": of_variant["vae"] | settings},
-        "optimise": {
-            "capsules-digits": optimise
-            | {"run": "capsules-digits", "images": 64, "engines": engines, "chosen": "gauss-newton"}
-        },
-        "posterior": {"capsules-digits": posterior | {"run": "capsules-digits", "replicas": 2}},
-        "sweep": values["sweep"] | {"angles": [0.0, 45.0, 180.0], "runs": list(runs.values())},
-        "failures": values["failures"] | {"images": 200, "threshold": 0.9},
-        "sensitivity": values["sensitivity"] | {"run": "capsules-digits", "epochs": 8, "replicas": 1},
-        **{section: {} for section in UNUSED},
-        "evidence": {
-            "generative": {
-                "table_1": runs,
-                "affine": runs,
-                "sweep": runs,
-                "optimise": "capsules-digits",
-                "posterior": "capsules-digits",
-            }
-        },
-    }
+    values, named = small_params(**runs), dict(zip(("capsules", "vae"), runs, strict=True))
+    for study, changes in (("optimise", {"images": 64}), ("posterior", {"replicas": 2})):
+        values[study]["capsules-digits"] |= changes
+    for section, changes in (
+        ("sweep", {"angles": [0.0, 45.0, 180.0]}),
+        ("failures", {"images": 200}),
+        ("sensitivity", {"epochs": 8}),
+    ):
+        values[section] |= changes
+    evidence = {"table_1": named, "affine": named, "sweep": named}
+    evidence |= dict.fromkeys(("optimise", "posterior"), "capsules-digits")
+    more = {"profile": "quick", "own_images": {}, "datasets": {"digits": digits}}
+    return values | more | {section: {} for section in UNUSED} | {"evidence": {"generative": evidence}}
 
 
 def with_evidence(values: dict[str, Any], system: str, **groups: Any) -> dict[str, Any]:
@@ -138,10 +112,22 @@ def spread(mean: float, sd: float = 0.01, n: int = 2) -> dict[str, Any]:
     return {"mean": mean, "sd": sd, "n": n}
 
 
+def spreads(numbers: Mapping[str, Any], sd: float = 0.01, n: int = 2) -> dict[str, Any]:
+    """Nested numbers as results hold them, all with the same sd; whole numbers stay as they are."""
+    return {
+        name: spreads(each, sd, n)
+        if isinstance(each, dict)
+        else spread(each, sd, n)
+        if isinstance(each, float)
+        else each
+        for name, each in numbers.items()
+    }
+
+
 def presences(n: int = 2, information: float = 2.1) -> dict[str, Any]:
     """What evaluation measures of the presences of a generative model."""
     shares = {"presence_information": 1.0, "presence_information_by_object": 1.6, "presence_kl": 2.3}
-    return {name: spread(share * information, 0.03, n) for name, share in shares.items()}
+    return spreads({name: share * information for name, share in shares.items()}, 0.03, n)
 
 
 def record(stage: str, item: str, **values: Any) -> dict[str, Any]:
@@ -179,17 +165,11 @@ def equivariance(n: int = 2) -> dict[str, Any]:
     """Deviations of poses that follow a tenth of the turn."""
     found: dict[str, Any] = {}
     for layer, size in (("parts", 0.55), ("objects", 1.1)):
-        found[layer] = {}
-        for angle in (30, 60, 90, 120, 150, 180):
-            way = size * np.sin(np.deg2rad(angle / 2))
-            values = {"deviation": 0.9 * way, "unfollowed": way, "missed": 0.9}
-            found[layer][f"{angle}"] = {name: spread(value, 0.01 * value, n) for name, value in values.items()}
-    return found
-
-
-def copies(n: int = 2, **changed: float) -> dict[str, Any]:
-    values = {"pairs": 0.6, "copied": 0.9, "faded_strokes_pairs": 0.3, "faded_strokes_pairs_sd": 0.1}
-    return {name: spread(value, 0.01, n) for name, value in (values | changed).items()}
+        ways = {f"{angle}": size * np.sin(np.deg2rad(angle / 2)) for angle in range(30, 181, 30)}
+        found[layer] = {
+            angle: {"deviation": 0.9 * way, "unfollowed": way, "missed": 0.9} for angle, way in ways.items()
+        }
+    return spreads(found, 0.005, n)
 
 
 class Writer(ResultFiles):
@@ -220,60 +200,40 @@ class Writer(ResultFiles):
         for name in features:
             refit = dict(zip(TESTS, ACCURACY[name], strict=True))
             fixed = {test: max(0.12, value - 0.09 * (test != "rotated_0")) for test, value in refit.items()}
-            probe[name] = {
-                protocol: {test: spread(value, sd, n) for test, value in values.items()}
-                for protocol, sd, values in (("refit", 0.012, refit), ("fixed", 0.02, fixed))
-            }
+            probe[name] = {"refit": spreads(refit, 0.012, n), "fixed": spreads(fixed, 0.02, n)}
         test = {"bound": spread(355.0, 3.0, n), "pixel_error": spread(13.2, 0.2, n)}
         if "t0_sampled" in features:
             test |= presences(n)
         failures: dict[str, Any] = {}
         if "t0" in features:
             use = {f"{angle}": {"consistency": spread(0.7, 0.02, n)} for angle in (0, 180)}
-            failures = {"equivariance": equivariance(n), "templates": copies(n), "part_use": use}
+            copies = {"pairs": 0.6, "copied": 0.9, "faded_strokes_pairs": 0.3, "faded_strokes_pairs_sd": 0.1}
+            failures = {"equivariance": equivariance(n), "templates": spreads(copies, n=n), "part_use": use}
         self.numbers("evaluate", run, {"probe": probe, "test": test, **failures}, **provenance)
 
     def pictures(self, run: str) -> None:
-        parts, whole = pictures(16, 12, 12), pictures(8, 24, 24)
-        self.examples(
-            "evaluate",
-            run,
-            templates=parts,
-            alphas=parts,
-            prior_samples=pictures(26, 28, 28),
-            object_images=pictures(16, 28, 28),
-            object_parts=pictures(16, 28, 28),
-            # The last two own no image.
-            object_classes=np.concatenate([1 + 4 * np.eye(14, 10) + np.arange(14)[:, None], np.zeros((2, 10))]),
-            pair_parts=np.arange(16).reshape(8, 2),
-            pair_correlation=np.linspace(0.99, 0.85, 8),
-            pair_first=whole,
-            pair_second=whole,
-            pair_aligned=whole,
-        )
+        arrays = dict.fromkeys(("templates", "alphas"), pictures(16, 12, 12))
+        arrays |= dict.fromkeys(("object_images", "object_parts"), pictures(16, 28, 28))
+        arrays |= dict.fromkeys(("pair_first", "pair_second", "pair_aligned"), pictures(8, 24, 24))
+        # The last two objects own no image.
+        classes = np.concatenate([1 + 4 * np.eye(14, 10) + np.arange(14)[:, None], np.zeros((2, 10))])
+        pairs = {"pair_parts": np.arange(16).reshape(8, 2), "pair_correlation": np.linspace(0.99, 0.85, 8)}
+        arrays |= {"prior_samples": pictures(26, 28, 28), "object_classes": classes, **pairs}
+        self.examples("evaluate", run, **arrays)
 
     def optimise(self, study: str) -> None:
+        measured = ("bound", "pixel_error", "accuracy")
         before = {"0": (350.0, 14.0, 0.93), "180": (120.0, 46.0, 0.41)}
         after = {"0": (371.0, 11.0, 0.937), "180": (330.0, 17.0, 0.46)}
         work = {"gauss-newton": (40.0, 8.0), "l-bfgs": (120.0, 15.0), "adam": (300.0, 30.0)}
-        errors = {"bound_rise_error": 2.0, "pixel_fall_error": 0.5, "bound_fell": 0.05}
-        sds = {"bound": 5.0, "pixel_error": 0.5, "accuracy": 0.01}
-        engines = {
-            engine: {
-                angle: {"evaluations": spread(evaluations, 2.0), "seconds": spread(seconds, 1.0)}
-                | {key: spread(value, 0.0) for key, value in errors.items()}
-                | {
-                    f"{key}_{when}": spread(value, sd)
-                    for when, of in (("before", before), ("after", after))
-                    for (key, sd), value in zip(sds.items(), of[angle], strict=True)
-                }
-                for angle in before
-            }
-            for engine, (evaluations, seconds) in work.items()
-        }
-        for found in engines["gauss-newton"].values():
-            found |= {f"refit_accuracy_{when}": found[f"accuracy_{when}"] for when in ("before", "after")}
-            found["refit_gain_error"] = spread(0.02, 0.0)
+        errors = {"bound_rise_error": 2.0, "pixel_fall_error": 0.5, "bound_fell": 0.05, "refit_gain_error": 0.02}
+        engines: dict[str, Any] = {engine: {} for engine in work}
+        for (engine, (evaluations, seconds)), angle in product(work.items(), before):
+            found = errors | {"evaluations": evaluations, "seconds": seconds}
+            for when, of in (("before", before), ("after", after)):
+                found |= {f"{name}_{when}": value for name, value in zip(measured, of[angle], strict=True)}
+                found[f"refit_accuracy_{when}"] = found[f"accuracy_{when}"]
+            engines[engine][angle] = spreads(found)
         self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2})
         steps = [
             (replica, engine, float(angle), done, 10.0 * done, 2.0 * done, before[angle][0] + done - 8 * replica)
@@ -281,26 +241,18 @@ class Writer(ResultFiles):
         ]
         names = ["replica", "engine", "angle", "round", "evaluations", "seconds", "bound"]
         self.table("optimise", study, pd.DataFrame(steps, columns=names))
-        grey, coloured = pictures(13, 28, 28), pictures(13, 28, 28, 3)
-        drawn = {"images": grey, "before": grey, "after": grey}
-        drawn |= {"arrangements_before": coloured, "arrangements_after": coloured}
+        drawn = dict.fromkeys(("images", "before", "after"), pictures(13, 28, 28))
+        drawn |= dict.fromkeys(("arrangements_before", "arrangements_after"), pictures(13, 28, 28, 3))
         self.examples("optimise", study, angles=np.arange(-180, 181, 30).astype(np.float32), **drawn)
 
     def turn(self, study: str) -> None:
-        values = np.arange(-180, 180, 5, dtype=np.float32)
         self.numbers("turn", study, {"pixel_error": {"mean": spread(20.0, 1.0)}})
         grey, coloured = ((255 * pictures(*shape)).astype(np.uint8) for shape in ((72, 28, 28), (72, 28, 28, 3)))
         self.examples(
-            "turn",
-            study,
-            angles=values,
-            frames=0.3 * pictures(72, 16, 4, 2).astype(np.float32),
-            presences=pictures(72, 16).astype(np.float32),
-            colours=pictures(16, 3).astype(np.float32),
-            images=grey,
-            reconstructions=grey[::-1],
-            arrangements=coloured,
-        )
+            "turn", study, images=grey, reconstructions=grey[::-1], arrangements=coloured,
+            angles=np.arange(-180, 180, 5, dtype=np.float32), frames=0.3 * pictures(72, 16, 4, 2).astype(np.float32),
+            presences=pictures(72, 16).astype(np.float32), colours=pictures(16, 3).astype(np.float32),
+        )  # fmt: skip
 
     def posterior(self, study: str) -> None:
         guides = {
@@ -330,12 +282,11 @@ class Writer(ResultFiles):
 
     def sensitivity(self) -> None:
         for name, own in {"pose_sd_floor": 0.1, "pixel_sd": 0.2, "temperature": 1.0}.items():
-            by_value = {}
-            for factor in (0.5, 1.0, 2.0):
-                values = {"t0": 0.8 - 0.1 * abs(factor - 1), "t0_A0": 0.9 - 0.05 * abs(factor - 1)}
-                values["pixel_error"] = 20.0 + 4 * factor
-                by_value[f"{factor * own:g}"] = {key: spread(value, 0.0, 1) for key, value in values.items()}
-            self.numbers("sensitivity", name, {"own": own, "value": by_value})
+            values = {
+                f"{factor * own:g}": {"t0": 0.8 - 0.1 * abs(factor - 1), "t0_A0": 0.9, "pixel_error": 20.0 + 4 * factor}
+                for factor in (0.5, 1.0, 2.0)
+            }
+            self.numbers("sensitivity", name, {"own": own, "value": spreads(values, 0.0, 1)})
 
     def scae(self) -> None:
         """The items of the run of `with_scae`."""
@@ -476,8 +427,9 @@ def page_of(
     rows, tables = build_scorecard(claims, results, profile="quick", others=differing), list(report.build(results))
     shown = []
     if figures:
-        more |= {"incomplete": write_figures(figures, results).missing}
-        shown = [load_figure(figures, each) for each in on_disk(figures, results)]
+        write_figures(figures, results)
+        pictures, more["incomplete"] = on_disk(figures, results)
+        shown = [load_figure(figures, each) for each in pictures]
     return build_page(rows, claims, "quick", shown, tables, differing, **more)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from made_up import Writer, pictures, spread
+from made_up import Writer, pictures, spreads
 from small import REGRESSION
 
 ERRORS = {
@@ -42,14 +42,6 @@ def cell(error: float) -> dict[str, float]:
         "test_log_loss": 10 * error,
         "ece": 2 * error,
         "ece_by_chance": 0.015,
-    }
-
-
-def measured(numbers: dict[str, Any]) -> dict[str, Any]:
-    """Nested numbers without replicas, as results hold them; whole numbers stay as they are."""
-    return {
-        name: measured(each) if isinstance(each, dict) else spread(each, 0, 1) if isinstance(each, float) else each
-        for name, each in numbers.items()
     }
 
 
@@ -114,7 +106,7 @@ def tables() -> dict[str, pd.DataFrame]:
 def write_regression(writer: Writer, name: str = "digits", **provenance: Any) -> None:
     """Every study on one data set."""
     for study, numbers in NUMBERS.items():
-        writer.numbers("regression", f"{study}-{name}", {"study": study} | measured(numbers), **provenance)
+        writer.numbers("regression", f"{study}-{name}", {"study": study} | spreads(numbers, 0, 1), **provenance)
     for study, table in tables().items():
         writer.table("regression", f"{study}-{name}", table)
     digits = (255 * pictures(10, 28, 28)).astype(np.uint8)

@@ -12,8 +12,6 @@ from made_up_matrix import CONDITIONS, ERRORS, KINDS, VOTES, with_matrix
 
 from pipeline.page.scorecard import dataset_and_remarks
 from pipeline.params import parse_params
-from pipeline.report import measures
-from pipeline.results.claims import load_claims
 from pipeline.systems.matrix_capsules.report.table_1 import ROWS as TABLE_1
 
 ROWS = dict(zip(TABLE_1, CONDITIONS, strict=False))
@@ -42,11 +40,6 @@ def remarks(row: Any) -> list[str]:
     return dataset_and_remarks(row)[1]
 
 
-def test_every_claim_of_the_document_has_a_measure() -> None:
-    wanted = {claim.id for claim in load_claims() if claim.id.startswith("004")}
-    assert {claim for claim in measures() if claim.startswith("004")} == wanted
-
-
 def test_table_1_in_percent(studied: Writer, values: dict[str, Any]) -> None:
     found = verdicts(studied, values)
     for claim, condition in ROWS.items():
@@ -69,20 +62,6 @@ def test_trainings_that_are_too_short_are_told(studied: Writer, values: dict[str
     assert "training error 5.00 %" in found["004.t1.r3"]["untested"]
     assert "training error" not in found["004.t1.r1"]["untested"], "5 % are less than 9.7 %"
     assert "epochs of" in found["004.t1.r1"]["untested"]
-
-
-def test_settings_other_than_the_papers_are_named(studied: Writer, values: dict[str, Any]) -> None:
-    said = remarks(verdicts(studied, values)["004.t1.r1"])
-    assert said[:2] == [
-        "not the paper's data (smallNORB)",
-        "channels 16 / 32, primary types 4 / 32, types [4, 4] / [32, 32] (ours / the paper's)",
-    ]
-    assert said[2].startswith("10 epochs of 200 steps")
-    for run in ("matrix-toys", "cnn-toys"):
-        values["runs"][run] |= {"augmentation": made_up_matrix.CROPS | {"gamma": 0.2, "rotation": 12.0}}
-    for claim in ("004.t1.r1", "004.t1.cnn", "004.t2.az.cnn"):
-        said = remarks(verdicts(studied, values)[claim])
-        assert any("gamma 0.2 / 0, rotation 12 / 0" in remark for remark in said)
 
 
 @pytest.mark.parametrize(

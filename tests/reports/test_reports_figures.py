@@ -12,13 +12,12 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 from made_up import Report, Writer, changed, check_drawn, recorded
-from matplotlib.figure import Figure
 from PIL import Image
 from records import dump_record, load_record
 
 from pipeline.drawing.drawings import Drawing, Picture, Written
-from pipeline.drawing.style import in_house_style, to_bytes
-from pipeline.page.figures import front_picture, incomplete, load_figure, on_disk, vector_uri, write_figures
+from pipeline.drawing.style import DPI
+from pipeline.page.figures import front_picture, load_figure, on_disk, vector_uri, write_figures
 from pipeline.params import Params
 from pipeline.report import draw
 
@@ -33,7 +32,6 @@ ALL = {
     "copies-capsules-digits.png",
     "part-use-capsules-digits.png",
     "turning-capsules-digits.png",
-    "systems-parameters.svg",
 }
 
 
@@ -63,10 +61,11 @@ def test_a_picture_stays_while_its_arrays_are_away_and_its_result_is_the_same(
     results = recorded(full.results, params)
     shutil.rmtree(full.arrays)
     written = write_figures(folder, results)
-    assert "evaluate/capsules-digits (its examples)" in incomplete(folder) == written.missing
+    pictures, incomplete = on_disk(folder, results)
+    assert "evaluate/capsules-digits (its examples)" in incomplete == written.missing
     assert {path.name for path in folder.iterdir()} == ALL
-    assert {f"{each.name}.{each.kind}" for each in on_disk(folder, results)} == ALL
-    assert all(each.code.endswith(".py") for each in on_disk(folder, results) if each.name.startswith("templates"))
+    assert {each.file for each in pictures} == ALL
+    assert all(each.code.endswith(".py") for each in pictures if each.name.startswith("templates"))
     content = (folder / "templates-capsules-digits.png").read_bytes()
     assert content == (report.figures / "templates-capsules-digits.png").read_bytes()
     path = results.records / "evaluate" / "capsules-digits.json"
@@ -82,22 +81,8 @@ def test_a_picture_stays_while_its_arrays_are_away_and_its_result_is_the_same(
 # ---- inside the page, where they are smaller than their files, and show the same
 
 
-@in_house_style
-def curves() -> Figure:
-    """Lines, markers, a filled area, an image and letters, some of them cut by the axes."""
-    figure = Figure(figsize=(3, 2))
-    axes = figure.subplots()
-    x = np.linspace(0, 1, 9)
-    axes.plot(x, np.sin(9 * x), "o-", label="sine")
-    axes.fill_between(x, x, 2 * x)
-    axes.imshow(np.random.default_rng(0).random((4, 4)), extent=(0, 0.5, 0, 0.5))
-    axes.set(title="Title", xlabel="$x^2$", ylim=(0, 0.7))
-    axes.legend()
-    return figure
-
-
-def test_a_drawing_inside_the_page_draws_the_same() -> None:
-    svg = to_bytes(curves(), "svg").decode()
+def test_a_drawing_inside_the_page_draws_the_same(report: Report) -> None:
+    svg = (report.figures / "accuracy-capsules-digits.svg").read_text()
     uri = vector_uri(svg)
     assert len(uri) < 1.2 * len(svg)
     assert not set('"#') & set(uri)
@@ -111,15 +96,15 @@ def test_a_drawing_inside_the_page_draws_the_same() -> None:
     assert after == [each for each in before if "metadata" not in each[0]]
 
 
-def test_an_image_inside_the_page_has_the_same_pixels(tmp_path: Path) -> None:
-    content = to_bytes(curves(), "png")
-    (tmp_path / "drawn.png").write_bytes(content)
-    shown = load_figure(tmp_path, Picture("drawn", "png", "Title", "Caption.", "Drawn.", []))
+def test_an_image_inside_the_page_has_the_same_pixels(report: Report) -> None:
+    figure = Picture("templates-capsules-digits", "png", "Title", "Caption.", "Drawn.", [])
+    shown = load_figure(report.figures, figure)
+    content = (report.figures / figure.file).read_bytes()
     inside = base64.b64decode(shown.uri.partition(",")[2])
     assert len(inside) < len(content)
     with Image.open(io.BytesIO(inside)) as after, Image.open(io.BytesIO(content)) as before:
         assert np.array_equal(after.convert("RGB"), before.convert("RGB"))
-    assert shown.width == 3 * 96
+        assert shown.width == round(before.width / DPI * 96)
 
 
 def test_the_first_screen_shows_the_top_of_a_tall_figure(tmp_path: Path) -> None:

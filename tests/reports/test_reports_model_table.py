@@ -12,8 +12,8 @@ from made_up import Writer, recorded, spread
 from made_up_matrix import with_matrix
 from made_up_regression import with_regression, write_regression
 from small import EQUIVARIANCE
-from test_reports_equivariance import LAYERS
-from test_reports_equivariance import numbers as equivariance_numbers
+from test_reports_comparison import LAYERS
+from test_reports_comparison import numbers as equivariance_numbers
 
 from pipeline.drawing.table import Table
 from pipeline.params import parse_params
@@ -56,7 +56,7 @@ def test_an_unsupervised_model_is_judged_by_the_probe_that_is_best_on_clean_imag
     assert (shown["classified by"], shown["test error"]) == ("linear probe on t0 and A0", "3.0 ± 1.2")
     assert (shown["rotated ±180°"], shown["rotated ±180°, probe of upright images"]) == ("35.0 ± 1.2", "44.0 ± 2.0")
     assert (shown["trained on rotated ±180°"], shown["rotated ±180°, optimised"]) == ("19.0", "54.0 ± 1.0 (64 images)")
-    assert (shown["novel azimuths"], shown["FGSM, epsilon 0.1"]) == ("does not apply", "not run")
+    assert shown["novel azimuths"] == shown["FGSM, epsilon 0.1"] == "not measured"
     assert shown["equivariance error"] == "0.20 ± 0.02 (parts, by theory)"
 
 
@@ -68,8 +68,7 @@ def test_a_classifier_is_judged_by_itself(table: Table) -> None:
     assert capsules["FGSM, epsilon 0.1"] == "45.0 ± 1.4 (1,500 images)"
     assert cnn["BIM, epsilon 0.1"] == "82.0 ± 1.4 (1,500 images)"
     assert [cnn[f"{share} % of images"] for share in (1, 10, 100)] == ["50.0 ± 1.0", "25.0 ± 1.0", "12.5 ± 1.0"]
-    assert cnn["rotated ±180°"] == "not run"
-    assert cnn["rotated ±180°, optimised"] == "does not apply"
+    assert cnn["rotated ±180°"] == "not measured"
     assert cnn["equivariance error"] == "0.70 ± 0.02 (hidden, fitted map)", "the better of its layers"
     assert cnn["without moving"] == "1.00 ± 0.02 (hidden)"
 
@@ -79,13 +78,11 @@ def test_the_csv_has_a_row_for_each_model_and_question(table: Table) -> None:
     assert len(data) == len(table.shown) * len(model_table.COLUMNS)
     asked = data.set_index(["run", "measure"])
     error = asked.loc[("matrix-toys", "error_FGSM_0.1_percent")]
-    assert (error["state"], error["value"], error["n"]) == ("measured", 45, 2)
+    assert (error["value"], error["n"]) == (45, 2)
     assert error["tracking_run"] == "20251102-140509-attack-toys-a1b2c3"
     assert asked.loc[("capsules-digits", "error_percent"), "value"] == pytest.approx(3)
     missing = asked.loc[("capsules-digits", "error_novel_azimuth_percent")]
-    assert missing["state"] == "does not apply"
     assert pd.isna(missing["value"])
-    assert set(data["state"]) == {"measured", "not run", "does not apply"}
 
 
 def test_sources_are_those_of_every_number(table: Table) -> None:
@@ -93,5 +90,3 @@ def test_sources_are_those_of_every_number(table: Table) -> None:
     assert {"attack/toys", "viewpoint/azimuth", "optimise/capsules-digits", "sweep/vae-digits-180"} <= sources
     assert {"equivariance/cnn-toys", "data_efficiency/vae-digits", "evaluate/vae-digits"} <= sources
     assert "sweep/vae-digits-45" not in sources
-    regression = table.shown[table.shown["system"] == "capsule regression"]
-    assert set(regression["equivariance error"]) == set(regression["novel azimuths"]) == {"does not apply"}

@@ -15,7 +15,7 @@ from pipeline.page.scorecard import VERDICTS, Row
 from pipeline.params import Params
 from pipeline.report import measures
 from pipeline.results.claims import load_claims
-from pipeline.results.freshness import CHANGED
+from pipeline.results.freshness import STATES
 
 ROOT = Path(__file__).parents[2]
 VOID = {"meta", "link", "input", "img", "br"}
@@ -96,7 +96,7 @@ def test_every_claim_is_shown_once_with_its_verdict(content: str) -> None:
 def test_figures_and_tables_name_their_runs_and_link_to_their_code(content: str) -> None:
     page = Page(content)
     images = [found for tag, found in page.tags if tag == "img"]
-    assert len(images) == 11 + 1  # and one of them, smaller, on the first screen
+    assert len(images) == 10 + 1  # and one of them, smaller, on the first screen
     assert all(len(found["alt"] or "") > 20 for found in images)
     for part in (*content.split("<figure ")[1:], *content.split('class="table"')[1:]):
         assert "Source: " in part
@@ -157,7 +157,7 @@ def test_text_from_files_is_escaped(writer: Writer, params: Params) -> None:
 def test_what_rests_on_results_of_other_settings_is_marked(marked: Report) -> None:
     Page(marked.content)
     vae, capsules = (row_of(f"000.t1.{name}.0", marked.content) for name in ("vae", "t0"))
-    assert CHANGED in html.unescape(vae)
+    assert STATES["stale"] in html.unescape(vae)
     assert "evaluate/vae-digits" in vae
     assert 'class="other"' not in capsules
     notice = marked.content.split('class="notice"')[1].split("</div>")[0]

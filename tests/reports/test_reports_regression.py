@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up import Writer, changed, check_drawn, finding, recorded, spread
-from made_up_regression import NUMBERS, measured, with_regression, write_regression
+from made_up import Writer, changed, check_drawn, finding, recorded, spread, spreads
+from made_up_regression import NUMBERS, with_regression, write_regression
 
 from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
@@ -90,7 +90,7 @@ def test_claims_about_both_sets_need_both(values: dict[str, Any], writer: Writer
     items = [item_name(record) for record in found["002.fig5.d"].records]
     assert items == ["regression/grid-second", "regression/grid-first"], "in the paper's order"
     assert found["002.1m"].dataset == "MNIST", "of digits alone"
-    bad = changed(measured(NUMBERS["grid"]), "rim/largest", spread(0.9, 0, 1))
+    bad = changed(spreads(NUMBERS["grid"], 0, 1), "rim/largest", spread(0.9, 0, 1))
     writer.numbers("regression", "grid-first", bad, dataset="Fashion-MNIST")
     assert findings(writer, params)["002.fig2"].holds is False, "all sets must agree"
 

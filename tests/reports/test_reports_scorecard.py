@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from made_up import Writer, finding, judged, recorded, scorecard, with_evidence, with_scae
-from records import dump_record
+from made_up import Writer, changed, finding, judged, presences, recorded, scorecard, spread, with_evidence, with_scae
+from records import dump_record, load_record
 
 from pipeline.page.scorecard import count_verdicts, dataset_and_remarks
 from pipeline.params import Params, parse_params
-from pipeline.report import measures
+from pipeline.report import build, measures
 from pipeline.results.measured import Measured
-from pipeline.results.reading import ResultError
+from pipeline.results.reading import Numbers, ResultError
 from pipeline.results.settings import EvidenceParams
 from pipeline.systems.generative.report.accuracy import falls
+from pipeline.systems.generative.report.presences import silence
 
 
 def test_without_evidence_no_claim_is_answered(full: Writer, params: Params) -> None:
@@ -179,28 +181,57 @@ def test_a_result_is_judged_by_its_own_settings(full: Writer, values: dict[str, 
     assert [each["stage"] for each in accuracy.records] == ["evaluate"]
 
 
+# ---- silent presences are found, and informative ones are not
+
+CLAIM = "000.t1.t0.0"
+
+
 @pytest.mark.parametrize(
-    ("changes", "remark"),
+    ("classes", "information", "sampled", "log_odds", "is_silent"),
     [
-        ({}, None),
-        ({"affinities": "uniform"}, "rho uniform"),
-        ({"inactive_pose": "initial", "inactive_pose_sd": 0.35}, "absent parts around their initial pose, sd 0.35"),
-        ({"early_coupling": 0.2, "early_epochs": 3, "ramp_epochs": 5}, "times 0.2 for 3 epochs, whole after 5 more"),
-        ({"seeding_epoch": 1}, "objects set from the parts at epoch 1"),
-        ({"slots": "any"}, "parts in any slot (paper: their own)"),
-        ({"hidden": 64, "pixel_sd": 0.1}, "pixel sd 0.1 / 0.2, hidden 64 / 128 (ours / the paper's)"),
+        (10, 0.004, 0.11, 0.85, True),
+        (10, 0.5, 0.11, 0.85, True),  # by the probes alone
+        (10, None, 0.11, 0.85, True),
+        (10, 2.1, 0.52, 0.85, False),
+        (2, None, 0.52, 0.85, True),  # a guess is right half the time
+        (10, None, 0.12, 0.20, False),  # log odds are not read either
+        (10, None, 0.12, None, False),
+        (10, None, None, None, False),
     ],
 )
-def test_every_departure_of_the_capsule_model_is_named(
-    full: Writer, values: dict[str, Any], changes: dict[str, Any], remark: str | None
+def test_presences_are_silent_where_neither_information_nor_a_probe_on_samples_says_anything(
+    classes: int, information: float | None, sampled: float | None, log_odds: float | None, is_silent: bool
 ) -> None:
-    run = values["runs"]["capsules-digits"]
-    run["training"] = run["training"] | {"epochs": 2}
-    run["model"] = run["model"] | changes
-    values = with_evidence(values | {"optimise": {}}, "generative", optimise=None)  # of which slots must be own
-    finding = measures()["000.params"](recorded(full.results, parse_params(values)))
-    assert finding is not None
-    assert finding.remarks[0] == "not the paper's data (MNIST)"
-    said = finding.remarks[1:]
-    assert len(said) == (remark is not None)
-    assert all(str(remark) in words for words in said)
+    probes = {
+        features: {"refit": {"rotated_0": spread(accuracy)}}
+        for features, accuracy in (("t0_binary", sampled), ("t0", log_odds))
+        if accuracy is not None
+    }
+    test = {} if information is None else {"presence_information": spread(information)}
+    assert bool(silence(Numbers(Path("made-up"), {"probe": probes, "test": test}), classes)) == is_silent
+
+
+def test_a_silent_run_says_so_in_its_rows_and_in_the_table(full: Writer, params: Params) -> None:
+    def table() -> dict[str, str]:
+        tables = {table.name: table for table in build(recorded(full.results, params))}
+        (row,) = tables["presences"].shown.to_dict("records")
+        return {str(key): value for key, value in row.items()}
+
+    rows = scorecard(full, params, "000")
+    for claim in (CLAIM, "000.t1.t0.180", "000.freeform.acc"):
+        (said,) = (note for note in rows[claim]["notes"] if "I(t0; x)" in note)
+        assert all(number in said for number in (" 78.0 %", " 91.0 %", " 2.10 nats"))
+    assert not any("I(t0; x)" in note for note in rows["000.t1.vae.0"]["notes"])
+    found = table()
+    assert (found["run"], found["presences"]) == ("capsules-digits", "informative")
+    cells = ("probe: 0 or 1 (%)", "probe: relaxed sample (%)", "probe: log odds (%)", "I(t0; x), relaxed")
+    assert [found[cell] for cell in cells] == ["78.0 ± 1.2", "91.0 ± 1.2", "95.0 ± 1.2", "2.10 ± 0.03"]
+
+    path = full.metrics / "evaluate" / "capsules-digits.json"
+    record = changed(load_record(path), "probe/t0_binary/refit/rotated_0", spread(0.11))
+    record["test"] |= presences(information=0.004)
+    dump_record(path, record)
+    rows = scorecard(full, params, "000")
+    for claim in (CLAIM, "000.freeform.acc"):
+        assert any("presences carry next to no information: 0.00 nats" in note for note in rows[claim]["notes"])
+    assert table()["presences"] == "silent"

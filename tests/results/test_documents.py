@@ -112,8 +112,8 @@ def ours_of(params: Params, system: str, name: str) -> list[dict[str, Any]]:
     if system == "comparison":
         runs = [{}]
     data = next(iter(values["datasets"].values()))
-    more = {"training_share": 1.0, "dataset": data, "rate": 0.01}
-    return [{**run, **more, "training": {**run.get("training", {}), "steps": 1}} for run in runs]
+    more = {"training_share": 1.0, "dataset": data, "rate": 0.01, "holdout": {"factor": "instance", "value": 4}}
+    return [{**run, **more, "training": {**run.get("training", {}), "steps": 1, "epoch_steps": "9"}} for run in runs]
 
 
 DATASETS = ("mnist", "fashion_mnist")
@@ -128,5 +128,7 @@ def test_what_a_document_gives_is_a_setting_of_ours(system: str, name: str) -> N
     places = set(names(theirs)) - {"dataset.source"}
     assert places - set().union(*(names(ours) for ours in ours_of(params, system, name))) == set()
     assert {*theirs.get("words", ()), *theirs.get("budget", ())} <= places
+    for words in theirs.get("words", {}).values():
+        assert words.format_map(Recorded(ours_of(params, system, name)[0])), "with our settings"
     sources = theirs.get("dataset", {}).get("source", "mnist")
     assert set(sources if isinstance(sources, list) else [sources]) <= LABELS.keys()

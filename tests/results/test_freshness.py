@@ -10,10 +10,7 @@ from records import ResultFiles
 
 from pipeline.dependencies import Graph
 from pipeline.results.freshness import (
-    CHANGED,
-    DRAFT,
-    GONE,
-    MISSING,
+    STATES,
     ItemStatus,
     by_reason,
     compare,
@@ -79,10 +76,10 @@ def test_what_differs_from_the_profile_has_a_reason_and_the_device_is_none(files
     params: Any = SimpleNamespace(publish=True, model_dump=lambda mode: VALUES | {"device": device})
     differing = compare(files.results, GRAPH, params)
     assert by_reason(differing, differing) == {
-        MISSING: ["train/b", "evaluate/b", "evaluate/c"],
-        CHANGED: ["train/c"],
-        DRAFT: ["evaluate/a"],
-        GONE: ["train/old"],
+        STATES["missing"]: ["train/b", "evaluate/b", "evaluate/c"],
+        STATES["stale"]: ["train/c"],
+        STATES["draft"]: ["evaluate/a"],
+        STATES["gone"]: ["train/old"],
     }
 
 

@@ -1,4 +1,6 @@
-"""All systems side by side under one measure of equivariance, and the verdict on document 003's claim."""
+"""All systems side by side: one measure of equivariance, errors over the number of training images, and the verdicts on
+document 003's claims.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,26 @@ from small import EQUIVARIANCE, run_on
 
 from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
-from pipeline.report import equivariance
+from pipeline.report import data_efficiency, equivariance
 from pipeline.results.reading import Results
+
+LABELS = {"digits": "digits (scikit-learn)", "toys": "toys (stand-in)"}
+
+
+def made(writer: Writer, values: dict[str, Any], variants: dict[str, str], **sections: Any) -> Results:
+    """What was written, with a small run of each variant, on the data that its name ends with, and these sections."""
+    toys = values["datasets"]["digits"] | {"source": "toys", "canvas": 48}
+    runs = {name: run_on(variant, data := name.split("-")[-1], data) for name, variant in variants.items()}
+    params = values | {"sources": ["digits", "toys"], "datasets": values["datasets"] | {"toys": toys}, **sections}
+    return recorded(writer.results, parse_params(params | {"runs": values["runs"] | runs}))
+
+
+def verdict(found: Results, claim: str) -> tuple[str, Any]:
+    row = judged(found, "003")[f"003.{claim}"]
+    return row["verdict"], row
+
+
+# ---- equivariance
 
 FAMILIES = {"rotation": ["15", "45", "90", "180"], "shift": ["2"], "scale": ["1.2"], "shear": ["0.2"]}
 RUNS = {
@@ -83,30 +103,19 @@ def results(writer: Writer, values: dict[str, Any], *variants: str, **changes: d
         for data in ("digits", "toys")
         if (beside := [name for name in capsules if name.endswith(data)])
     ]
-    params = values | {
-        "sources": ["digits", "toys"],
-        "datasets": values["datasets"] | {"toys": values["datasets"]["digits"] | {"source": "toys", "canvas": 48}},
-        "runs": values["runs"]
-        | {name: run_on(variant, dataset := name.split("-")[-1], dataset) for name, variant in runs.items()},
-        "equivariance": {name: {"run": name, **EQUIVARIANCE} for name in runs},
-        "evidence": {"comparison": {"equivariance": pairs}},
-    }
     for name, variant in runs.items():
-        label = "toys (stand-in)" if name.endswith("toys") else "digits (scikit-learn)"
+        data = name.split("-")[-1]
         layers = LAYERS[variant] | changes.get(variant, {})
-        writer.numbers("equivariance", name, numbers(layers, viewpoints="toys" in name), dataset=label)
-    return recorded(writer.results, parse_params(params))
-
-
-def verdict(found: Results) -> tuple[str, Any]:
-    row = judged(found, "003")["003.equivariance"]
-    return row["verdict"], row
+        writer.numbers("equivariance", name, numbers(layers, viewpoints=data == "toys"), dataset=LABELS[data])
+    measured = {name: {"run": name, **EQUIVARIANCE} for name in runs}
+    evidence = {"comparison": {"equivariance": pairs}}
+    return made(writer, values, runs, equivariance=measured, evidence=evidence)
 
 
 def test_the_claim_holds_where_all_poses_follow_better_than_the_networks_features(
     writer: Writer, values: dict[str, Any]
 ) -> None:
-    told, row = verdict(results(writer, values))
+    told, row = verdict(results(writer, values), "equivariance")
     assert told == "holds"
     assert row["ours"]["value"] == pytest.approx(0.4 / 0.7), "the worst poses against the best features"
     assert row["ours"]["n"] == 2
@@ -125,13 +134,13 @@ def test_the_claim_holds_where_all_poses_follow_better_than_the_networks_feature
 def test_one_layer_of_poses_that_is_no_better_refutes_it(
     writer: Writer, values: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    assert verdict(results(writer, values, **changes))[0] == "fails"
+    assert verdict(results(writer, values, **changes), "equivariance")[0] == "fails"
 
 
 def test_that_it_holds_needs_every_system_and_that_it_fails_needs_one(writer: Writer, values: dict[str, Any]) -> None:
-    assert verdict(results(writer, values, "generative", "cnn"))[0] == "not run"
+    assert verdict(results(writer, values, "generative", "cnn"), "equivariance")[0] == "not run"
     worse = {"parts": {"own": 2.0, "fitted": 0.2, "invariance": 0.9}}
-    told, row = verdict(results(writer, values, "generative", "cnn", generative=worse))
+    told, row = verdict(results(writer, values, "generative", "cnn", generative=worse), "equivariance")
     assert told == "fails"
     assert row["notes"][-1] == "not measured: capsnet, matrix_capsules, scae"
 
@@ -150,17 +159,9 @@ def test_the_overall_error_is_the_mean_over_families(writer: Writer, values: dic
 
 def test_the_picture_has_the_layer_of_each_system_that_follows_best(writer: Writer, values: dict[str, Any]) -> None:
     found = results(writer, values, cnn={"maps": {"own": 0.9, "invariance": 1.1}, "hidden": {}})
-    best = equivariance.best_layers(found)
-    assert list(best) == [
-        "probabilistic capsules",
-        "SCAE",
-        "VAE",
-        "CapsNet",
-        "matrix capsules",
-        "cnn-digits",
-        "cnn-toys",
-    ]
-    capsules = best["probabilistic capsules"]
+    best = {layer.run: layer for layer in equivariance.best_layers(found)}
+    assert list(best) == [*list(RUNS)[:5], "cnn-digits", "cnn-toys"], "by system"
+    capsules = best["capsules-digits"]
     assert (capsules.name, capsules.measure) == ("parts", "own")
     assert [each and each.mean for each in (capsules.error, capsules.stays)] == pytest.approx([0.2, 0.9])
     assert best["cnn-toys"].name == "maps", "its other layer is constant"
@@ -170,14 +171,14 @@ def test_the_picture_has_the_layer_of_each_system_that_follows_best(writer: Writ
 def test_the_table_has_every_layer_and_the_controls_once(writer: Writer, values: dict[str, Any]) -> None:
     found = results(writer, values, cnn={"maps": {"own": 0.9, "invariance": 1.1}, "hidden": {}})
     table, _ = equivariance.build(found)
-    rows = table.shown[table.shown["moved by"] == "rotation 45°"].set_index(["run", "layer"])
+    rows = table.shown[table.shown["magnitude"] == "45"].set_index(["run", "layer"])
     assert rows["by theory"][("capsules-digits", "parts")] == "0.20 ± 0.02"
     assert rows["untrained, invariance"][("cnn-toys", "maps")] == "1.10 ± 0.02"
-    assert rows["derivative, by theory"][("cnn-toys", "maps")] == "0.009 ± 0.000 per 1°"
-    assert rows["by theory"][("cnn-toys", "hidden")] == "constant"
+    assert rows["derivative, by theory"][("cnn-toys", "maps")] == "0.009 ± 0.000"
+    assert rows.loc[("cnn-toys", "hidden"), ["sd (%)", "by theory", "invariance"]].tolist() == ["0.01", "", ""]
     assert sorted(rows.loc["pixels"]["data"]) == ["digits (scikit-learn)", "toys (stand-in)"]
-    moved = table.shown[table.shown["run"] == "quarter turns"]["moved by"]
-    assert set(moved) == {"rotation 90°", "rotation 180°"}, "which are exact"
+    moved = table.shown[table.shown["run"] == "quarter turns"][["family", "magnitude"]].to_numpy().tolist()
+    assert moved == [["rotation", "90"], ["rotation", "180"]] * 2, "which are exact"
 
 
 def test_steps_of_the_viewpoint_are_a_table_of_their_own(writer: Writer, values: dict[str, Any]) -> None:
@@ -189,3 +190,68 @@ def test_steps_of_the_viewpoint_are_a_table_of_their_own(writer: Writer, values:
     assert row["step"] == "20° of azimuth"
     assert (row["one matrix"], row["within classes, one matrix"]) == ("4.00 ± 0.20", "8.00 ± 0.20")
     assert rows.loc[("cnn-toys", "hidden"), "one matrix"] == ""
+
+
+# ---- errors over the number of training images
+
+IMAGES = {"0.1": 80, "1": 800}
+ERRORS_BY_SHARE = {
+    "matrix-toys": ("matrix_capsules", 60_000, {"0.1": {"itself": 0.30}, "1": {"itself": 0.10}}),
+    "cnn-toys": ("cnn", 400_000, {"0.1": {"itself": 0.40}, "1": {"itself": 0.20}}),
+    "vae-digits": ("vae", 200_000, {"0.1": {"mu_sigma": 0.2}, "1": {"mu_sigma": 0.1}}),
+}
+"""Variant, parameters and errors of each run, so that the claim holds."""
+
+
+def shares(writer: Writer, values: dict[str, Any], capsules: tuple[int, dict[str, float]] | None = None) -> Results:
+    """Made-up results; `capsules` replaces parameters and errors of matrix capsules."""
+    for name, (_, parameters, errors) in ERRORS_BY_SHARE.items():
+        label = LABELS[name.split("-")[-1]]
+        if capsules and name == "matrix-toys":
+            parameters, errors = capsules[0], {share: {"itself": error} for share, error in capsules[1].items()}
+        found = {share: {how: spread(error, 0.01) for how, error in of.items()} for share, of in errors.items()}
+        content = {"share": found, "images": {share: IMAGES[share] for share in found}}
+        writer.numbers("data_efficiency", name, content, dataset=label)
+        writer.numbers("train", name, {"parameters": {"generative": 0, "total": parameters}}, dataset=label)
+    studies = {name: {"run": name, "shares": [0.1, 1.0], "epochs": 4, "replicas": 2} for name in ERRORS_BY_SHARE}
+    evidence = {"comparison": {"data_efficiency": {"capsules": "matrix-toys", "cnn": "cnn-toys"}}}
+    variants = {name: variant for name, (variant, _, _) in ERRORS_BY_SHARE.items()}
+    return made(writer, values, variants, data_efficiency=studies, evidence=evidence)
+
+
+def test_the_claim_holds_where_fewer_parameters_have_lower_errors_on_every_share(
+    writer: Writer, values: dict[str, Any]
+) -> None:
+    told, row = verdict(shares(writer, values), "params")
+    assert told == "holds"
+    assert row["ours"]["value"] == pytest.approx(0.75), "where capsules are worst"
+    assert "not the paper's data" in row["dataset"]
+    assert "matrix-toys has 60,000 parameters, cnn-toys 400,000" in row["notes"]
+
+
+@pytest.mark.parametrize(
+    ("capsules", "told"),
+    [
+        ((60_000, {"0.1": 0.41, "1": 0.1}), "fails"),
+        ((60_000, {"0.1": 0.3, "1": 0.17}), "fails"),
+        ((400_000, {"0.1": 0.3, "1": 0.1}), "fails"),
+        ((60_000, {"0.1": 0.3}), "not run"),
+    ],
+    ids=["worse on a share", "better by no more than chance", "as many parameters", "not measured on all shares"],
+)
+def test_the_claim_fails_where_one_of_both_does(
+    writer: Writer, values: dict[str, Any], capsules: tuple[int, dict[str, float]], told: str
+) -> None:
+    assert verdict(shares(writer, values, capsules), "params")[0] == told
+
+
+def test_the_figure_shows_every_run(writer: Writer, values: dict[str, Any]) -> None:
+    found = shares(writer, values)
+    (drawing,) = data_efficiency.draw(found, Written())
+    check_drawn([drawing])
+    toys, _ = drawing.figure().axes
+    (cnn,) = (bar for bar in toys.containers if bar.get_label() == "cnn-toys")
+    assert list(cnn[0].get_xdata()) == [80, 800]
+    assert list(cnn[0].get_ydata()) == [40, 20]
+    (low, high), _ = cnn[2][0].get_segments()
+    assert (low[1], high[1]) == (pytest.approx(39), pytest.approx(41)), "one sd, in percent"
