@@ -20,7 +20,7 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.params import parse_params
 from pipeline.report import routing
 from pipeline.results.reading import Recorded, Results
-from pipeline.systems.matrix_capsules.report import images_seen, robustness, table_1, votes
+from pipeline.systems.matrix_capsules.report import images_seen, robustness, table_1, viewpoints, votes
 from pipeline.systems.matrix_capsules.report.runs import CLASSES, class_names
 
 
@@ -66,6 +66,13 @@ def test_errors_and_table_1(results: Results) -> None:
     papers = rows["the paper's error (%)"].tolist()
     assert papers == ["1.8", "", *of_conditions, ""], "colder stands for no row of the paper's"
     assert rows["error, middle (%)"]["iterations-1"] == "30.00 ± 1.20"
+
+
+def test_table_2(results: Results) -> None:
+    (table,) = viewpoints.build(results)
+    row = table.shown.iloc[1]
+    assert row[["study", "read where", "network"]].tolist() == ["azimuth", "matched", "CNN"]
+    assert len(table.shown) == 8
 
 
 def test_lost_pictures_and_tables_are_named(writer: Writer, values: dict[str, Any]) -> None:

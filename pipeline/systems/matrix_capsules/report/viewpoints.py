@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES
@@ -59,3 +60,20 @@ MEASURES: dict[str, Measure] = {
     "004.t2.el.caps": _novel("elevation", "capsules"),
     "004.t2.el.cnn": _novel("elevation", "cnn"),
 }
+
+
+def build(results: Results) -> list[Table]:
+    """Both networks' errors where they match, and at the end of training, of every study."""
+    heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
+    rows: list[Row] = [
+        ([item, numbers.settings.viewpoint[item].axis, kind, words], cells(numbers, heads, kind, network), numbers)
+        for item, numbers in results.executed("viewpoint")
+        for kind in ("matched", "late")
+        for network, words in NETWORKS.items()
+    ]
+    caption = (
+        "Test errors of networks trained on familiar viewpoints alone. Matched: the worse of the two by means over its "
+        "last ten epochs, the other where it first is as good on familiar viewpoints; late: those means of both."
+    )
+    keys = ["study", "axis", "read where", "network"]
+    return measured_table("matrix-viewpoints", "Errors on novel viewpoints", caption, keys, heads, rows)
