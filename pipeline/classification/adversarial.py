@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -23,13 +23,11 @@ from tqdm import tqdm
 
 from pipeline.classification.classifier import Classifier
 from pipeline.classification.errors import BATCH, scores, seen
+from pipeline.classification.settings import AttackParams
 from pipeline.data.datasets import Dataset
 from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest
-
-if TYPE_CHECKING:
-    from pipeline.studies.attack import AttackParams
 
 _EVALUATED = torch.tensor(torch.inf)
 """The epoch that losses are taken at: schedules are over."""
@@ -87,10 +85,11 @@ def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Seque
         own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
     through = THROUGH[:1] if torch.equal(own, other) else THROUGH
     rows = []
-    for targeted in (False, True):
+    for kind, targeted in (("general", False), ("targeted", True)):
         goals = _wrong_classes(model, images, labels) if targeted else [(images, labels)]
         starts = {loss: [gradient(model, *goal, loss) for goal in goals] for loss in through}
-        for (method, number), epsilon in product((("FGSM", 1), ("BIM", steps)), epsilons):
+        attacks = list(product((("FGSM", 1), ("BIM", steps)), epsilons))
+        for (method, number), epsilon in tqdm(attacks, desc=kind, unit="attack", leave=False):
             hits = {}
             for loss in through:
                 found = []
@@ -100,7 +99,6 @@ def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Seque
                 hits[loss] = torch.cat(found)
             both = torch.stack(list(hits.values()))
             value = (both.amax(0) if targeted else both.amin(0)).mean()
-            kind = "targeted" if targeted else "general"
             rows.append((method, kind, epsilon, float(value), float(hits["own"].mean())))
     return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
 

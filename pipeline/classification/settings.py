@@ -1,4 +1,4 @@
-"""Settings of the studies of classifiers: adversarial attacks, novel viewpoints, and routing."""
+"""Settings of classifiers, and of attacks on them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 from pipeline.learning.settings import CropParams, RunSettings
+from pipeline.settings import Name, Section
 
 Mixup = Annotated[
     float, Field(ge=0, le=100, description="training images are mixed by shares from Beta(mixup, mixup); 0: not")
@@ -53,3 +54,15 @@ class CroppedRun(ClassifierRun):
     def held_out(self) -> HoldoutParams | None:
         """Which images validate in place of those that the data set has for it; None: these."""
         return self.holdout
+
+
+class AttackParams(Section):
+    """Adversarial images, document 004, section 6."""
+
+    capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
+    cnn: Name = Field(description="a key of `runs` whose variant is cnn, with at least two replicas")
+    images: int = Field(ge=1, le=10_000_000, description="test images attacked (the first ones)")
+    epsilons: list[Annotated[float, Field(ge=0, le=1)]] = Field(
+        min_length=1, description="largest change of a pixel, images in [0, 1]"
+    )
+    steps: int = Field(ge=2, le=1000, description="steps of the basic iterative method")

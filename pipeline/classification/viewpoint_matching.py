@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,9 +25,6 @@ from pipeline.learning.train import Labelled
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, spread
 
-if TYPE_CHECKING:
-    from pipeline.studies.viewpoint import ViewpointParams
-
 Axis = Literal["azimuth", "elevation"]
 NETWORKS = ("capsules", "cnn")
 LATE = 10
@@ -36,13 +33,13 @@ COLUMNS = ["familiar", "novel", "epoch"]
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
-def viewed(run: AnyRun, study: ViewpointParams) -> AnyRun:
+def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
     """A run as the study trains it: on the study's data, and to the end of its epochs, because the epoch at which two
     networks are compared is found afterwards.
     """
-    longer = run.with_epochs(study.epochs)
-    training = longer.training.model_copy(update={"patience": study.epochs})
-    return longer.model_copy(update={"dataset": study.dataset, "replicas": study.replicas, "training": training})
+    longer = run.with_epochs(epochs)
+    training = longer.training.model_copy(update={"patience": epochs})
+    return longer.model_copy(update={"dataset": dataset, "replicas": replicas, "training": training})
 
 
 def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Labelled]]:

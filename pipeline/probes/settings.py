@@ -1,4 +1,4 @@
-"""Settings of probes."""
+"""Settings of probes, and of the study of equivariance."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipeline.settings import Angles, Section, Seed
+from pipeline.settings import Angles, Name, Section, Seed
 
 
 class EvaluateParams(Section):
@@ -24,3 +24,29 @@ class EvaluateParams(Section):
         min_length=1, description="inverse regularisation strengths to try; chosen on the validation images"
     )
     seed: Seed = Field(description="seed of the test warps")
+
+
+class EquivarianceParams(Section):
+    """Equivariance and invariance of a trained run, document 003."""
+
+    run: Name = Field(description="a key of `runs`")
+    images: int = Field(ge=8, le=10_000_000, description="maximum number of test images (the first ones)")
+    fit_images: int = Field(
+        ge=8,
+        le=10_000_000,
+        description="maximum number of training images (the first ones) that linear maps are fitted to",
+    )
+    derivative_images: int = Field(
+        ge=8, le=10_000_000, description="training images, and as many test images, at which derivatives are taken"
+    )
+    rotations: list[Annotated[float, Field(gt=0, le=180)]] = Field(min_length=1, description="degrees")
+    shifts: list[Annotated[float, Field(gt=0, le=14)]] = Field(min_length=1, description="pixels, to the right")
+    scales: list[Annotated[float, Field(ge=0.25, le=4)]] = Field(min_length=1, description="factors of all lengths")
+    shears: list[Annotated[float, Field(gt=0, le=1)]] = Field(min_length=1, description="shares of y that x moves by")
+    penalties: list[Annotated[float, Field(gt=0, le=1e12)]] = Field(
+        min_length=1,
+        description="of linear maps, as shares of the largest eigenvalue of the features' second moments; chosen on a "
+        "quarter of the training images",
+    )
+    resamples: int = Field(ge=2, le=100_000, description="bootstrap samples of the test images for standard errors")
+    seed: Seed = Field(description="seed of the untrained network and of the bootstrap")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import best_validation
@@ -14,20 +14,16 @@ from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 
-if TYPE_CHECKING:
-    from pipeline.studies.sweep import SweepParams
-
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
-def swept(run: AnyRun, angle: float, settings: SweepParams) -> AnyRun:
-    """The run for the sweep: trained on rotations within +-`angle` degrees, for a share of its own epochs.
-
-    A share, because systems need different numbers of epochs.
+def swept(run: AnyRun, angle: float, replicas: int, training_share: float) -> AnyRun:
+    """The run for the sweep: trained on rotations within +-`angle` degrees, for a share of its own epochs: systems need
+    different numbers of them.
     """
     augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
-    shorter = run.with_epochs(math.ceil(run.training.epochs * settings.training_share))
-    return shorter.model_copy(update={"replicas": settings.replicas, "augmentation": augmentation})
+    shorter = run.with_epochs(math.ceil(run.training.epochs * training_share))
+    return shorter.model_copy(update={"replicas": replicas, "augmentation": augmentation})
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:

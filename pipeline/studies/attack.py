@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-
+from pipeline.classification.settings import AttackParams
 from pipeline.learning.settings import CropParams
-from pipeline.settings import Name, Section
 
 if TYPE_CHECKING:
     from pipeline.params import Params
     from pipeline.results.outcome import Outcome
     from pipeline.studies.context import Context
-
-
-class AttackParams(Section):
-    """Adversarial images, document 004, section 6."""
-
-    capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
-    cnn: Name = Field(description="a key of `runs` whose variant is cnn, with at least two replicas")
-    images: int = Field(ge=1, le=10_000_000, description="test images attacked (the first ones)")
-    epsilons: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        min_length=1, description="largest change of a pixel, images in [0, 1]"
-    )
-    steps: int = Field(ge=2, le=1000, description="steps of the basic iterative method")
 
 
 SETTINGS = AttackParams

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import Field
+from typing import TYPE_CHECKING
 
 from pipeline.learning.settings import CropParams
-from pipeline.settings import Name, Section, Seed
+from pipeline.probes.settings import EquivarianceParams
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,32 +16,6 @@ if TYPE_CHECKING:
     from pipeline.params import Params
     from pipeline.results.outcome import Outcome
     from pipeline.studies.context import Context
-
-
-class EquivarianceParams(Section):
-    """Equivariance and invariance of a trained run, document 003."""
-
-    run: Name = Field(description="a key of `runs`")
-    images: int = Field(ge=8, le=10_000_000, description="maximum number of test images (the first ones)")
-    fit_images: int = Field(
-        ge=8,
-        le=10_000_000,
-        description="maximum number of training images (the first ones) that linear maps are fitted to",
-    )
-    derivative_images: int = Field(
-        ge=8, le=10_000_000, description="training images, and as many test images, at which derivatives are taken"
-    )
-    rotations: list[Annotated[float, Field(gt=0, le=180)]] = Field(min_length=1, description="degrees")
-    shifts: list[Annotated[float, Field(gt=0, le=14)]] = Field(min_length=1, description="pixels, to the right")
-    scales: list[Annotated[float, Field(ge=0.25, le=4)]] = Field(min_length=1, description="factors of all lengths")
-    shears: list[Annotated[float, Field(gt=0, le=1)]] = Field(min_length=1, description="shares of y that x moves by")
-    penalties: list[Annotated[float, Field(gt=0, le=1e12)]] = Field(
-        min_length=1,
-        description="of linear maps, as shares of the largest eigenvalue of the features' second moments; chosen on a "
-        "quarter of the training images",
-    )
-    resamples: int = Field(ge=2, le=100_000, description="bootstrap samples of the test images for standard errors")
-    seed: Seed = Field(description="seed of the untrained network and of the bootstrap")
 
 
 SETTINGS = EquivarianceParams

@@ -44,8 +44,8 @@ def measure(context: Context) -> Outcome:
     from pipeline.probes import sweep as probes
     from pipeline.systems import SYSTEMS
 
-    params, angle = context.params, float(context.axes["angle"])
-    run = probes.swept(params.runs[context.axes["run"]], angle, context.settings)
+    params, study, angle = context.params, context.settings, float(context.axes["angle"])
+    run = probes.swept(params.runs[context.axes["run"]], angle, study.replicas, study.training_share)
     trained, models = context.train("run", run, alone=True)
     sections = {"evaluate": params.evaluate, "failures": params.failures}
     dataset, device = context.dataset(run.dataset), context.device

@@ -49,7 +49,7 @@ def measure(context: Context) -> Outcome:
     dataset, watched = familiar_views(context.dataset(settings.dataset), settings.axis)
     curves = {}
     for network, name in (("capsules", settings.capsules), ("cnn", settings.cnn)):
-        run = viewed(context.params.runs[name], settings)
+        run = viewed(context.params.runs[name], settings.dataset, settings.epochs, settings.replicas)
         trained, _ = context.train(network, run, dataset, settings.axis, watched=watched)
         curves[network] = errors(trained.history)
     return outcome(**curves, images={name: len(labels) for name, (_, labels) in watched.items()})

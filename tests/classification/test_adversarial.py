@@ -11,7 +11,7 @@ from small import CROPPED, squares
 from torch import Tensor
 
 from pipeline.classification.adversarial import attacked, black_box, gradient, gradient_sizes, outcome, white_box
-from pipeline.studies.attack import AttackParams
+from pipeline.classification.settings import AttackParams
 
 
 def test_attacks_move_every_pixel_by_epsilon_against_the_model() -> None:

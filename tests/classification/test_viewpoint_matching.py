@@ -8,14 +8,12 @@ import pytest
 from small import small_run, squares, training
 
 from pipeline.classification.viewpoint_matching import LATE, errors, familiar_views, match, outcome, viewed
-from pipeline.studies.viewpoint import ViewpointParams
 
 
 @pytest.mark.parametrize("variant", ["matrix_capsules", "cnn"])
 def test_a_study_of_viewpoints_trains_to_its_end_on_its_own_data(variant: str) -> None:
     run = small_run(variant, training=training(epochs=4, patience=2).model_dump())
-    study = ViewpointParams(axis="azimuth", dataset="other", capsules="a", cnn="b", epochs=6, replicas=3)
-    found = viewed(run, study)
+    found = viewed(run, "other", epochs=6, replicas=3)
     assert (found.dataset, found.replicas, found.training.epochs, found.training.patience) == ("other", 3, 6, 6)
     assert type(found) is type(run)
     assert found.model.model_dump(exclude={"margin_epochs"}) == run.model.model_dump(exclude={"margin_epochs"})

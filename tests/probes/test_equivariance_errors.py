@@ -16,7 +16,7 @@ from pipeline.probes.equivariance import errors
 from pipeline.probes.equivariance.actions import FromTheLeft, Layer, Poses, plain
 from pipeline.probes.equivariance.errors_by_layer import Images, Steps, outcome, started
 from pipeline.probes.equivariance.transformations import View
-from pipeline.studies.equivariance import EquivarianceParams
+from pipeline.probes.settings import EquivarianceParams
 from pipeline.systems import build_model
 
 SIZE = 32

@@ -11,7 +11,6 @@ from small import EVALUATE, SIZE, small_run, squares, training
 from pipeline.data.datasets import Dataset
 from pipeline.probes.sweep import swept
 from pipeline.studies.data_efficiency import ITSELF, DataEfficiencyParams, errors_of, share_of, with_share
-from pipeline.studies.sweep import SweepParams
 from pipeline.systems import build_model
 
 
@@ -88,8 +87,7 @@ def test_a_classifier_of_crops_is_measured_on_the_middle_crop() -> None:
 @pytest.mark.parametrize(("share", "epochs"), [(1.0, 7), (0.5, 4), (0.01, 1)])
 def test_a_sweep_trains_for_its_share_of_the_runs_own_epochs(share: float, epochs: int) -> None:
     run = small_run("scae", training=training(epochs=7).model_dump())
-    sweep = SweepParams(angles=[0.0, 45.0], runs=["a"], replicas=5, training_share=share)
-    found = swept(run, 45, sweep)
+    found = swept(run, 45, 5, share)
     assert found.training.epochs == epochs
     assert (found.replicas, found.augmentation.rotation, found.augmentation.shift) == (5, 45.0, 0.0)
     assert found.model == run.model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import torch
@@ -17,11 +17,9 @@ from pipeline.probes.equivariance.actions import FromTheLeft, Layer, Map, Pairs,
 from pipeline.probes.equivariance.controls import controls
 from pipeline.probes.equivariance.derivatives import derivative
 from pipeline.probes.equivariance.transformations import FAMILIES, ROTATION, Transformation, View, velocity
+from pipeline.probes.settings import EquivarianceParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
-
-if TYPE_CHECKING:
-    from pipeline.studies.equivariance import EquivarianceParams
 
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
 MEASURES = (OWN, FITTED, INVARIANCE, RESAMPLING)

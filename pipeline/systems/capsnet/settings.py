@@ -1,4 +1,4 @@
-"""Settings of CapsNet."""
+"""Settings of CapsNet and of its iterative inference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from pipeline.classification.settings import ClassifierRun
 from pipeline.learning.settings import AugmentationParams
-from pipeline.settings import Section
+from pipeline.settings import Name, Section
 
 
 class CapsNetModelParams(Section):
@@ -51,3 +51,28 @@ class CapsNetRun(ClassifierRun):
     variant: Literal["capsnet"]
     augmentation: AugmentationParams
     model: CapsNetModelParams
+
+
+class InferCondition(Section):
+    """The energy that iterative inference minimises (`experiments/iterative_inference.py`)."""
+
+    output: Literal["predicted", "free"] = Field(description="class capsules: the last layer's predictions, or free")
+    label: Literal["clamped", "free"] = Field(description="clamped: the class is the target of class capsules' lengths")
+    penalty: Literal["none", "L1", "L2"] = Field(description="none, class capsules' lengths, or half their squares")
+    weight: float = Field(ge=0, le=1000, description="weight of the penalty; 0 if penalty is none")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> InferCondition:
+        if (self.penalty == "none") != (self.weight == 0):
+            raise ValueError("weight must be 0 if penalty is none, and above 0 otherwise")
+        return self
+
+
+class InferParams(Section):
+    """One study of iterative inference in a trained capsule network, document 001, section 3.1 and appendix C."""
+
+    run: Name = Field(description="a key of `runs` whose variant is capsnet")
+    images: int = Field(ge=1, le=10_000_000, description="test images (the first ones) for inference, in one batch")
+    conditions: list[InferCondition] = Field(min_length=1, description="energies to minimise, one after another")
+    steps: int = Field(ge=1, le=100_000, description="gradient steps")
+    rate: float = Field(gt=0, le=1, description="step size")

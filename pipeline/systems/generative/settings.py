@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.learning.settings import AugmentationParams, RunSettings
-from pipeline.settings import MAX_ANGLE, Section, Seed, check_distinct
+from pipeline.settings import MAX_ANGLE, Angles, Name, Section, Seed, check_distinct
 
 SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
 """The model's settings that are counted in epochs."""
@@ -189,3 +189,49 @@ class FailureParams(Section):
     steps: int = Field(ge=0, le=10_000, description="gradient steps of an alignment")
     threshold: float = Field(gt=0, lt=1, description="two aligned templates with at least this correlation are copies")
     seed: Seed = Field(description="seed of the rotations, and of the strokes that templates are compared with")
+
+
+class PosteriorParams(Section):
+    """One study of the full variational posterior over poses, document 000, section 2.3."""
+
+    run: Name = Field(description="a key of `runs` whose variant is generative, with delta poses")
+    replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
+    epochs: int = Field(
+        ge=1, le=10_000, description="further epochs of training the encoder, with Gaussian poses and with deltas"
+    )
+    images: int = Field(ge=1, le=10_000_000, description="test images for measuring bounds (the first ones)")
+    samples: int = Field(ge=1, le=100_000, description="number K of samples in each image's bounds")
+    sd_grid: list[Annotated[float, Field(gt=0, le=10)]] = Field(
+        min_length=1, description="sds of parts and of objects to try around delta poses; chosen on validation images"
+    )
+    grid_samples: int = Field(ge=1, le=10_000, description="samples per validation image for each pair of sds")
+    seed: Seed = Field(description="seed of the samples")
+
+
+class OptimiseParams(Section):
+    """One study of free-form variational optimisation, document 000, section 2.4."""
+
+    run: Name = Field(description="a key of `runs` whose variant is generative")
+    replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
+    angles: Angles = Field(description="rotations of the images: uniform within each of these")
+    images: int = Field(ge=1, le=10_000_000, description="test images per angle, optimised as one batch")
+    refit_images: int = Field(
+        ge=10,
+        le=10_000_000,
+        description="training images (the first ones) optimised too, for a probe fit on optimised posteriors",
+    )
+    engines: dict[Name, Engine] = Field(min_length=1, description="engines compared")
+    chosen: Name = Field(description="a key of `engines`; figures and the refit probe use its posteriors")
+    kick_logit: float = Field(
+        gt=0,
+        le=10,
+        description="sd of noise on the log odds of presence in extra restarts of the chosen engine, after which "
+        "objects are not refined; they only show what such noise does to accuracy, other restarts perturb poses only",
+    )
+    seed: Seed = Field(description="seed of the rotations, of the presence noise and of restarts")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> OptimiseParams:
+        if self.chosen not in self.engines:
+            raise ValueError(f"chosen must be one of {sorted(self.engines)}")
+        return self

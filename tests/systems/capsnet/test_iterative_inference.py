@@ -25,7 +25,7 @@ from pipeline.systems.capsnet.experiments.iterative_inference import (
     infer,
     sparsity_of_inference,
 )
-from pipeline.systems.capsnet.studies.infer import InferCondition, InferParams
+from pipeline.systems.capsnet.settings import InferCondition, InferParams
 
 CPU = torch.device("cpu")
 

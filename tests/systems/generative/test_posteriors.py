@@ -12,8 +12,7 @@ from torch import Tensor
 from pipeline.data.datasets import Dataset
 from pipeline.systems.generative.experiments import posteriors as module
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.settings import GenerativeModelParams, GenerativeRun, SeedingParams
-from pipeline.systems.generative.studies.posterior import PosteriorParams
+from pipeline.systems.generative.settings import GenerativeModelParams, GenerativeRun, PosteriorParams, SeedingParams
 
 CPU = torch.device("cpu")
 STUDY = PosteriorParams.model_validate({"run": "capsules", **POSTERIOR})

@@ -17,7 +17,7 @@ from pipeline.systems.generative.experiments.test_time_inference import (
 )
 from pipeline.systems.generative.inference.free_form import optimise
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.studies.optimise import OptimiseParams
+from pipeline.systems.generative.settings import OptimiseParams
 
 CPU = torch.device("cpu")
 STUDY = OptimiseParams.model_validate(

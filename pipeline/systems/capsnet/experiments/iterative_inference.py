@@ -41,7 +41,7 @@ from pipeline.probes.sparsity import effective_number, entropy_of_shares, hoyer
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 from pipeline.systems.capsnet.model.capsnet import CapsNet
-from pipeline.systems.capsnet.studies.infer import InferCondition, InferParams
+from pipeline.systems.capsnet.settings import InferCondition, InferParams
 
 Layer = Callable[[Tensor], Tensor]
 FORWARD, START = "forward", "start"

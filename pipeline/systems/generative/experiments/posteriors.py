@@ -34,11 +34,10 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, spread, stack_replicas
 from pipeline.systems.generative.model.bound import trace_bound
 from pipeline.systems.generative.model.generative_model import GenerativeModel, inverse_softplus
-from pipeline.systems.generative.settings import GenerativeRun
+from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
 
 if TYPE_CHECKING:
     from pipeline.studies.context import Context
-    from pipeline.systems.generative.studies.posterior import PosteriorParams
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:

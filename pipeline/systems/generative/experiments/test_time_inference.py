@@ -33,11 +33,10 @@ from pipeline.results.spread import nest, stack_replicas
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange, arrays_of, reconstruct, turned
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.settings import AdamEngine
+from pipeline.systems.generative.settings import AdamEngine, OptimiseParams
 
 if TYPE_CHECKING:
     from pipeline.studies.context import Context
-    from pipeline.systems.generative.studies.optimise import OptimiseParams
 
 EXAMPLE_ANGLES = np.arange(0, 181, 30, dtype=np.float32)
 
