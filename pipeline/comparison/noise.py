@@ -25,9 +25,9 @@ class Spread:
     Attributes:
         sd: sample standard deviation of our number, in its unit; 0 if `n` is 1; None for a statement, which has no
             number.
-        n: how many machines differed in what the claim rests on: those that round alike are no independent
-            measurements. Of a statement, all machines.
-        verdicts: those that it got.
+        n: number of machines with distinct numbers: those that round alike are no independent measurements. For a
+            statement, all machines.
+        verdicts: the claim's distinct verdicts.
         repetitions: the seeds, or other repetitions, that each number is a mean of.
     """
 
@@ -37,7 +37,7 @@ class Spread:
     repetitions: int = 1
 
     def of(self, repetitions: int) -> float:
-        """The standard deviation of a mean of so many repetitions, which round independently of each other."""
+        """The standard deviation of a mean of this many repetitions, with independent rounding errors."""
         assert self.sd is not None
         return self.sd * math.sqrt(self.repetitions / repetitions)
 
@@ -49,7 +49,7 @@ class Noise:
     Attributes:
         sd: its standard deviation, in the number's unit; above 0.
         degrees: degrees of freedom of that estimate.
-        source: where it is known from.
+        source: what it was estimated from.
     """
 
     sd: float
@@ -74,12 +74,10 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
     """The spread of every claim over sides that were made on different machines.
 
     Returns:
-        The spreads by the claim's id; and the claims that were skipped, by reason: the sides did not all run it, made
-        it from other commits or settings, or share a result of it.
+        The spreads by the claim's id; and the claims that were skipped, by reason (`_obstacle`).
 
     Raises:
-        ComparisonError: there are fewer than two sides, of more than one profile, or no claim differs that can be
-            measured.
+        ComparisonError: there are fewer than two sides, or several profiles, or no claim that can be measured differs.
     """
     if len(sides) < 2:
         raise ComparisonError("--noise needs at least two revisions, with results of different machines")
@@ -124,9 +122,9 @@ def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Pa
 def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> list[Noise]:
     """The noise of the difference of two numbers, from each source that knows it; empty if none does.
 
-    One is the repetitions (seeds, mostly), where at least one side has several; the other side is taken to vary as
-    much; or the numbers' own standard errors, where they have them. One is the spread between machines. A standard
-    deviation of 0 is no measure: two or three equal numbers do not show that the next one would be equal, too.
+    The first source is the numbers' own standard errors, if they have them, else the repetitions (seeds, mostly), where
+    at least one side has several and the other is taken to vary as much; the second is the spread between machines. A
+    standard deviation of 0 is no measure: two or three equal numbers do not show that the next would be equal, too.
 
     Args:
         spreads: each side's spread between machines.
@@ -170,5 +168,5 @@ def _obstacle(answers: Sequence[Answer], wanted: int) -> str:
     if len(set(runs)) < len(runs):
         return "with a result that two revisions share (not made again on each machine)"
     if len({answer.n for answer in answers}) > 1:
-        return "of other numbers of repetitions"
-    return "of other commits or settings" if len({answer.made_by for answer in answers}) > 1 else ""
+        return "with differing numbers of repetitions"
+    return "from differing commits or settings" if len({answer.made_by for answer in answers}) > 1 else ""

@@ -1,5 +1,4 @@
-"""The figures of a profile on disk, with their titles and captions, and as images inside the page; and what plots of
-all runs show.
+"""A profile's figures, on disk and inside the page, with their titles and captions; and tables for plots of all runs.
 
 Titles and captions are in `figures.json`, next to the folder of figures; what sliders show is in the folder `films`. A
 picture whose arrays are missing cannot be drawn again (Git holds pictures and numbers, but no arrays). It is kept as
@@ -35,17 +34,19 @@ _SOURCE = ("stage", "item", "tracking_run")
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
 FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
-"""How the names of the figures begin that stand on the first screen, one for each document."""
+"""How names of figures on the first screen begin, one for each document."""
 FRONT_SIZE = (640, 320)
-"""Most pixels of such a picture: twice what the page shows, for dense screens. Of a taller figure, the top is shown."""
+"""Maximum width and height in pixels of such a picture: twice what the page shows, for dense
+screens. Of a taller figure, the top is shown.
+"""
 _UNSEEN = re.compile(r"<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
 _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
 """Characters that need no encoding in a data URI, beside letters and digits."""
 
 
 def write_figures(folder: Path, results: Results) -> Written:
-    """Draw every figure into `folder` and write titles and captions next to it; remove figures without a result.
-    Raises `FileWriteError`.
+    """Draw every figure into `folder` and write titles and captions next to it; remove files of figures that are no
+    longer shown. Raises `FileWriteError`.
     """
     before, _ = on_disk(folder, results)
     written, drawn = Written(), []
@@ -126,7 +127,7 @@ def load_figure(folder: Path, figure: Picture) -> Picture:
 
 
 def webp_uri(picture: Image.Image, **options: Any) -> str:
-    """An image inside a page, as WebP: without loss it takes three quarters of the length of PNG."""
+    """An image inside a page, as WebP: lossless, three quarters of the size of PNG."""
     written = io.BytesIO()
     picture.convert("RGB").save(written, "webp", **options)
     return f"data:image/webp;base64,{base64.b64encode(written.getvalue()).decode()}"
@@ -152,7 +153,7 @@ def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
         return {"uri": webp_uri(top, quality=85), "alt": shown.title}
 
 
-# ---- data of the plots of all runs together, which DVC's own plots, one for each file, do not show
+# ---- tables that `dvc plots` draws for all runs together
 
 
 def write_plots(folder: Path, results: Results) -> None:
@@ -171,7 +172,7 @@ def write_plots(folder: Path, results: Results) -> None:
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
-    """A metric of validation after every epoch, for every run that has it: the mean over seeds that trained so long."""
+    """A metric of validation after every epoch, for every run that has it: the mean over seeds still training."""
     for run, numbers in results.executed("train"):
         if metric not in numbers.names("validation"):
             continue

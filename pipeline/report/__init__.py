@@ -5,7 +5,7 @@ Modules are found by their files. Each defines what it has to show:
 - `draw(results, written)`: an iterator of figures (`Drawing`); names of items whose arrays are missing go to `written`,
 - `build(results)`: tables (`Table`),
 - `MEASURES`: how claims are measured, by their ids (`Measure`),
-- `DOCUMENT`: the document it is about, where figures and tables do not say so themselves; in a system's folder it is
+- `DOCUMENT`: the document it is about, where figures and tables do not say so themselves; in a system's folder, always
   the system's.
 
 Systems come first, in their order, and modules by name.
@@ -38,7 +38,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def modules() -> Iterator[tuple[ModuleType, str]]:
-    """Every module, and the document that it is about; empty if it does not say."""
+    """Every module, and the document that it is about; "" if none is declared."""
     for system in REPORTS.values():
         for module in _inside(system.part("report")):
             yield module, system.document

@@ -1,4 +1,4 @@
-"""How results stand beside the current parameters: recorded, stale, running or missing, and how long each item takes.
+"""The state of each item beside the current parameters (`STATES`), and how long it takes.
 
 When parameters change, old results stay until their stage runs again; results of items removed from the parameters stay
 until someone deletes them. Reports show both kinds with a mark. `dvc status` finds changes of code.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 State = Literal["recorded", "unlocked", "draft", "stale", "running", "missing", "gone"]
 STATES: dict[State, str] = {
     "recorded": "recorded",
-    "unlocked": "in the repository, but not in dvc.lock",
+    "unlocked": "in the repository, but not as in dvc.lock",
     "draft": "made from uncommitted changes",
     "stale": "made with other settings than the profile's now",
     "running": "running now",
@@ -39,7 +39,7 @@ class ItemStatus:
     Attributes:
         hours: that it took, or would take; None if nothing is known.
         estimated: whether these are an estimate: the median of the same stage.
-        commit: that it was made from, shortened; "" if it was not.
+        commit: short hash of the commit that it was made from; "" if unknown.
         changed: why it is stale: each setting with the value that it was made with, and the value now.
     """
 
@@ -73,7 +73,7 @@ def statuses(
 
     Args:
         expected: the settings by `<stage>/<item>`, for every item of the profile.
-        publish: whether results made from uncommitted changes are drafts.
+        publish: whether to mark results made from uncommitted changes as drafts.
         locked: the items whose results are as in the profile's `dvc.lock`; None: all.
         running: whether an item's stage runs at the moment.
     """
@@ -108,7 +108,7 @@ def statuses(
 
 def compare(results: Results, graph: Graph, params: Params) -> dict[str, str]:
     """What differs between results and profile, by `<stage>/<item>`, in the words of `STATES`: what was not executed,
-    was made with other settings, is a draft, or is of no item of the profile, in this order.
+    was made with other settings, is a draft, or belongs to no item of the profile, in this order.
     """
     expected = current_settings(graph, params.model_dump(mode="json"))
     found = statuses(results, expected, publish=params.publish)
@@ -126,9 +126,9 @@ def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, l
 
 
 def recorded_hours(numbers: Numbers) -> float | None:
-    """What an item took; None if it is not recorded.
+    """Hours that an item took; None if they are not recorded.
 
-    A training notes its time with all parts of one that was resumed, the stage that of the last part alone.
+    A training that was resumed records the time of all its parts, its stage that of the last part: the larger counts.
     """
     known = [each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if each is not None]
     return max(known) / 3600 if known else None

@@ -227,7 +227,7 @@ def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repos
 
     for commit, latent in (("bb", 8), ("aa", 4)):
         repository.reproduce("third", commit=commit, latent=latent)
-        refused("4 of other commits or settings", "first", ".")
+        refused("4 from differing commits or settings", "first", ".")
     refused("4 with a result that two revisions share", "first", "first")
     refused("at least two revisions", "first")
     repository.reproduce("another", 0.5)

@@ -81,8 +81,8 @@ class Lights:
 
     Attributes:
         direction: `[V, 3]` unit vectors towards the lamp.
-        lamp, sky, ambient: `[V]` brightness of a white surface that faces the lamp; that faces up (half of it if
-            sideways, zero if down); and in any direction.
+        lamp, sky, ambient: `[V]` what each adds to the brightness of a white surface: the lamp at most (if it faces the
+            lamp), the sky at most (if it faces up; half if sideways, 0 if down), and the same in all directions.
         background: `[V]` brightness where a ray hits nothing.
     """
 
@@ -104,7 +104,8 @@ def moved(solid: Solid, linear: Floats, shift: Floats | float = 0.0) -> Solid:
 
 
 def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras, lights: Lights, size: int) -> Floats:
-    """Brightness `[V, size, size]` (0 black, 1 white) of one solid per image, which must be in front of the camera.
+    """Brightness `[V, size, size]` (0 black, 1 white) of one solid per image; each solid must be in front of
+    the camera.
 
     Args:
         solids: `V` solids. Images of the same solid should share one object, which is then processed only once.
@@ -131,7 +132,7 @@ def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras
             job, pixel, direction = _rays(eye, frame, positions)
             ray, distance, normals = meet(surfaces[which], inverse, eye, job, direction)
             pixels = views[job[ray]] * (side * side) + pixel[ray]
-            seen = np.flatnonzero(distance < nearest[pixels])  # pixels are unique: an image has one n-th piece
+            seen = np.flatnonzero(distance < nearest[pixels])  # pixels are unique: one piece an image
             pixels, view = pixels[seen], views[job[ray[seen]]]
             nearest[pixels] = distance[seen]
             x, y, z = normals
@@ -155,7 +156,9 @@ def _lit(normals: Vectors, view: Ints, lights: Lights) -> Floats:
 def _place(
     pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cameras: Cameras
 ) -> tuple[Floats, Floats, Floats]:
-    """`J` pieces in their images: the map `[J, 3, 3]` from the world to a piece, and there the eye and the frame."""
+    """`J` pieces in their images: the map `[J, 3, 3]` from the world to a piece, and the eye and the frame in its
+    coordinates.
+    """
     axes = np.stack([piece.axes for piece in pieces])
     centres = np.stack([piece.centre for piece in pieces])
     turn = turns[views]
@@ -237,7 +240,9 @@ def _meet_rounds(profiles: Floats, inverse: Floats, eye: Floats, job: Ints, dire
 
 
 def _meet_blocks(planes: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
-    """Where rays enter between planes `[J, 6, 4]`: at the last crossed inwards, if none was outwards before."""
+    """Where rays enter between planes `[J, 6, 4]`: at the last that is crossed inwards, if none was crossed
+    outwards before.
+    """
     room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], eye)
     dx, dy, dz = direction
     enter = np.full(len(job), -np.inf)

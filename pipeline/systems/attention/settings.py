@@ -35,7 +35,7 @@ class IteratedStudy(_SceneStudy):
     study: Literal["iterated"]
     iterations: int = Field(ge=2, le=10_000, description="iterations of equation 6")
     scales: list[Annotated[float, Field(gt=0, le=1e6)]] = Field(
-        min_length=1, description="factors on its scores to try; 1 is the paper's"
+        min_length=1, description="factors on attention scores to try; 1 is the paper's"
     )
 
 
@@ -46,9 +46,13 @@ class DensityStudy(Section):
     dimensions: list[Annotated[int, Field(ge=2, le=256)]] = Field(
         min_length=1, description="dimensions of poses to try"
     )
-    kappas: list[Annotated[float, Field(gt=0, le=1e6)]] = Field(min_length=1, description="concentrations to try")
+    kappas: list[Annotated[float, Field(gt=0, le=1e6)]] = Field(
+        min_length=1, description="geometric means of the components' concentrations to try"
+    )
     components: int = Field(ge=2, le=1000, description="predictions of one part")
-    sigma: float = Field(gt=0, le=100, description="sd of poses; predictions have sd 1")
+    sigma: float = Field(
+        gt=0, le=100, description="geometric mean of the components' sds of poses; predictions have sd 1"
+    )
     samples: int = Field(ge=1000, le=100_000_000, description="samples of each density")
     seed: Seed = Field(description="seed of predictions and samples")
 
@@ -62,7 +66,7 @@ class ParsingStudy(_SceneStudy):
     )
     clutter: float = Field(ge=0, lt=1, description="share of parts without a parent")
     kappa: float = Field(gt=0, le=1e6, description="concentration of cues")
-    iterations: int = Field(ge=1, le=1000, description="iterations of routing, as published")
+    iterations: int = Field(ge=1, le=1000, description="iterations of the published routing")
     long_iterations: int = Field(ge=1, le=10_000, description="iterations of the long variants of routing")
     routing_starts: int = Field(ge=1, le=1000, description="starts per scene of EM routing with several starts")
     steps: int = Field(ge=2, le=100_000, description="steps of the inversion")

@@ -26,8 +26,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
     """Classification by vectors of competing length, fit by expectation maximisation.
 
     Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers with Gaussian noise. The
-    probability of a class is the share of its vector's squared length in the sum over classes. Capsules of size 1 give
-    a linear model like logistic regression; larger ones span subspaces in which a class varies.
+    probability of a class is the expected share of its vector's squared length in the sum over classes. Capsules of
+    size 1 have one weight vector a class, as logistic regression; larger ones span subspaces in which a class varies.
 
     Args:
         capsule_size: dimensions of a capsule.

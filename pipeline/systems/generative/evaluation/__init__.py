@@ -33,12 +33,12 @@ RULER = ("test.binary_information", "probe.t0_binary.refit.rotated_0")
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Probes as of every model; whether presences carry information; and pictures, also of what each object explains.
+    """Evaluate the probes of all models, the information in presences, and pictures of what each object explains.
 
-    And the failure analysis on the first test images: whether poses turn with the image (Figure 5), which templates are
-    copies (Figure 6), and consistency of part use by the range of the images' rotations (degrees). That is
-    the control of Figure 7: consistency falls with this range for any training if parts stay in their places while the
-    images turn, so a model trained on a wide range is compared with these models on images of that range.
+    Failures are analysed on the first test images: whether poses turn with the image (Figure 5), which templates are
+    copies (Figure 6), and consistency of part use by the range of the images' rotations (degrees). The last is a
+    control for Figure 7: if parts do not move with the image, consistency falls with the range, however a model was
+    trained. So one trained on a wide range is compared with these models on images of that range.
     """
     outcome = evaluation.evaluate(inputs)
     models, device = of_kind(GenerativeModel, inputs.models), inputs.device
@@ -79,10 +79,10 @@ def equivariance(
 
     If an encoder finds the same arrangement of parts at every angle, its poses in an image rotated by R are R (I + A),
     with the poses I + A of the upright image (`pipeline.layers.poses`). The deviation from this is measured, and for
-    comparison that of poses that stay unchanged: if both are equal, poses do not rotate at all.
+    comparison that of poses that stay unchanged: if both are equal, poses follow no better.
 
     Distances are root mean squares over the numbers of a pose, in units of the image's half width, capsules weighted
-    by their presence in both images: the pose of an absent one means nothing.
+    by their presence in both images: the pose of an absent capsule means nothing.
 
     Args:
         images: uint8 `[N, 1, S, S]`.
@@ -90,7 +90,7 @@ def equivariance(
 
     Returns:
         one row per layer ("parts", "objects") and angle: columns layer, angle; deviation over all images; unfollowed,
-        what it would be had no pose followed; missed, the deviation as a share of that.
+        the deviation if poses stayed as they are; missed, the deviation as a share of that.
     """
 
     def layers(angle: float) -> dict[str, tuple[Tensor, Tensor]]:

@@ -19,15 +19,15 @@ from pipeline.results.reading import Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import class_names, runs, trial_of
 
 _SHOWN = 0.99
-"""Share of the weight in the histograms that is drawn: a few far votes would press the others into the first bins."""
+"""Share of the histograms' weight that is drawn: a few far votes would press the others into the first bins."""
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Points by which the share, of what is assigned near the means of class capsules, that goes to the right class is
-    larger after the last iteration than after the first.
+    """Gain, in percentage points from the first to the last iteration, of the right class's share of the assignments
+    near the means of class capsules.
 
-    It holds where that share rises, and that of all that is assigned does too, both by more than two standard errors
-    (binomial, of the images looked at): in a network that learned nothing they drift a little either way.
+    The claim holds if this share and the right class's share of all assignments both rise by more than two standard
+    errors (binomial, of the images looked at): in a network that learned nothing they drift a little either way.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
@@ -36,11 +36,11 @@ def votes_concentrate(results: Results) -> Finding | None:
     steps = [str(t + 1) for t in range(run.model.iterations)]
     near, whole = ([numbers.needed("votes", each, t) for t in steps] for each in ("near", "all"))
     notes = [
-        f"to the right class, of what is assigned {words}: "
+        f"right class's share of {words}: "
         f"{', '.join(f'{100 * share.mean:.1f}' for share in found)} % after iterations 1 to {len(steps)}"
-        for words, found in (("near a mean", near), ("at all", whole))
+        for words, found in (("assignments near a mean", near), ("all assignments", whole))
     ]
-    notes.append(f"evenly assigned it would be {100 / run.model.classes:.0f} %")
+    notes.append(f"by chance: {100 / run.model.classes:.0f} %")
 
     holds = True
     for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # at first, all are assigned evenly
@@ -68,7 +68,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "Distances of votes to the mean of each class capsule after each routing iteration, weighted by how much "
             "of a vote is assigned (Figure 2 of document 004). Votes for the correct class (blue) should come closer "
             "and gain weight, the others lose weight. Orange: the class that is predicted for a misclassified image. "
-            f"Heights are relative to each image's highest bin; axes end beyond {100 * _SHOWN:.0f} % of the weight.",
+            f"Heights are relative to each image's highest bin; axes end beyond {100 * _SHOWN:.0f} % of this weight.",
             f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes after "
             f"{arrays['counts'].shape[1]} iterations.",
             trial.numbers.records,
@@ -78,7 +78,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
-    """Figure 2: an image (of a stereo pair the first) and, after each iteration, a histogram for every class.
+    """Figure 2: an image (the first of a stereo pair) and, after each iteration, a histogram for every class.
 
     Args:
         arrays: `counts [images, iterations, classes, bins]`, `edges [bins + 1]`, `images [images, C, s, s]`, `labels`

@@ -1,7 +1,7 @@
 """EM for capsule regression (document 002, section 2.3), over many problems at once.
 
 An iteration is two matrix products and elementwise work between them. With M = X W^T, the capsules' vectors of all
-examples, the posterior means are M with every vector scaled by Q / P (equation 19), and the update is
+examples, the posterior means are M with every vector scaled by Q / P (equation 19, `capsules.py`), and the update is
 
     W <- (posterior means)^T X (X^T X)^-1                                                    (equation 22)
 
@@ -111,9 +111,9 @@ class EStep:
         Args:
             W: `[k, C, d, r]`.
             problems: `[k]`, their indices in the architecture, on the CPU.
-            thresholds: nu of each problem, `[k]` (equations 25-26: posterior means of examples whose runner-up has at
-                most nu times their own class's probability are replaced by prior means). None: compute only likelihood
-                and errors; moments are empty.
+            thresholds: nu of each problem, `[k]` (equations 25-26: posterior means of examples whose strongest
+                other class has at most nu times their own class's probability are replaced by prior means). None:
+                compute only likelihood and errors; moments are empty.
         """
         k, C, d = W.shape[:3]
         device = W.device
