@@ -15,7 +15,6 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.systems.generative.model.arrangements import Arrangements, explain, fit_arrangements, object_errors
-from pipeline.systems.generative.model.bound import trace_bound
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
 
@@ -152,7 +151,7 @@ def test_while_objects_are_taught_their_encoder_learns_from_the_mixture_and_part
         return dict(zip(names, found, strict=True))
 
     taught = gradients(model(images, noise, torch.tensor(1.5))[0])
-    trace = trace_bound(model, images, noise, 0.0, temperature=model.temperature_at(torch.tensor(1.5)))
+    trace = model.trace_bound(images, noise, 0.0, temperature=model.temperature_at(torch.tensor(1.5)))
     pixels = gradients(-trace.log_pixels.mean())
     of_objects = {"embed", "part_identity", "set_transformer", "object_head"}
     for name, gradient in taught.items():
@@ -173,11 +172,12 @@ def test_errors_of_taught_objects_by_hand(model: GenerativeModel) -> None:
     model.c_excess.add_(torch.randn_like(model.c_excess))
     model.double()
     noise = model.draw_noise((4,), torch.Generator().manual_seed(0), "cpu").double()
-    trace = trace_bound(model, torch.rand(4, 1, 12, 12).double(), noise)
+    trace = model.trace_bound(torch.rand(4, 1, 12, 12).double(), noise)
     c = model.c[:, 1:].T
-    found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], Arrangements(model.M, c, model.gamma[:, 1:].T))
+    arrangements = Arrangements(model.M, c, model.gamma[:, 1:].T)
+    found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)
     posterior = found.log_probs.softmax(-1)
-    for n, error in enumerate(object_errors(model, trace).tolist()):
+    for n, error in enumerate(object_errors(arrangements, trace).tolist()):
         total = 0.0
         for i in range(O):
             share = posterior[n, i].item()

@@ -14,7 +14,6 @@ from torch import Tensor
 from pipeline.systems.generative.inference.analytic_bound import STATE, analytic_bound, pack, unpack
 from pipeline.systems.generative.inference.free_form import CURVE_POINTS, minimise_bound, optimise
 from pipeline.systems.generative.inference.methods import expected_bound, refine_objects
-from pipeline.systems.generative.model.bound import trace_bound
 from pipeline.systems.generative.model.distributions import Capsules, join
 from pipeline.systems.generative.model.generative_model import TEMPLATE_GAIN, GenerativeModel
 from pipeline.systems.generative.settings import Engine, GenerativeModelParams
@@ -84,7 +83,7 @@ def test_the_start_is_the_encoders_output_and_its_bound_the_amortised_one(
     torch.testing.assert_close(pack(found.start), pack(model.encode(images)))
     noise = torch.zeros(COUNT, model.noise_size, dtype=torch.float64)
     free = expected_bound(model, images, found.start, noise)
-    torch.testing.assert_close(free.bound, trace_bound(model, images, noise).bound)
+    torch.testing.assert_close(free.bound, model.trace_bound(images, noise).bound)
 
 
 def test_a_restart_goes_on_from_where_it_is_told(model: GenerativeModel, images: Tensor) -> None:

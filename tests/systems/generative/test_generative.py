@@ -11,7 +11,6 @@ from torch.func import functional_call
 from benchmarks.enumerated import EnumeratedModel
 from pipeline import kernels
 from pipeline.layers import attention, poses, rendering
-from pipeline.systems.generative.model.bound import trace_bound
 from pipeline.systems.generative.model.distributions import join
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.information import joint_information, presence_kl
@@ -24,7 +23,7 @@ def noise(model, images) -> torch.Tensor:
 
 def test_bound_and_gradient_equal_trace_enum_elbo_over_an_explicit_choice_of_parent(model, images, noise):
     parameters = list(model.parameters())
-    ours = trace_bound(model, images, noise).bound
+    ours = model.trace_bound(images, noise).bound
     theirs = -EnumeratedModel(model).loss(images, noise)
     assert ours.shape == (5,)
     torch.testing.assert_close(ours.sum(), theirs, rtol=1e-9, atol=1e-8)
@@ -69,7 +68,7 @@ def test_the_bound_of_a_gaussian_guide_is_that_of_its_samples_less_their_density
     """Written out with torch's own distributions; the generative terms are those of the delta guide's referee."""
     model = changed(small_params, pose_posterior="gaussian")
     noise = model.draw_noise((5,), torch.Generator().manual_seed(2), "cpu").double()
-    found = trace_bound(model, images, noise)
+    found = model.trace_bound(images, noise)
     trace = poutine.trace(model.guide).get_trace(images, noise)
     values = {name: trace.nodes[name]["value"] for name in ("parts", "y0", "A0")}
     part_sd, object_sd = trace.nodes["parts"]["fn"].A.sd, trace.nodes["A0"]["fn"].base_dist.sd
@@ -99,7 +98,7 @@ def test_the_temperature_falls_by_equal_factors_and_is_the_last_one_in_evaluatio
     model.eval()
     last = changed(small_params, temperature=0.4, final_temperature=0.4)
     torch.testing.assert_close(model(images, noise, at)[0], last(images, noise, at)[0])
-    torch.testing.assert_close(trace_bound(model, images, noise).bound, trace_bound(last, images, noise).bound)
+    torch.testing.assert_close(model.trace_bound(images, noise).bound, last.trace_bound(images, noise).bound)
     torch.testing.assert_close(model.encode(images).object_logits, last.encode(images).object_logits)
 
 
@@ -158,7 +157,7 @@ def test_early_coupling_scales_the_gradient_into_the_parts_only(model, images, n
     """The hierarchy's gradient into the part encoder is proportional to the coupling; into M it is not touched."""
 
     def gradients(coupling):
-        trace = trace_bound(model, images, noise, coupling)
+        trace = model.trace_bound(images, noise, coupling)
         loss = -(trace.log_parts + trace.log_objects).sum()
         wanted = [model.part_head[2].bias, model.M]
         return torch.autograd.grad(loss, wanted, allow_unused=True)
@@ -176,7 +175,7 @@ def test_without_coupling_only_pixels_change_the_sds_of_gaussian_parts(small_par
     wanted = model.part_sd_head[2].bias
 
     def gradients(coupling):
-        trace = trace_bound(model, images, noise, coupling)
+        trace = model.trace_bound(images, noise, coupling)
         return [
             torch.autograd.grad(term.sum(), wanted, retain_graph=True)[0]
             for term in (trace.bound, trace.log_pixels, trace.entropy)
@@ -216,9 +215,9 @@ def test_metrics_tell_an_object_that_owns_everything(model, images, noise):
     with torch.no_grad():
         model.M.copy_(model.M[0].clone())
         model.log_rho[:, 1] = 30.0
-        owned = trace_bound(model, images, noise).metrics(model)
+        owned = model.trace_bound(images, noise).metrics(model.c[:, 1:])
         model.log_rho[:, 1] = 0.0
-        shared = trace_bound(model, images, noise).metrics(model)
+        shared = model.trace_bound(images, noise).metrics(model.c[:, 1:])
     assert owned["objects_in_use"].item() == pytest.approx(1, abs=1e-3)
     assert owned["most_children"].item() == pytest.approx(model.params.parts, abs=1e-2)
     assert 1 < shared["objects_in_use"].item() <= model.params.objects + 1e-5
@@ -241,7 +240,7 @@ def test_uniform_affinities_are_not_learned_and_an_objects_presence_alone_decide
     y0 = torch.tensor([[8.0, -8.0, -8.0]], dtype=torch.float64)
     pi = model.parts_given_objects(y0, torch.zeros(1, 3, 6, dtype=torch.float64)).log_pi.exp()
     torch.testing.assert_close(pi[0, :, 1], torch.full((4,), 1 / 1.05, dtype=torch.float64), rtol=1e-3, atol=0)
-    assert trace_bound(model, images, noise).bound.isfinite().all()
+    assert model.trace_bound(images, noise).bound.isfinite().all()
 
 
 def test_evaluation_tells_the_information_of_presences(small_params, images):

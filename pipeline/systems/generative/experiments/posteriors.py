@@ -32,8 +32,8 @@ from pipeline.probes.features import batches
 from pipeline.probes.generalisation import rotation_probes
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, spread, stack_replicas
-from pipeline.systems.generative.model.bound import trace_bound
-from pipeline.systems.generative.model.generative_model import GenerativeModel, inverse_softplus
+from pipeline.systems.generative.model.distributions import inverse_softplus
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def draw_weights(
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
         # A trace holds every feature map of the images: it is not kept.
-        trace = trace_bound(model, images, model.draw_noise((len(images),), generator, images.device))
+        trace = model.trace_bound(images, model.draw_noise((len(images),), generator, images.device))
         layer = model.parts_given_objects(trace.y0, trace.object_poses)
         weights[k], errors[k] = trace.bound, trace.error
         normalised[k] = trace.bound - trace.log_parts + layer.log_prob(trace.parts, normalised=True)

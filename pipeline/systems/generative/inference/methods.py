@@ -26,7 +26,7 @@ from pipeline.systems.generative.inference.analytic_bound import (
     presence_moments,
     unpack,
 )
-from pipeline.systems.generative.model.bound import BoundTrace, trace_bound
+from pipeline.systems.generative.model.bound import BoundTrace
 from pipeline.systems.generative.model.distributions import Capsules, PartPosterior, RelaxedPresence
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import AdamEngine
@@ -50,7 +50,7 @@ def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, 
             pyro.sample("y0", RelaxedPresence(posterior.object_logits, temperature, noise[:, P:]).to_event(1))
             pyro.sample("A0", dist.Delta(posterior.object_poses, event_dim=2))
 
-    return trace_bound(model, images, noise, 1.0, guide)
+    return model.trace_bound(images, noise, guide=guide)
 
 
 Value = tuple[Tensor, Tensor]

@@ -7,7 +7,7 @@ N(0, I) of equation 2, in closed form, and with it what object i makes of an ima
     log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2.
 
 A mixture of these is fitted by EM: clusters of arrangements of parts, wherever and however a digit is drawn. They give
-the objects a start from which they stay different (`seed`), and the guide its first targets (`object_errors`).
+the objects a start from which they stay different, and the guide its first targets (`object_errors`).
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -25,9 +24,6 @@ from torch import Generator, Tensor
 from pipeline.layers import poses
 from pipeline.layers.poses import POSE_SIZE
 from pipeline.systems.generative.model.bound import BoundTrace
-
-if TYPE_CHECKING:
-    from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 START_SD = 0.08
 """Sd of a part's pose around its vote with which EM starts, in units of the image's frame."""
@@ -40,7 +36,6 @@ STARTING_IMAGES = 256
 """Images for the start without a mixture: the first give M_ij, one per object; all give the mean inactive pose."""
 SMALLEST_EXCESS = 2e-3
 """Least distance of c_ij from its floor after a start from a mixture; at the floor it would have no gradient."""
-_BATCH = 256
 
 
 @dataclass(frozen=True)
@@ -152,50 +147,29 @@ def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
     return ((parts.unsqueeze(1) - votes) ** 2).sum((-1, -2))
 
 
-@torch.no_grad()
-def seed(model: GenerativeModel, images: Tensor) -> None:
-    """Set the M_ij of each object from the part poses in images.
+def of_single_images(part_poses: Tensor, object_poses: Tensor) -> Tensor:
+    """Poses of parts in the frame of object i, `[O, P, 6]`, from those in image i.
 
-    Without `seeding`, from those in one image each: the objects start as different arrangements from the data, as
-    k-means starts from data points. With fewer images than objects, some objects share an image. With `seeding`, from a
-    mixture of affine arrangements fitted to all images, which also gives gamma_ij and c_ij. With a mean inactive pose,
-    that, too.
+    Args:
+        part_poses: `[O, P, 6]`.
+        object_poses: `[O, O, 6]`, of all objects in each image.
     """
-    params, seeding = model.params, model.params.seeding
-    y1, A1 = (torch.cat(each) for each in zip(*map(model.encode_parts, images.split(_BATCH)), strict=True))
-    # Parts count by their probability of being present: the log odds without temperature and noise.
-    t1 = y1.sigmoid()
-    if params.inactive_pose == "mean":
-        model.mean_pose.copy_(torch.einsum("np,npi->pi", t1 / t1.sum(0), A1))
-    if seeding is None:
-        found = model.encode(images[torch.arange(params.objects, device=images.device) % len(images)])
-        own = found.object_poses.diagonal(dim1=0, dim2=1).transpose(0, 1)  # (O, 6): object i's pose in image i
-        frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
-        part_in_object = poses.compose(frame, poses.to_matrix(found.part_poses))  # (O, P, 2, 3)
-        model.M.copy_(poses.to_offset(part_in_object))
-    else:
-        generator = torch.Generator().manual_seed(0)
-        fitted, *_ = fit_arrangements(t1, A1, params.objects, seeding.iterations, generator)
-        model.M.copy_(fitted.M)
-        model.gamma[:, 1:] = fitted.gamma.T
-        excess = (fitted.c.T - params.pose_sd_floor).clamp_min(SMALLEST_EXCESS)
-        model.c_excess.copy_(excess.expm1().log())
+    own = object_poses.diagonal(dim1=0, dim2=1).transpose(0, 1)  # (O, 6)
+    frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
+    return poses.to_offset(poses.compose(frame, poses.to_matrix(part_poses)))
 
 
-def object_errors(model: GenerativeModel, trace: BoundTrace) -> Tensor:
+def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:
     """How far the guide's objects are from those that explain each image alone, `[B]`, in nats.
 
     Two terms. Presences: their cross-entropy to the posterior if exactly one object is present and all are equally
-    likely. Poses: the object that explains the
-    image is drawn to the best pose, with its error in units of the mean c; the others are drawn to 0, as by the prior.
-    Only the guide gets this gradient.
+    likely. Poses: the object that explains the image is drawn to the best pose, with its error in units of the mean c;
+    the others are drawn to 0, as by the prior. Only the guide gets this gradient.
     """
     with torch.no_grad():
-        c = model.c[:, 1:].T
-        arrangements = Arrangements(model.M, c, model.gamma[:, 1:].T)
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)
         posterior = found.log_probs.softmax(dim=-1)
-        precision = posterior / c.mean() ** 2
+        precision = posterior / arrangements.c.mean() ** 2
     presences = F.binary_cross_entropy_with_logits(trace.object_logits, posterior, reduction="none")
     near = ((trace.object_poses - found.object_poses) ** 2).sum(-1)
     return (presences + 0.5 * (precision * near + (1 - posterior) * (trace.object_poses**2).sum(-1))).sum(-1)

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pipeline.layers.traces import traced
-
-if TYPE_CHECKING:
-    from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 
 @dataclass(frozen=True)
@@ -39,8 +34,8 @@ class BoundTrace:
         """One-sample estimate of the evidence lower bound of each image."""
         return self.log_pixels + self.log_parts + self.log_objects + self.entropy
 
-    def metrics(self, model: GenerativeModel) -> dict[str, Tensor]:
-        """Per-image values of the bound's terms, and metrics that show a collapse.
+    def metrics(self, c: Tensor) -> dict[str, Tensor]:
+        """Per-image values of the bound's terms, and metrics that show a collapse; `c`: sds of poses around votes.
 
         Two are statistics of the whole batch (the model's `batch_statistics`): the mean number of children of the
         object with the most children, and the perplexity of the objects' shares of all children, from 1 (one object has
@@ -59,29 +54,15 @@ class BoundTrace:
             "objects_on": self.y0.sigmoid().mean(-1),
             "most_children": children.max(),
             "objects_in_use": (-torch.xlogy(share, share).sum()).exp(),
-            "pose_sd": model.c[:, 1:].mean(),
+            "pose_sd": c.mean(),
         }
 
 
-def trace_bound(
-    model: GenerativeModel,
-    images: Tensor,
-    noise: Tensor,
-    coupling: Tensor | float = 1.0,
-    guide: Callable[..., None] | None = None,
-    temperature: Tensor | float | None = None,
-) -> BoundTrace:
-    """One-sample evidence lower bound of each image, from the traces of guide and model.
-
-    Args:
-        guide: a callable of images, noise and coupling, like `model.guide` (the default).
-        temperature: temperature of the model and of `model.guide`; None: that for evaluation. Other guides have their
-            own.
+def bound_of_traces(model: Callable[[], Tensor], guide: Callable[[], None], images: Tensor) -> BoundTrace:
+    """One-sample evidence lower bound of each of `images [B, 1, S, S]`, from the traces of guide and model, which
+    returns the rendered means.
     """
-    guide = guide or partial(model.guide, temperature=temperature)
-    p, q = traced(
-        partial(model.model, images, len(images), coupling, temperature), partial(guide, images, noise, coupling)
-    )
+    p, q = traced(model, guide)
     mean = p["_RETURN"]["value"]
     with torch.no_grad():
         children = p["parts"]["fn"].parent_posterior(q["parts"]["value"])[..., 1:].sum(dim=-2)

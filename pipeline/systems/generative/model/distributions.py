@@ -29,6 +29,11 @@ class Capsules:
     object_poses: Tensor  # (B, O, 6)
 
 
+def inverse_softplus(value: float) -> float:
+    """The number whose softplus is `value` > 0."""
+    return math.log(math.expm1(value))
+
+
 def scale_gradient(x: Tensor, factor: Tensor | float) -> Tensor:
     """`x`, with the gradient that flows back through it multiplied by `factor`."""
     return x.detach() + factor * (x - x.detach())

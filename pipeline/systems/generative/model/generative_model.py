@@ -15,6 +15,8 @@ Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import pyro
 import pyro.distributions as dist
@@ -27,13 +29,14 @@ from pipeline.layers.attention import AttentionPooling, PerElementMLP, SetTransf
 from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.rendering import render
 from pipeline.learning.model import Model
-from pipeline.systems.generative.model.arrangements import STARTING_IMAGES, object_errors, seed
-from pipeline.systems.generative.model.bound import trace_bound
+from pipeline.systems.generative.model import arrangements
+from pipeline.systems.generative.model.bound import BoundTrace, bound_of_traces
 from pipeline.systems.generative.model.distributions import (
     Capsules,
     GaussianPoses,
     PartPosterior,
     RelaxedPresence,
+    inverse_softplus,
     join,
     logistic_noise,
     scale_gradient,
@@ -48,7 +51,7 @@ from pipeline.systems.generative.settings import GenerativeModelParams
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4
 """Initial logit of the templates' intensity, and the sd of the noise added to it and to that of the opacity."""
-
+_BATCH = 256
 
 Value = Tensor | float
 """A scalar tensor or a number."""
@@ -298,6 +301,24 @@ class GenerativeModel(Model):
         normal = torch.randn((*shape, presences * POSE_SIZE), generator=generator, device=device)
         return torch.cat([noise, normal], dim=-1)
 
+    def trace_bound(
+        self,
+        images: Tensor,
+        noise: Tensor,
+        coupling: Value = 1.0,
+        guide: Callable[..., None] | None = None,
+        temperature: Value | None = None,
+    ) -> BoundTrace:
+        """One-sample evidence lower bound of each image, from the traces of guide and model.
+
+        Args:
+            guide: a callable of images, noise and coupling, like `self.guide` (the default).
+            temperature: of the model and of `self.guide`; None: that for evaluation. Other guides have their own.
+        """
+        guide = guide or partial(self.guide, temperature=temperature)
+        model = partial(self.model, images, len(images), coupling, temperature)
+        return bound_of_traces(model, partial(guide, images, noise, coupling), images)
+
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -318,8 +339,8 @@ class GenerativeModel(Model):
             in evaluation mode, what t0 tells of the images: presence_information (of the whole batch, at most the log
             of its size) and presence_kl, its divergence from the prior.
         """
-        trace = trace_bound(self, images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
-        metrics = {name: value.detach().mean() for name, value in trace.metrics(self).items()}
+        trace = self.trace_bound(images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
+        metrics = {name: value.detach().mean() for name, value in trace.metrics(self.c[:, 1:]).items()}
         if not self.training:
             # As in `evaluation.presences`: parts are without noise, which would pass for information.
             P, O, p = self.params.parts, self.params.objects, self.params.object_presence
@@ -330,7 +351,8 @@ class GenerativeModel(Model):
         seeding, first = self.params.seeding, self.params.seeding_epoch
         if seeding is not None and self.training:
             teaching = (epoch >= first) & (epoch < first + seeding.teaching_epochs)
-            objects = trace.bound - trace.log_pixels + object_errors(self, trace)
+            own = arrangements.Arrangements(self.M, self.c[:, 1:].T, self.gamma[:, 1:].T)
+            objects = trace.bound - trace.log_pixels + arrangements.object_errors(own, trace)
             loss = loss + teaching.to(loss.dtype) * objects.mean()
         return loss, metrics
 
@@ -344,14 +366,35 @@ class GenerativeModel(Model):
         """Those that the objects start from."""
         if epoch != self.params.seeding_epoch:
             return 0
-        return self.params.seeding.images if self.params.seeding else max(STARTING_IMAGES, self.params.objects)
+        return (
+            self.params.seeding.images
+            if self.params.seeding
+            else max(arrangements.STARTING_IMAGES, self.params.objects)
+        )
 
+    @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """At `seeding_epoch`, let the objects start from part poses in `images [n, 1, S, S]`."""
-        if epoch == self.params.seeding_epoch:
-            seed(self, images)
+        """At `seeding_epoch`, set the M_ij of each object from the part poses in `images [n, 1, S, S]`.
 
-
-def inverse_softplus(value: float) -> float:
-    """The number whose softplus is `value` > 0."""
-    return math.log(math.expm1(value))
+        Without `seeding`, from those in one image each (with fewer, some share one): the objects start as different
+        arrangements from the data, as k-means starts from data points. With `seeding`, from a mixture of affine
+        arrangements fitted to all images, which also gives gamma_ij and c_ij. With a mean inactive pose, that, too.
+        """
+        params, seeding = self.params, self.params.seeding
+        if epoch != params.seeding_epoch:
+            return
+        y1, A1 = (torch.cat(each) for each in zip(*map(self.encode_parts, images.split(_BATCH)), strict=True))
+        # Parts count by their probability of being present: the log odds without temperature and noise.
+        t1 = y1.sigmoid()
+        if params.inactive_pose == "mean":
+            self.mean_pose.copy_(torch.einsum("np,npi->pi", t1 / t1.sum(0), A1))
+        if seeding is None:
+            found = self.encode(images[torch.arange(params.objects, device=images.device) % len(images)])
+            self.M.copy_(arrangements.of_single_images(found.part_poses, found.object_poses))
+        else:
+            generator = torch.Generator().manual_seed(0)
+            fitted, *_ = arrangements.fit_arrangements(t1, A1, params.objects, seeding.iterations, generator)
+            self.M.copy_(fitted.M)
+            self.gamma[:, 1:] = fitted.gamma.T
+            excess = (fitted.c.T - params.pose_sd_floor).clamp_min(arrangements.SMALLEST_EXCESS)
+            self.c_excess.copy_(excess.expm1().log())
