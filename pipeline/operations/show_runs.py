@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import sys
@@ -10,6 +11,7 @@ from typing import NoReturn
 
 from pipeline.errors import UserError, show_error
 from pipeline.layout import JOURNALS, tracking_store
+from pipeline.locks import lock_path
 from pipeline.tracking.delivery import Delivery
 
 HOST = "127.0.0.1"
@@ -35,11 +37,18 @@ def send(delivery: Delivery) -> None:
 
 
 def show(root: Path, port: int) -> NoReturn:
-    """Send the runs, print links to the views, and become MLflow's server. UserError if the port cannot be used."""
+    """Send the runs to the repository's own file, print links to the views, and become MLflow's server. UserError if
+    the port cannot be used, another server is starting there, or MLflow is switched off.
+    """
+    path = lock_path(root, f"ui-{port}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.set_inheritable(lock, True)  # the server, which answers at the port only seconds later, holds it until it ends
     try:
         socket.create_server((HOST, port)).close()
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        why = os.strerror(error.errno or 0)
+        why = "another server is starting" if isinstance(error, BlockingIOError) else os.strerror(error.errno or 0)
         raise UserError(f"port {port}: {why}. Choose another one: `make ui PORT={port + 1}`") from None
     os.environ.pop("MLFLOW_TRACKING_URI", None)  # a server for a team has a page of its own
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
