@@ -344,7 +344,7 @@ def _trained(params: Params, stage: str, item: str) -> dict[str, Any]:
     runs: dict[str, Any] = {}
     if stage == "sweep":
         name, _, angle = item.rpartition("-")
-        runs = {"run": swept(params.runs[name], float(angle), params.sweep)}
+        runs = {"run": swept(params.runs[name], float(angle), params.sweep.replicas, params.sweep.training_share)}
     elif stage == "ablation":
         study = params.ablation[item]
         run = params.runs[study.run]
@@ -357,7 +357,11 @@ def _trained(params: Params, stage: str, item: str) -> dict[str, Any]:
         runs = {condition: recipe.changed(base, condition) for condition in recipe.conditions}
     elif stage == "viewpoint":
         views = params.viewpoint[item]
-        runs = {name: viewed(params.runs[getattr(views, name)], views) for name in ("capsules", "cnn")}
+        pair = {"capsules": views.capsules, "cnn": views.cnn}
+        runs = {
+            network: viewed(params.runs[name], views.dataset, views.epochs, views.replicas)
+            for network, name in pair.items()
+        }
     return {name: run.model_dump(mode="json") for name, run in runs.items()}
 
 
