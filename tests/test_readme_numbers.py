@@ -77,13 +77,21 @@ SENTENCES: dict[str, list[str]] = {
         "004.mnist", "paper 004.mnist", "evaluate/cnn-mnist test/centre", "sd evaluate/cnn-mnist test/centre",
     ],
     "without an attack {:.0f} and {:.0f} %": [
-        "attack/smallnorb own_loss/FGSM/general/capsules/0", "attack/smallnorb own_loss/FGSM/general/cnn/0",
+        "attack/smallnorb-mixup own_loss/FGSM/general/capsules/0", "attack/smallnorb-mixup own_loss/FGSM/general/cnn/0",
     ],
     "novel elevations ({:.1f} ± {:.1f} and {:.1f} ± {:.1f} %)": [
         "004.t2.el.caps", "sd 004.t2.el.caps", "004.t2.el.cnn", "sd 004.t2.el.cnn",
     ],
     "novel azimuths ({:.1f} ± {:.1f} and {:.1f} ± {:.1f} %)": [
         "004.t2.az.caps", "sd 004.t2.az.caps", "004.t2.az.cnn", "sd 004.t2.az.cnn",
+    ],
+    "familiar ones (capsules {:.1f} ± {:.1f} %, CNN {:.1f} ± {:.1f} %)": [
+        "viewpoint/azimuth-mixup late/capsules/novel", "sd viewpoint/azimuth-mixup late/capsules/novel",
+        "viewpoint/azimuth-mixup late/cnn/novel", "sd viewpoint/azimuth-mixup late/cnn/novel",
+    ],
+    "the CNN is ahead ({:.1f} ± {:.1f} and {:.1f} ± {:.1f} %)": [
+        "viewpoint/elevation-mixup late/capsules/novel", "sd viewpoint/elevation-mixup late/capsules/novel",
+        "viewpoint/elevation-mixup late/cnn/novel", "sd viewpoint/elevation-mixup late/cnn/novel",
     ],
     "as what others published: {:.1f} % with three iterations": ["evaluate/matrix-small-smallnorb test/centre"],
     "three iterations have {:.1f} % after 0.86 million, and two {:.1f} % after 4.3 million": [
