@@ -44,6 +44,12 @@ def test_a_failure_stops_only_what_needs_it(tmp_path: Path) -> None:
     assert made.runs() == {"train": 1, "after": 1, "bad": 2, "good": 1}
 
 
+def test_what_needs_two_groups_waits_for_both_where_more_could_run_at_once(tmp_path: Path) -> None:
+    made = make(tmp_path, {"left": [], "right": [], "last": ["left", "right"], "tables": ["last"]})
+    made.run("pipeline", "repro", "--jobs", "3", **PATH)
+    assert made.runs() == {"left": 1, "right": 1, "last": 1, "tables": 1}
+
+
 def test_a_run_and_its_studies_are_one_group_and_studies_of_two_runs_wait_for_both() -> None:
     needs = {
         "preprocess@mnist": (),
