@@ -19,7 +19,16 @@ from records import load_record, tracked_events
 from small import SIZE, small_params, small_run, squares, training, write_root
 
 from pipeline.learning.checkpoints import CheckpointError, load_tensors, save_tensors
-from pipeline.learning.runs import Setup, load_run, outcome, save_run, train_run, trained_models, weights_file
+from pipeline.learning.runs import (
+    Setup,
+    best_validation,
+    load_run,
+    outcome,
+    save_run,
+    train_run,
+    trained_models,
+    weights_file,
+)
 from pipeline.learning.train import Trained
 from pipeline.systems import Run, build_model
 from pipeline.tracking import TrackedRun
@@ -281,3 +290,10 @@ def test_both_errors_stand_in_the_history_and_in_the_numbers(tmp_path: Path) -> 
     assert told.numbers["known"]["accuracy"]["mean"] == pytest.approx(np.mean(at_best))
     assert {"validation.accuracy", "known.accuracy"} < set(told.headline)
     assert "known" not in outcome(trained(tmp_path, small_run("cnn")), build_model(run, 10)).numbers
+
+
+def test_the_best_validation_is_the_highest_bound_or_else_the_lowest_loss() -> None:
+    history = pd.DataFrame({"replica": [0, 0, 1, 1], "validation_loss": [3.0, 1.0, 2.0, 5.0]})
+    assert best_validation(history)["loss"]["mean"] == pytest.approx(1.5)
+    history["validation_bound"] = [-3.0, -1.0, -2.0, -5.0]
+    assert best_validation(history)["bound"]["mean"] == pytest.approx(-1.5)
