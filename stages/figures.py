@@ -16,7 +16,7 @@ def main() -> None:
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
-        differing = compare(results, workspace.context.graph, workspace.params)
+        differing = compare(results, workspace.context.graph, workspace.params.model_dump(mode="json"))
         written = write_figures(workspace.figures_folder, results)
         write_plots(workspace.reports_folder / "plots", results)
         log_figures(workspace.run, written.tracking_runs)

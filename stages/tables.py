@@ -26,7 +26,7 @@ def main() -> None:
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
-        differing = compare(results, workspace.context.graph, workspace.params)
+        differing = compare(results, workspace.context.graph, workspace.params.model_dump(mode="json"))
         claims, tables = load_claims(), [*report.build(results), *faults(faults_path(workspace.root))]
         profile, folder = workspace.profile, workspace.figures_folder
         rows = build_scorecard(claims, results, profile=profile, others=differing, drafts=not workspace.params.publish)

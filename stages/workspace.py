@@ -27,12 +27,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from pipeline.commits import git_state
+from pipeline.context import Context
 from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
 from pipeline.layout import Layout, find_root, model_folder
 from pipeline.locks import lock_path, single_instance
-from pipeline.params import Params, parse_params, read_params
-from pipeline.studies.context import Context
+from pipeline.params import parse_params, read_params
+from pipeline.shared_params import SharedParams
+from pipeline.systems import build_model
 from pipeline.tracking import TrackedRun
 from stages import tracked
 
@@ -67,7 +69,7 @@ class Workspace(Layout):
     _headline: dict[str, float] = field(default_factory=dict)
 
     @property
-    def params(self) -> Params:
+    def params(self) -> SharedParams:
         """All parameters."""
         return self.context.params
 
@@ -173,6 +175,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 settings=section[item] if isinstance(section, dict) else section,
                 axes=settings.get("item", {}),
                 params=params,
+                build_model=build_model,
                 root=root,
                 home=home,
                 run=run,

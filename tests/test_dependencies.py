@@ -154,8 +154,9 @@ NOT_FOLLOWED = {
     "stages/workspace.py": "checks, tracks and writes",
     "stages/tracked.py": "tracks",
     "pipeline/studies/__init__.py": "finds a study's module, which is known by the item",
-    "pipeline/studies/context.py": "opens, loads and trains by what other modules do, and remembers it",
+    "pipeline/context.py": "opens, loads and trains by what other modules do, and remembers it",
     "pipeline/params.py": "checks params.yaml",
+    "pipeline/shared_params.py": "checks params.yaml",
     "pipeline/systems/__init__.py": "lists all systems; which one is used is known by the item",
     "pipeline/tracking/__init__.py": "records runs",
 }

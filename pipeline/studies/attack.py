@@ -8,15 +8,15 @@ from pipeline.classification.settings import AttackParams
 from pipeline.learning.settings import CropParams
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 SETTINGS = AttackParams
 
 
-def check(params: Params, where: str, study: AttackParams) -> None:
+def check(params: SharedParams, where: str, study: AttackParams) -> None:
     """ValueError if a network is of the wrong kind, or both do not see the same images."""
     params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules")
     if params.run_of(f"{where}.cnn", study.cnn, "cnn").replicas < 2:

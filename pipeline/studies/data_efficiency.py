@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import torch
 
+    from pipeline.context import Context
     from pipeline.data.datasets import Dataset
     from pipeline.learning.model import Model
-    from pipeline.params import Params
     from pipeline.probes.settings import EvaluateParams
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
@@ -54,7 +54,7 @@ class DataEfficiencyParams(Section):
 SETTINGS = DataEfficiencyParams
 
 
-def check(params: Params, where: str, study: DataEfficiencyParams) -> None:
+def check(params: SharedParams, where: str, study: DataEfficiencyParams) -> None:
     """ValueError if there is no such run."""
     params.run_of(f"{where}.run", study.run)
 

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from pipeline.context import Context
     from pipeline.data.datasets import Dataset
-    from pipeline.params import Params
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 SETTINGS = EquivarianceParams
 
 
-def check(params: Params, where: str, study: EquivarianceParams) -> None:
+def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
     """ValueError if there is no such run, or images cannot be moved about the middle of what it sees."""
     params.check_centre(f"{where}.run", params.run_of(f"{where}.run", study.run))
 

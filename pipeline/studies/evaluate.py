@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pipeline.context import Context
     from pipeline.data.datasets import Dataset
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
 
 
 def measure(context: Context) -> Outcome:
@@ -25,7 +25,7 @@ def measure(context: Context) -> Outcome:
             return None
         return build_affnist(raw_folder(context.root, "affnist"), params.evaluate.affine_versions)
 
-    sections = {"evaluate": params.evaluate, "failures": params.failures}
+    sections = {"evaluate": params.evaluate, "failures": params.section("failures")}
     models = context.models(context.item, Model)
     inputs = EvaluationInputs(models, dataset, run, sections, official, context.device, context.label)
     outcome: Outcome = SYSTEMS[run.variant].part("evaluation").evaluate(inputs)

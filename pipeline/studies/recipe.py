@@ -17,10 +17,10 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.settings import Name, Section
 
 if TYPE_CHECKING:
+    from pipeline.context import Context
     from pipeline.learning.train import Trained
-    from pipeline.params import Params
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 AnyRun = TypeVar("AnyRun", bound=CroppedRun)
 
@@ -77,7 +77,7 @@ class RecipeParams(Section):
 SETTINGS = RecipeParams
 
 
-def check(params: Params, where: str, study: RecipeParams) -> None:
+def check(params: SharedParams, where: str, study: RecipeParams) -> None:
     """ValueError if the run is of the wrong kind, or a condition does not give a valid run or changes nothing."""
     run = params.run_of(f"{where}.run", study.run, "matrix_capsules", "cnn")
     assert isinstance(run, CroppedRun)

@@ -10,9 +10,9 @@ from pipeline.learning.settings import CropParams
 from pipeline.settings import Name, Section
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 class RoutingParams(Section):
@@ -28,7 +28,7 @@ class RoutingParams(Section):
 SETTINGS = RoutingParams
 
 
-def check(params: Params, where: str, study: RoutingParams) -> None:
+def check(params: SharedParams, where: str, study: RoutingParams) -> None:
     """ValueError if the run does not route, or has more iterations than are followed."""
     from pipeline.systems import ROUTED
 

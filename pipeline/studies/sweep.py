@@ -9,9 +9,9 @@ from pydantic import AfterValidator, Field
 from pipeline.settings import Angles, Name, Section, check_once
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 class SweepParams(Section):
@@ -30,7 +30,7 @@ ONE_SECTION = True
 """All items have the same settings."""
 
 
-def check(params: Params, where: str, study: SweepParams) -> None:
+def check(params: SharedParams, where: str, study: SweepParams) -> None:
     """ValueError if a run is of a system that the sweep cannot train."""
     from pipeline.systems import SWEPT
 
@@ -47,7 +47,7 @@ def measure(context: Context) -> Outcome:
     params, study, angle = context.params, context.settings, float(context.axes["angle"])
     run = probes.swept(params.runs[context.axes["run"]], angle, study.replicas, study.training_share)
     trained, models = context.train("run", run, alone=True)
-    sections = {"evaluate": params.evaluate, "failures": params.failures}
+    sections = {"evaluate": params.evaluate, "failures": params.section("failures")}
     dataset, device = context.dataset(run.dataset), context.device
     inputs = EvaluationInputs(models, dataset, run, sections, lambda: None, device, context.label)
     system = SYSTEMS[run.variant]

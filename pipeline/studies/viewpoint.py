@@ -9,9 +9,9 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 class ViewpointParams(Section):
@@ -28,7 +28,7 @@ class ViewpointParams(Section):
 SETTINGS = ViewpointParams
 
 
-def check(params: Params, where: str, study: ViewpointParams) -> None:
+def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
     """ValueError if a network is of the wrong kind or does not fit the images, or viewpoints are not known of these."""
     runs = {
         "capsules": params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules"),

@@ -9,9 +9,9 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 if TYPE_CHECKING:
+    from pipeline.context import Context
     from pipeline.params import Params
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
 
 
 class BrightnessParams(Section):

@@ -427,7 +427,7 @@ def page_of(
         more: of `build_page`.
     """
     claims = claims or load_claims()
-    differing = compare(results, graph_of(params)[0], params)
+    differing = compare(results, graph_of(params)[0], params.model_dump(mode="json"))
     rows, tables = build_scorecard(claims, results, profile="quick", others=differing), list(report.build(results))
     shown = []
     if figures:

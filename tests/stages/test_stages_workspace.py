@@ -21,10 +21,10 @@ from commands import wait_for
 from records import tracked_events
 
 from pipeline.commits import COMMIT, git_state
+from pipeline.context import Opened
 from pipeline.errors import ParamsError
 from pipeline.layout import model_folder
 from pipeline.results.outcome import Outcome, one
-from pipeline.studies.context import Opened
 from stages.workspace import stage
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
 
 if TYPE_CHECKING:
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
 
 SETTINGS, SET = AttentionStudy, AttentionSet
 

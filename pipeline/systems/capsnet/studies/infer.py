@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from pipeline.systems.capsnet.settings import InferParams
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 SETTINGS = InferParams
 
 
-def check(params: Params, where: str, study: InferParams) -> None:
+def check(params: SharedParams, where: str, study: InferParams) -> None:
     """ValueError if the run is of the wrong kind."""
     params.run_of(f"{where}.run", study.run, "capsnet")
 

@@ -16,7 +16,7 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
 
 if TYPE_CHECKING:
-    from pipeline.studies.context import Context
+    from pipeline.context import Context
 
 
 def measure(

@@ -37,7 +37,7 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
 
 if TYPE_CHECKING:
-    from pipeline.studies.context import Context
+    from pipeline.context import Context
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:

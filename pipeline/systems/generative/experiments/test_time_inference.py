@@ -36,7 +36,7 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import AdamEngine, OptimiseParams
 
 if TYPE_CHECKING:
-    from pipeline.studies.context import Context
+    from pipeline.context import Context
 
 EXAMPLE_ANGLES = np.arange(0, 181, 30, dtype=np.float32)
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from pipeline.systems.generative.settings import GenerativeRun, OptimiseParams
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 SETTINGS = OptimiseParams
 
 
-def check(params: Params, where: str, study: OptimiseParams) -> None:
+def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
     """ValueError if the run's model cannot be optimised, or has too few replicas."""
     run = params.run_of(f"{where}.run", study.run, "generative")
     assert isinstance(run, GenerativeRun)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 SETTINGS = PosteriorParams
 
 
-def check(params: Params, where: str, study: PosteriorParams) -> None:
+def check(params: SharedParams, where: str, study: PosteriorParams) -> None:
     """ValueError if the run is not one with delta poses, or has too few replicas."""
     run = params.runs.get(study.run)
     if not isinstance(run, GenerativeRun) or run.model.pose_posterior != "delta":

@@ -13,9 +13,9 @@ from pipeline.settings import Name, Section
 from pipeline.systems.generative.settings import GenerativeRun
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 PROBED = ("t0_binary", "t0_sampled", "t0", "t0_A0")
@@ -37,7 +37,7 @@ class PresenceAblationParams(Section):
 SETTINGS = PresenceAblationParams
 
 
-def check(params: Params, where: str, study: PresenceAblationParams) -> None:
+def check(params: SharedParams, where: str, study: PresenceAblationParams) -> None:
     """ValueError if the run is of the wrong kind, or a condition does not give a valid model."""
     params.check_changes_of_model(where, study.run, "generative", study.conditions)
 

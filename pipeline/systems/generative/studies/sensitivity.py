@@ -14,9 +14,9 @@ from pipeline.settings import Name, Section
 from pipeline.systems.generative.settings import GenerativeRun
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 PROBED = ("t0", "t0_A0")
@@ -47,7 +47,7 @@ ONE_SECTION = True
 """An item is a hyperparameter; all share the other settings."""
 
 
-def check(params: Params, where: str, study: SensitivityParams) -> None:
+def check(params: SharedParams, where: str, study: SensitivityParams) -> None:
     """ValueError if the run is of the wrong kind, or a value does not give a valid model."""
     run = params.run_of(f"{where}.run", study.run, "generative")
     assert isinstance(run, GenerativeRun)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import torch
 
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
     from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 STEP = 5
@@ -68,7 +68,7 @@ def measure(context: Context) -> Outcome:
     from pipeline.results.spread import spread_each, stack_replicas
     from pipeline.systems.generative.model.generative_model import GenerativeModel
 
-    run = context.params.studies("optimise")[context.item].run
+    run = context.params.section("optimise")[context.item].run
     images, labels = context.evaluated(context.params.runs[run].dataset).part("test")
     image = images[int(np.argmax(labels == DIGIT))]
     found = [turning(model, image, context.device) for model in context.models(run, GenerativeModel)]

@@ -10,9 +10,9 @@ from pipeline.settings import Name, Section
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 
 class AblationParams(Section):
@@ -30,7 +30,7 @@ class AblationParams(Section):
 SETTINGS = AblationParams
 
 
-def check(params: Params, where: str, study: AblationParams) -> None:
+def check(params: SharedParams, where: str, study: AblationParams) -> None:
     """ValueError if the run is of the wrong kind, or a condition does not give a valid model."""
     params.check_changes_of_model(where, study.run, "matrix_capsules", study.conditions)
 

@@ -10,16 +10,16 @@ from pipeline.errors import UserError
 from pipeline.systems.regression.settings import RegressionSet, RegressionStudy
 
 if TYPE_CHECKING:
-    from pipeline.params import Params
+    from pipeline.context import Context
     from pipeline.results.outcome import Outcome
-    from pipeline.studies.context import Context
+    from pipeline.shared_params import SharedParams
 
 SETTINGS, SET = RegressionStudy, RegressionSet
 
 EXPERIMENTS = "pipeline/systems/regression/experiments"
 
 
-def check(params: Params, where: str, study: RegressionStudy) -> None:
+def check(params: SharedParams, where: str, study: RegressionStudy) -> None:
     """ValueError if the images are not grey, or have fewer singular vectors than the study has inputs."""
     if study.dataset not in params.datasets:
         raise ValueError(f"{where}.dataset: '{study.dataset}' is not one of {sorted(params.datasets)}")

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
     from pipeline.data.datasets import Dataset
     from pipeline.learning.model import Model
-    from pipeline.learning.runs import AnyModel, Setup
+    from pipeline.learning.runs import AnyModel, BuildModel, Setup
     from pipeline.learning.settings import RunSettings
     from pipeline.learning.train import Labelled, Parameters, Trained
-    from pipeline.params import Params
+    from pipeline.shared_params import SharedParams
     from pipeline.tracking import TrackedRun
 
 
 _logger = logging.getLogger(__name__)
 
-CODE_ROOT = Path(__file__).resolve().parents[2]
+CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder of the library's own code."""
 
 Made = TypeVar("Made")
@@ -79,7 +79,8 @@ class Context:
     label: str
     settings: Any
     axes: Mapping[str, str]
-    params: Params
+    params: SharedParams
+    build_model: BuildModel
     root: Path
     home: Path
     run: TrackedRun
@@ -181,11 +182,10 @@ class Context:
             TypeError: they are of another kind, which checked parameters exclude.
         """
         from pipeline.learning.runs import load_run, of_kind
-        from pipeline.systems import build_model
 
         settings = self.params.runs[run]
         size = self.dataset(settings.dataset).images.shape[-1]
-        loaded = load_run(build_model, model_folder(self.root, run), run, settings, size, self.device)
+        loaded = load_run(self.build_model, model_folder(self.root, run), run, settings, size, self.device)
         self.seeds = self.seeds or settings.seeds[:replicas]
         return of_kind(kind, loaded)[:replicas]
 
@@ -193,9 +193,8 @@ class Context:
     def setup(self) -> Setup:
         """The settings shared by all trainings."""
         from pipeline.learning.runs import Setup
-        from pipeline.systems import build_model
 
-        return Setup(build_model, self.device, self.checkpoints, self.training_code)
+        return Setup(self.build_model, self.device, self.checkpoints, self.training_code)
 
     def train(
         self,

@@ -1,0 +1,121 @@
+"""What all studies share of `params.yaml`, and what a study asks of it when its settings are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from pipeline.data.settings import PUBLISHED, DatasetParams, OwnImagesParams, Published, SourceName
+from pipeline.errors import UserError
+from pipeline.learning.settings import CropParams, RunSettings
+from pipeline.probes.settings import EvaluateParams
+from pipeline.results.settings import EvidenceParams
+from pipeline.settings import Name, Section, check_once
+
+
+class SharedParams(Section):
+    """What is in `params.yaml` beside the studies."""
+
+    profile: Name = Field(description="the profile these values belong to; names the folder under reports/")
+    publish: bool = Field(
+        description="whether results are for publication: one made from uncommitted changes is then a draft, which "
+        "answers no claim"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one")
+    sources: Annotated[list[SourceName], AfterValidator(check_once)] = Field(description="raw data to download")
+    own_images: dict[Name, OwnImagesParams]
+    datasets: dict[Name, DatasetParams]
+    runs: dict[Name, RunSettings]
+    evaluate: EvaluateParams
+    evidence: EvidenceParams = Field(description="which item answers which claims")
+
+    def section(self, name: str) -> Any:
+        """A section that is not declared here, such as that of a kind of study: entries by name, or shared settings."""
+        return getattr(self, name)
+
+    def images_of(self, dataset: str) -> Published:
+        """What is known of the images of a data set: its side is the canvas."""
+        settings = self.datasets[dataset]
+        return replace(self.known(settings.source), side=settings.canvas)
+
+    def known(self, source: str) -> Published:
+        """What is known of the images of a source."""
+        return self.own_images[source].known if source in self.own_images else PUBLISHED[source]
+
+    def check_fits(self, where: str, run: RunSettings, dataset: str) -> None:
+        """ValueError if a run's model cannot take the images of a data set."""
+        images = self.images_of(dataset)
+        try:
+            run.model_copy(update={"dataset": dataset}).check_fits(images.channels, images.side, images.classes)
+        except UserError as error:
+            raise ValueError(f"{where}: {error}") from None
+
+    def check_centre(self, where: str, run: RunSettings) -> None:
+        """ValueError if the middle of a run's central crop is not that of the image, about which images are moved."""
+        side, augmentation = self.images_of(run.dataset).side, run.augmentation
+        if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
+            raise ValueError(f"{where}: the difference of the image's {side} and the crop's pixels must be even")
+
+    def check_factor(self, where: str, factor: str, dataset: str) -> None:
+        """ValueError if a factor is not known of the images of a data set."""
+        factors = self.images_of(dataset).factors
+        if factors is not None and factor not in factors:
+            known = ", ".join(factors) or "none"
+            raise ValueError(f"{where}: the {factor} of images of {dataset} is not known (known: {known})")
+
+    def run_of(self, where: str, name: str, *variants: str) -> RunSettings:
+        """The run that a study names, of one of `variants` if any are given. ValueError if there is none."""
+        fitting = {key: run for key, run in self.runs.items() if not variants or run.variant in variants}
+        if name not in fitting:
+            raise ValueError(f"{where}: '{name}' is not one of {sorted(fitting)}")
+        return fitting[name]
+
+    def check_changes_of_model(
+        self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
+    ) -> None:
+        """Check how a study's conditions change a run's model: ValueError if one is invalid or changes nothing."""
+        run: Any = self.run_of(f"{where}.run", name, variant)
+        for condition, changes in conditions.items():
+            place = f"{where}.conditions.{condition}"
+            with self.named(place):
+                model = run.model.with_changes(changes)
+            changed = run.model_copy(update={"model": model})
+            self.check_effect(place, changed, changes)
+            self.check_fits(place, changed, run.dataset)
+
+    @staticmethod
+    def check_effect(where: str, run: RunSettings, changes: Collection[str]) -> None:
+        """ValueError if one of these settings of a run's model, which a study changes, changes nothing."""
+        for name, others in run.without_effect().items():
+            if name in changes:
+                raise ValueError(f"{where}.{name}: changes nothing without {others}")
+
+    @staticmethod
+    @contextmanager
+    def named(where: str) -> Iterator[None]:
+        """Inside, a ValidationError becomes a ValueError with the place `where` in `params.yaml`."""
+        try:
+            yield
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, (where, *wrong['loc'])))}: {message_of(wrong)}") from None
+
+
+_WORDS = {
+    "extra_forbidden": "unknown parameter",
+    "missing": "missing",
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a section"),
+}
+"""What is wrong, by pydantic's kinds of errors, where its own words are about Python."""
+
+
+def message_of(error: Any) -> str:
+    """What is wrong with a value, and the value found."""
+    kind, found = error["type"], error["input"]
+    words = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    shown = isinstance(found, int | float | str | bool) and kind not in _WORDS
+    return _WORDS.get(kind, words) + (f" (found {found!r})" if shown else "")
