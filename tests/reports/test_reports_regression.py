@@ -50,14 +50,13 @@ def test_figures(studied: tuple[Writer, Params]) -> None:
 def test_tables_hold_the_numbers(studied: tuple[Writer, Params]) -> None:
     writer, params = studied
     tables = {table.name: table for table in build(recorded(writer.results, params))}
-    assert set(tables) == {f"{study}-digits" for study in ("grid", "ridge", "distorted")}
+    assert set(tables) == {"grid-digits"}
     grid = tables["grid-digits"].shown
     assert grid.to_numpy().tolist()[0] == [
         "multiclass", "1", "4.50", "8.10", "9.00", "0.9000", "18.00", "1.50", "300", "1,280", "2.2",
     ]  # fmt: skip
     assert grid.to_numpy().tolist()[-1][:3] == ["support-vectors", "", "0.75"]
     assert grid.to_numpy().tolist()[-1][5:8] == ["", "", ""]
-    assert tables["ridge-digits"].data["test"].tolist() == [0.06, 0.02]
 
 
 def test_all_claims_are_answered_and_stand_ins_are_marked(studied: tuple[Writer, Params]) -> None:

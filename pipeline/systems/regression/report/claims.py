@@ -227,8 +227,10 @@ def fewer_passes(study: RegressionStudy) -> Answer:
 
 def penalty_helps(study: RegressionStudy) -> Answer:
     """Section 4: points of test error gained by the penalty that validation images choose."""
-    with_, without = study.mean("chosen", "test"), study.mean("errors", "0", "test")
-    return 100 * (without - with_), study.above(100 * without, 100 * with_)
+    with_, without = 100 * study.mean("chosen", "test"), 100 * study.mean("errors", "0", "test")
+    label, penalty = dataset_label(study.numbers.records), study.mean("chosen", "penalty")
+    note = f"{label}: {without:.2f} % without, {with_:.2f} % with a penalty of {penalty:g}"
+    return without - with_, study.above(without, with_), note
 
 
 MEASURES: dict[str, Measure] = {

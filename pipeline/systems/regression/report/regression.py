@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, COLUMN, FAINT, INK, VERMILLION, WIDTH, in_house_style, panels
-from pipeline.drawing.table import Columns, Table, study_table
+from pipeline.drawing.table import Table, study_table
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS, executed
@@ -155,64 +155,35 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             )
 
 
-_ERRORS: Columns = {
+_COLUMNS = {
+    "model": ("model", ""),
+    "size": ("size", ""),
     "train": ("training error (%)", ".2%"),
     "validation": ("validation error (%)", ".2%"),
     "test": ("test error (%)", ".2%"),
+    "test_log_loss": ("test log loss (nats)", ".4f"),
+    "ece": ("calibration error (%)", ".2%"),
+    "ece_by_chance": ("by chance (%)", ".2%"),
+    "iterations": ("iterations", ",.0f"),
+    "parameters": ("parameters", ",.0f"),
+    "seconds": ("seconds", ".1f"),
 }
-_TABLES: dict[str, tuple[str, str, Columns]] = {
-    "grid": (
-        "Errors of capsule regression by size and architecture",
-        "Errors of capsule regression, and of other classifiers on the same inputs, after the schedule of section 3.1 "
-        "(Figure 5). Log loss and expected calibration error are those on test images; by chance: that error if the "
-        "probabilities were right. Iterations: the most of any problem. Seconds: for the whole fit, or for all "
-        "strengths tried.",
-        {
-            "model": ("model", ""),
-            "size": ("size", ""),
-            **_ERRORS,
-            "test_log_loss": ("test log loss (nats)", ".4f"),
-            "ece": ("calibration error (%)", ".2%"),
-            "ece_by_chance": ("by chance (%)", ".2%"),
-            "iterations": ("iterations", ",.0f"),
-            "parameters": ("parameters", ",.0f"),
-            "seconds": ("seconds", ".1f"),
-        },
-    ),
-    "ridge": (
-        "Capsule regression with a penalty",
-        "Errors with a penalty on squared weights. Unit of the penalty: mean square of a feature times the number of "
-        "examples.",
-        {"penalty": ("penalty", "g"), **_ERRORS},
-    ),
-    "distorted": (
-        "Training on distorted copies",
-        "Errors after training on the original images, and on these with distorted copies, which count among the "
-        "training images. The strength is chosen on validation images.",
-        {
-            "data": ("data", ""),
-            "strength": ("strength", "g"),
-            "examples": ("examples", ""),
-            **_ERRORS,
-            "iterations": ("iterations", ""),
-            "seconds": ("seconds", ".1f"),
-        },
-    ),
-}
-"""By kind of study whose figure does not say all: the table's title, its caption, and its columns in order."""
 
 
 def build(results: Results) -> list[Table]:
-    """A table for each study that was executed and has one, sorted by kind."""
+    """The errors of each grid of sizes and architectures."""
     tables = []
     for study in executed(results):
         data, records = study.table(()), study.numbers.records
-        if data is None or study.kind not in _TABLES:
-            continue
-        title, caption, columns = _TABLES[study.kind]
-        told = f"{caption} On {dataset_label(records)}."
-        table = study_table(study.name, f"{title}, {study.name}", told, data, columns, records)
-        if study.kind == "grid":
+        if data is not None and study.kind == "grid":
+            title = f"Errors of capsule regression by size and architecture, {study.name}"
+            told = (
+                "Errors of capsule regression, and of other classifiers on the same inputs, after the schedule of "
+                "section 3.1 (Figure 5). Log loss and expected calibration error are those on test images; by chance: "
+                "that error if the probabilities were right. Iterations: the most of any problem. Seconds: for the "
+                f"whole fit, or for all strengths tried. On {dataset_label(records)}."
+            )
+            table = study_table(study.name, title, told, data, _COLUMNS, records)
             table.shown["size"] = table.shown["size"].replace("0", "")  # of other classifiers
-        tables.append(table)
+            tables.append(table)
     return tables
