@@ -99,7 +99,7 @@ def measure(context: Context) -> Outcome:
     for condition in settings.conditions:
         run = settings.changed(unchanged, condition)
         measured[condition] = {
-            value: errors(context.train(f"{condition}-{value}", settings.without(run, value), key=condition).trained)
+            value: errors(context.train(f"{condition}-{value}", settings.without(run, value), key=condition)[0])
             for value in settings.held_out
         }
     return outcome(measured)
