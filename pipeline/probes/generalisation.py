@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,16 +79,6 @@ OFFICIAL = "affnist"
 _SAMPLES = 200
 """Added to the seed of the warps for the samples of the first part of the data."""
 _UNWARPED: Mapping[str, Warp | None] = dict.fromkeys(PARTS)
-
-
-def _tests(
-    dataset: Dataset, params: EvaluateParams, device: torch.device
-) -> Iterator[tuple[str, Mapping[str, Warp | None], int]]:
-    """Each test: its name, a warp for each part of the data set, and the number of versions of each test image."""
-    for angle in params.angles:
-        yield rotated(angle), _rotations(angle, params.seed, device), 1
-    affine = {part: _affine(dataset, part, params.seed + 100 + i, device) for i, part in enumerate(PARTS)}
-    yield AFFINE, affine, params.affine_versions
 
 
 def _rotations(angle: float, seed: int, device: torch.device) -> Mapping[str, Warp | None]:
@@ -171,8 +161,12 @@ def probe_accuracies(
     fixed = {name: subject.fit(clean, name) for name in clean["train"]}
     samples = torch.Generator().manual_seed(params.seed + _SAMPLES + len(PARTS))
     theirs = features(model, official.part("test")[0], device, samples=samples) if official else {}
+    affine = {part: _affine(dataset, part, params.seed + 100 + i, device) for i, part in enumerate(PARTS)}
+    # By test, a warp for each part of the data set, and the number of versions of each test image.
+    tests = {rotated(angle): (_rotations(angle, params.seed, device), 1) for angle in params.angles}
+    tests[AFFINE] = affine, params.affine_versions
     rows: list[tuple[str, str, str, float, float]] = []
-    for test, warp_of, versions in _tests(dataset, params, device):
+    for test, (warp_of, versions) in tests.items():
         plain = warp_of is _UNWARPED
         warped = clean if plain else subject.features(warp_of, versions)
         labels = np.tile(subject.labels["test"], versions)
