@@ -46,29 +46,17 @@ class Opened(NamedTuple):
     sha256: str | None
 
 
-class Training(NamedTuple):
-    """A training that has just ended, and its models, one per replica."""
-
-    trained: Trained
-    models: list[Model]
-
-
 @dataclass(kw_only=True)
 class Context:
     """One item of a study, or of a training, being made.
 
     Attributes:
-        item: its name: an entry of its section of `params.yaml`.
         label: as DVC writes it: `attack@smallnorb`. It is shown beside progress bars.
-        settings: its entry, or the section where all items share one; None where there is no section.
+        settings: its entry of `params.yaml`, or the section where all items share one; None where there is no section.
         axes: the values that an item of a matrix stands for: the run and the angle of a sweep.
-        root: the repository.
         home: the repository with the files that outlive a stage. It is `root`, except in an experiment that DVC runs in
             a temporary copy.
-        graph: the dependencies of every item.
         code: the library's files and folders that the item depends on.
-        opened: data sets by name.
-        settings_trained: settings of the runs trained, by name.
         seeds: of the models trained or used.
         epochs: passes over the data of each training, the mean over replicas.
         last_epoch: of the training that went on longest.
@@ -122,11 +110,7 @@ class Context:
 
     @cached_property
     def device(self) -> torch.device:
-        """The device that the parameters name.
-
-        Raises:
-            DeviceError: it is not available.
-        """
+        """The device that the parameters name. Raises `DeviceError` if it is not available."""
         from pipeline.compute import choose_device
 
         return choose_device(self.params.device)
@@ -137,12 +121,7 @@ class Context:
         return self.home / CHECKPOINTS
 
     def dataset(self, name: str) -> Dataset:
-        """A data set.
-
-        Raises:
-            UserError: the file is missing or damaged.
-            OutOfMemoryError: its images would not fit into memory; they are not read then.
-        """
+        """A data set. Raises `UserError` if its file is missing or damaged, `OutOfMemoryError` if it is too large."""
         from pipeline.data.datasets import load_dataset, pixel_bytes
         from pipeline.files import sha256
         from pipeline.memory import COPIES, check_fits
@@ -172,14 +151,9 @@ class Context:
         self.opened[what] = Opened(what, None)
 
     def models(self, run: str, kind: type[AnyModel], replicas: int | None = None) -> list[AnyModel]:
-        """The models of a trained run, one per replica, all of one kind.
+        """The models of a trained run, all of one kind: one per replica, or only the first `replicas`.
 
-        Args:
-            replicas: only so many, the first ones.
-
-        Raises:
-            CheckpointError: the weights are missing, damaged, or belong to another run or model.
-            TypeError: they are of another kind, which checked parameters exclude.
+        Raises `CheckpointError` if the weights are missing, damaged, or belong to another run or model.
         """
         from pipeline.learning.runs import load_run, of_kind
 
@@ -208,7 +182,7 @@ class Context:
         start: Sequence[Parameters] | None = None,
         frozen: Collection[str] = (),
         watched: Mapping[str, Labelled] | None = None,
-    ) -> Training:
+    ) -> tuple[Trained, list[Model]]:
         """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
 
         Args:
@@ -218,10 +192,10 @@ class Context:
             change: how `dataset` differs from the run's own; a checkpoint belongs to one.
             key: that its settings are kept by in the result; the name if empty.
             alone: whether this is the item's only training, so that the item's tracked run is the training's.
-            start, frozen, watched: as for `train_run`.
+            start, frozen, watched: as for `train_run`, which names the errors, too.
 
-        Raises:
-            UserError, DivergedError, CheckpointError: as `train_run`.
+        Returns:
+            the training, and its models, one per replica.
         """
         from pipeline.learning.runs import train_run, trained_models
         from pipeline.results.findings import stalled
@@ -241,21 +215,19 @@ class Context:
         self.seeds = self.seeds or run.seeds
         self.epochs.append(trained.epochs)
         self.last_epoch = max(self.last_epoch, int(trained.history["epoch"].max()))
-        return Training(trained, trained_models(self.setup, run, own.images.shape[-1], trained))
-
-    @property
-    def all_opened(self) -> list[Opened]:
-        """The data sets opened so far, by the studies of a set, too."""
-        return [each for context in (self, *self.parts) for each in context.opened.values()]
+        return trained, trained_models(self.setup, run, own.images.shape[-1], trained)
 
     @property
     def data(self) -> str | None:
         """The data sets opened so far, or what was generated, as people call them; None if there are none."""
-        return ", ".join(dict.fromkeys(each.label for each in self.all_opened)) or None
+        return ", ".join(dict.fromkeys(each.label for each in self._all_opened())) or None
+
+    def _all_opened(self) -> list[Opened]:
+        return [each for context in (self, *self.parts) for each in context.opened.values()]
 
     def provenance(self) -> dict[str, Any]:
-        """What the result was made from: data, seeds, passes over the data, and the settings of the runs trained."""
-        opened = self.all_opened
+        """What the result was made from."""
+        opened = self._all_opened()
         return {
             "dataset": self.data,
             "data_sha256": opened[0].sha256 if opened else None,

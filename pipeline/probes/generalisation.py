@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -25,50 +24,30 @@ from pipeline.learning.model import Model
 from pipeline.probes.features import Features, features
 from pipeline.probes.settings import EvaluateParams
 
-Array = NDArray[np.float32]
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
-
-@dataclass(frozen=True)
-class Probe:
-    """A fitted probe: standardised features into a logistic regression.
-
-    Attributes:
-        scaler: fitted in double precision: the sd of a feature that is next to nothing would be zero in single.
-        classifier: of standardised features in single precision.
-        strength: inverse regularisation, C.
-    """
-
-    scaler: Any
-    classifier: Any
-    strength: float
-
-    def predict(self, features: Array) -> NDArray[np.int64]:
-        """The most probable class of each row of `features [N, d]`."""
-        return np.asarray(self.classifier.predict(_standardise(self.scaler, features)))
-
-    def accuracy(self, features: Array, labels: NDArray[np.int64]) -> float:
-        """Share of `features [N, d]` classified as in `labels [N]`."""
-        return float((self.predict(features) == labels).mean())
-
-
-Labelled = tuple[Array, NDArray[np.int64]]
+Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Features `[N, d]` and classes `[N]`."""
 
 
-def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float]) -> Probe:
+def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float]) -> Pipeline:
     """Fit a probe per strength on `train` (features, labels); keep the best on `validation`, the first of equals.
 
+    Features are standardised in double precision: the sd of one that is next to nothing would be zero in single.
     Each fit starts from that of the next smaller strength, in single precision: at 60,000 examples of 160 features this
     takes a third of the time of separate fits in double precision, and ends at the same objective (within 0.5 %) and
     accuracy (within 0.1 points).
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
-    from sklearn.preprocessing import StandardScaler
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
     from threadpoolctl import threadpool_limits
 
-    scaler = StandardScaler().fit(train[0].astype(np.float64))
-    inputs, held_out = _standardise(scaler, train[0]), _standardise(scaler, validation[0])
+    double, single = (FunctionTransformer(np.asarray, kw_args={"dtype": each}) for each in (np.float64, np.float32))
+    standardise = make_pipeline(double, StandardScaler(), single)
+    inputs, held_out = standardise.fit_transform(train[0]), standardise.transform(validation[0])
     classifier = LogisticRegression(max_iter=300, warm_start=True)
     fitted: dict[float, tuple[float, Any]] = {}
     for strength in sorted(set(strengths)):
@@ -81,11 +60,7 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
             classifier.fit(inputs, train[1])
         fitted[strength] = classifier.score(held_out, validation[1]), copy.deepcopy(classifier)
     best = max(strengths, key=lambda strength: fitted[strength][0])
-    return Probe(scaler, fitted[best][1], best)
-
-
-def _standardise(scaler: Any, features: Array) -> Array:
-    return np.asarray(scaler.transform(features.astype(np.float64)), np.float32)
+    return make_pipeline(standardise, fitted[best][1])
 
 
 Warp = Callable[[int], Tensor]
@@ -104,16 +79,6 @@ OFFICIAL = "affnist"
 _SAMPLES = 200
 """Added to the seed of the warps for the samples of the first part of the data."""
 _UNWARPED: Mapping[str, Warp | None] = dict.fromkeys(PARTS)
-
-
-def _tests(
-    dataset: Dataset, params: EvaluateParams, device: torch.device
-) -> Iterator[tuple[str, Mapping[str, Warp | None], int]]:
-    """Each test: its name, a warp for each part of the data set, and the number of versions of each test image."""
-    for angle in params.angles:
-        yield rotated(angle), _rotations(angle, params.seed, device), 1
-    affine = {part: _affine(dataset, part, params.seed + 100 + i, device) for i, part in enumerate(PARTS)}
-    yield AFFINE, affine, params.affine_versions
 
 
 def _rotations(angle: float, seed: int, device: torch.device) -> Mapping[str, Warp | None]:
@@ -168,13 +133,13 @@ class _Subject:
             found[part] = features(self.model, several, self.device, warp_of[part], samples)
         return found
 
-    def fit(self, parts: dict[str, Features], name: str) -> Probe:
+    def fit(self, parts: dict[str, Features], name: str) -> Pipeline:
         """The probe on the features `name`, with the regularisation strength chosen on the validation images."""
         train, validation = ((parts[part][name], self.labels[part]) for part in ("train", "validation"))
         return fit_probe(train, validation, self.params.probe_strengths)
 
 
-def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParams, device: torch.device) -> Probe:
+def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParams, device: torch.device) -> Pipeline:
     """The probe on one kind of features, fit on the unwarped training images."""
     subject = _Subject(model, dataset, params, device)
     return subject.fit(subject.features(), name)
@@ -196,19 +161,23 @@ def probe_accuracies(
     fixed = {name: subject.fit(clean, name) for name in clean["train"]}
     samples = torch.Generator().manual_seed(params.seed + _SAMPLES + len(PARTS))
     theirs = features(model, official.part("test")[0], device, samples=samples) if official else {}
+    affine = {part: _affine(dataset, part, params.seed + 100 + i, device) for i, part in enumerate(PARTS)}
+    # By test, a warp for each part of the data set, and the number of versions of each test image.
+    tests = {rotated(angle): (_rotations(angle, params.seed, device), 1) for angle in params.angles}
+    tests[AFFINE] = affine, params.affine_versions
     rows: list[tuple[str, str, str, float, float]] = []
-    for test, warp_of, versions in _tests(dataset, params, device):
+    for test, (warp_of, versions) in tests.items():
         plain = warp_of is _UNWARPED
         warped = clean if plain else subject.features(warp_of, versions)
         labels = np.tile(subject.labels["test"], versions)
         for name in warped["test"]:
             refit = fixed[name] if plain else subject.fit(warped, name)
             for protocol, probe in (("refit", refit), ("fixed", fixed[name])):
-                accuracy = probe.accuracy(warped["test"][name], labels)
-                rows.append((name, protocol, test, probe.strength, accuracy))
+                accuracy = probe.score(warped["test"][name], labels)
+                rows.append((name, protocol, test, probe[-1].C, accuracy))
                 if test == AFFINE and official:
-                    accuracy = probe.accuracy(theirs[name], official.part("test")[1])
-                    rows.append((name, protocol, OFFICIAL, probe.strength, accuracy))
+                    accuracy = probe.score(theirs[name], official.part("test")[1])
+                    rows.append((name, protocol, OFFICIAL, probe[-1].C, accuracy))
     return pd.DataFrame(rows, columns=["features", "protocol", "test", "strength", "accuracy"])
 
 
@@ -225,5 +194,5 @@ def rotation_probes(
     rows = []
     for name in warped["test"]:
         probe = subject.fit(warped, name)
-        rows.append((name, probe.strength, probe.accuracy(warped["test"][name], subject.labels["test"])))
+        rows.append((name, probe[-1].C, probe.score(warped["test"][name], subject.labels["test"])))
     return pd.DataFrame(rows, columns=["features", "strength", "accuracy"])

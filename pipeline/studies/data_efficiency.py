@@ -74,7 +74,7 @@ def measure(context: Context) -> Outcome:
         part, name = share_of(dataset, share), f"share={share:g}"
         count = images[f"{share:g}"] = len(part.split["train"])
         run = with_share(unchanged, settings, count, len(dataset.split["train"]))
-        models = context.train(name, run, part, name if share < 1 else "", key=f"{share:g}").models
+        _, models = context.train(name, run, part, name if share < 1 else "", key=f"{share:g}")
         errors = [errors_of(model, run, part, context.params.evaluate, context.device) for model in models]
         tables.append(stack_replicas(errors).assign(share=f"{share:g}", images=count))
     table = pd.concat(tables, ignore_index=True)

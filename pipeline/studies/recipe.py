@@ -7,7 +7,6 @@ that is reported. A final run, whose validation images are of known objects, kee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
@@ -17,6 +16,8 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.settings import Name, Section
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pipeline.context import Context
     from pipeline.learning.train import Trained
     from pipeline.results.outcome import Outcome
@@ -92,52 +93,39 @@ def check(params: SharedParams, where: str, study: RecipeParams) -> None:
 
 def measure(context: Context) -> Outcome:
     """Train the run of an entry of `recipe` in every condition, without each of the values held out."""
+    import pandas as pd
+
     settings: RecipeParams = context.settings
     unchanged = context.params.runs[settings.run]
     assert isinstance(unchanged, CroppedRun)  # params.yaml was checked
-    measured = {}
+    tables = []
     for condition in settings.conditions:
         run = settings.changed(unchanged, condition)
-        measured[condition] = {
-            value: errors(context.train(f"{condition}-{value}", settings.without(run, value), key=condition).trained)
-            for value in settings.held_out
-        }
-    return outcome(measured)
+        for value in settings.held_out:
+            trained, _ = context.train(f"{condition}-{value}", settings.without(run, value), key=condition)
+            tables.append(errors(trained).assign(condition=condition, held_out=value))
+    return outcome(pd.concat(tables, ignore_index=True))
 
 
-def errors(trained: Trained) -> list[dict[str, float]]:
-    """Errors in [0, 1] and the seconds of training, of each seed.
+def errors(trained: Trained) -> pd.DataFrame:
+    """Errors in [0, 1] and the seconds of training: columns replica, metric, value.
 
-    Returns:
-        by name: new and known, after the last epoch (known only if a share of such images is left out of training);
-        train, the mean over the last epoch, on augmented images; seconds, the mean over seeds.
+    Metrics are new and known, after the last epoch (known only if a share of such images is left out of training);
+    train, the mean over the last epoch, on augmented images; seconds, the mean over seeds.
     """
-    last = trained.history.groupby("replica").tail(1)
-    measured = [name for name, column in ERRORS.items() if name != "known" or column in last]
-    seconds = trained.seconds / len(last)
-    return [
-        {name: 1 - float(row[ERRORS[name]]) for name in measured} | {"seconds": seconds} for _, row in last.iterrows()
-    ]
+    last = trained.history.groupby("replica").tail(1).rename(columns={column: name for name, column in ERRORS.items()})
+    measured = [name for name in ERRORS if name in last]
+    last[measured] = 1 - last[measured]
+    last["seconds"] = trained.seconds / len(last)
+    return last.melt("replica", [*measured, "seconds"], "metric").sort_values("replica", kind="stable")
 
 
-def outcome(measured: Mapping[str, Mapping[int, list[dict[str, float]]]]) -> Outcome:
-    """What was measured in every condition.
-
-    Args:
-        measured: by condition and held-out value, what `errors` returns.
-    """
-    import pandas as pd
-
+def outcome(table: pd.DataFrame) -> Outcome:
+    """The `errors` of every condition and held-out value, which two more columns name."""
     from pipeline.results.outcome import MOST_HEADLINES, Outcome
     from pipeline.results.spread import nest
 
-    rows = [
-        (condition, value, replica, metric, number)
-        for condition, by_value in measured.items()
-        for value, by_replica in by_value.items()
-        for replica, numbers in enumerate(by_replica)
-        for metric, number in numbers.items()
-    ]
-    table = pd.DataFrame(rows, columns=["condition", "held_out", "replica", "metric", "value"])
-    headline = tuple(f"condition.{condition}.new" for condition in measured)[:MOST_HEADLINES]
-    return Outcome("recipe", table, {"condition": nest(table, ["condition", "metric"], "value")}, headline)
+    found = nest(table, ["condition", "metric"], "value")
+    headline = tuple(f"condition.{condition}.new" for condition in found)[:MOST_HEADLINES]
+    table = table[["condition", "held_out", "replica", "metric", "value"]]
+    return Outcome("recipe", table, {"condition": found}, headline)

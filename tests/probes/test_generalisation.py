@@ -37,9 +37,9 @@ def clusters(count: int, classes: int = 4, spread: float = 0.05) -> tuple[np.nda
 def test_separable_features_are_read_without_error() -> None:
     probe = fit_probe(clusters(200), clusters(50), [0.01, 0.1, 1.0, 10.0])
     features, labels = clusters(100)
-    assert probe.accuracy(features, labels) == 1.0
-    assert probe.accuracy(features, (labels + 1) % 4) == 0.0
-    assert probe.accuracy(features, np.where(np.arange(100) < 25, labels, -1)) == 0.25
+    assert probe.score(features, labels) == 1.0
+    assert probe.score(features, (labels + 1) % 4) == 0.0
+    assert probe.score(features, np.where(np.arange(100) < 25, labels, -1)) == 0.25
 
 
 def test_a_feature_next_to_nothing_does_no_harm() -> None:
@@ -48,7 +48,7 @@ def test_a_feature_next_to_nothing_does_no_harm() -> None:
     faint = np.zeros((400, 1), np.float32)
     faint[0] = 1e-45
     with_faint = np.concatenate([features, faint], axis=1)
-    assert fit_probe((with_faint, labels), (with_faint, labels), [1.0]).accuracy(with_faint, labels) == 1.0
+    assert fit_probe((with_faint, labels), (with_faint, labels), [1.0]).score(with_faint, labels) == 1.0
 
 
 def contradicting(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -62,9 +62,9 @@ def test_validation_chooses_the_strength_even_where_another_would_do_better_else
     """A probe too weak to use its feature always answers with the larger class: perfect on these validation labels."""
     train, (features, labels) = contradicting(200), contradicting(100)
     probe = fit_probe(train, (features, np.zeros_like(labels)), strengths)
-    assert probe.strength == 1e-7
-    assert probe.accuracy(features, labels) == 0.8
-    assert fit_probe(train, (features, labels), strengths).strength == 100.0
+    assert probe[-1].C == 1e-7
+    assert probe.score(features, labels) == 0.8
+    assert fit_probe(train, (features, labels), strengths)[-1].C == 100.0
 
 
 @pytest.mark.parametrize("strength", [0.01, 1.0, 100.0])
@@ -76,8 +76,8 @@ def test_a_fit_started_from_a_weaker_one_is_the_optimum(strength: float) -> None
     labels = np.where(RANDOM.random(300) < 0.2, (labels + 1) % 4, labels)  # not separable
     wrong = np.full_like(labels, -1)
     started = fit_probe((features, labels), (features, wrong), [strength, strength / 10, strength / 100])
-    assert started.strength == strength  # none is better, the first of equals
-    inputs = started.scaler.transform(features.astype(np.float64))
+    assert strength == started[-1].C  # none is better, the first of equals
+    inputs = started[0][:-1].transform(features)
     reference = LogisticRegression(C=strength, solver="newton-cholesky", tol=1e-10).fit(inputs, labels)
 
     def objective(classifier: LogisticRegression) -> float:
@@ -85,7 +85,7 @@ def test_a_fit_started_from_a_weaker_one_is_the_optimum(strength: float) -> None
         losses = np.logaddexp.reduce(logits, axis=1) - logits[np.arange(len(labels)), labels]
         return float(losses.sum() + 0.5 / strength * (classifier.coef_**2).sum())
 
-    assert objective(started.classifier) == pytest.approx(objective(reference), rel=1e-3)
+    assert objective(started[-1]) == pytest.approx(objective(reference), rel=1e-3)
 
 
 # ---- out of distribution
@@ -136,10 +136,10 @@ def test_every_test_is_run_under_both_protocols_for_every_kind_of_features(
     assert table["accuracy"].between(0, 1).all()
     probe = clean_probe(capsules, dataset, "t0_A0", settings(), CPU)
     images, labels = dataset.part("test")
-    expected = probe.accuracy(features_module.features(capsules, images, CPU)["t0_A0"], labels)
+    expected = probe.score(features_module.features(capsules, images, CPU)["t0_A0"], labels)
     rows = table[(table["features"] == "t0_A0") & (table["test"] == "rotated_0")]
     assert rows["accuracy"].tolist() == pytest.approx([expected, expected]), "a rotation by nothing is the clean test"
-    assert rows["strength"].tolist() == [probe.strength, probe.strength]
+    assert rows["strength"].tolist() == [probe[-1].C, probe[-1].C]
     again = probe_accuracies(capsules, dataset, settings(angles=[0.0, 22.5]), CPU)
     assert table.equals(again), "a seed gives the same numbers"
 

@@ -65,23 +65,22 @@ def test_errors_are_of_the_last_epoch_not_of_the_best() -> None:
         "train_accuracy": [0.5, 0.99, 0.6, 0.98],
     }
 
-    def found() -> list[dict[str, float]]:
-        return errors(cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=6.0)))
+    def found() -> pd.DataFrame:
+        table = errors(cast("Trained", SimpleNamespace(history=pd.DataFrame(columns), seconds=6.0)))
+        return table.pivot_table(index="replica", columns="metric", values="value")
 
-    first, second = found()
-    assert first == pytest.approx({"new": 0.3, "known": 0.05, "train": 0.01, "seconds": 3.0})
-    assert second == pytest.approx({"new": 0.4, "known": 0.1, "train": 0.02, "seconds": 3.0})
+    assert found().loc[0].to_dict() == pytest.approx({"new": 0.3, "known": 0.05, "train": 0.01, "seconds": 3.0})
+    assert found().loc[1].to_dict() == pytest.approx({"new": 0.4, "known": 0.1, "train": 0.02, "seconds": 3.0})
     del columns["known_accuracy"]
-    assert found()[0].keys() == {"new", "train", "seconds"}
+    assert {*found()} == {"new", "train", "seconds"}
 
 
 def test_numbers_spread_over_what_was_held_out_and_seeds() -> None:
-    measured = {"a": {4: [{"new": 0.1}], 6: [{"new": 0.3}]}, "b": {4: [{"new": 0.5}, {"new": 0.6}, {"new": 0.7}]}}
-    found = outcome(measured)
-    assert found.numbers["condition"]["a"]["new"] == pytest.approx({"mean": 0.2, "sd": 0.1414, "n": 2}, rel=1e-3)
-    assert found.numbers["condition"]["b"]["new"] == pytest.approx({"mean": 0.6, "sd": 0.1, "n": 3})
-    assert found.table["held_out"].tolist() == [4, 6, 4, 4, 4]
-    assert found.table["replica"].tolist() == [0, 0, 0, 1, 2]
+    rows = [("a", 4, 0, 0.1), ("a", 6, 0, 0.3), ("b", 4, 0, 0.5), ("b", 4, 1, 0.6), ("b", 4, 2, 0.7)]
+    table = pd.DataFrame(rows, columns=["condition", "held_out", "replica", "value"]).assign(metric="new")
+    found = outcome(table).numbers["condition"]
+    assert found["a"]["new"] == pytest.approx({"mean": 0.2, "sd": 0.1414, "n": 2}, rel=1e-3)
+    assert found["b"]["new"] == pytest.approx({"mean": 0.6, "sd": 0.1, "n": 3})
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("reports/*/results/recipe/*.json")), ids=lambda path: path.stem)

@@ -22,7 +22,6 @@ from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
 
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-MEASURES = (OWN, FITTED, INVARIANCE, RESAMPLING)
 """What predicts f(g x): the action that theory gives; a linear map fitted to training images; f(x) itself. The last one
 is the error of f(x) as a prediction of f(g^-1 g x), caused by resampling and the edges of images only.
 """
@@ -33,8 +32,6 @@ BATCH = 250
 
 Layers = Mapping[str, Layer]
 Row = dict[str, Any]
-ReadOf = Callable[[Model], Read]
-"""How a system reads layers off a model: `read` of its module `equivariance`."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def started(model: Model, images: Tensor) -> Model:
 def outcome(
     models: Sequence[Model],
     untrained: Model,
-    read_of: ReadOf,
+    read_of: Callable[[Model], Read],
     images: Images,
     settings: EquivarianceParams,
     title: str = "equivariance",
@@ -102,6 +99,7 @@ def outcome(
     Args:
         models: one per replica.
         untrained: another, of the same settings, with initial weights.
+        read_of: how a system reads layers off a model: `read` of its module `equivariance`.
     """
     from tqdm import tqdm
 

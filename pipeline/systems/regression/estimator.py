@@ -58,10 +58,6 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         "decision": [StrOptions(set(get_args(Decision)))],
         "fit_intercept": ["boolean"],
         "ridge": [Interval(Real, 0, None, closed="left")],
-        "momentum": [Interval(Real, 0, 1, closed="left")],
-        "thresholds": ["array-like"],
-        "patience": ["array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 0.9, closed="both")],
         "random_state": ["random_state"],
     }

@@ -43,7 +43,7 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     # Upright images give the accuracy of the clean probe on the same first images, before anything is optimised.
     images, labels = dataset.part("test")
     probe = clean_probe(capsules, dataset, "t0", EVALUATE, CPU)
-    expected = probe.accuracy(features(capsules, images[:10], CPU)["t0"], labels[:10])
+    expected = probe.score(features(capsules, images[:10], CPU)["t0"], labels[:10])
     assert table["accuracy_before"][("adam", 0.0)] == pytest.approx(expected)
     # Errors are those of paired images.
     pixels = torch.from_numpy(images[:10]).float() / 255

@@ -70,7 +70,7 @@ def test_a_share_of_every_class_is_held_out() -> None:
     ("settings", "message"),
     [
         ({"decision": "some-vs-all"}, "'decision' parameter"),
-        ({"momentum": 1.0}, "'momentum' parameter"),
+        ({"momentum": 1.0}, "momentum"),
         ({"thresholds": [0.5]}, "patience must have an entry"),
         ({"thresholds": [2.0], "patience": [3]}, "thresholds"),
     ],

@@ -45,8 +45,8 @@ def measure(
     dataset = context.dataset(run.dataset)
     for condition, (title, changed) in models.items():
         shorter = run.model_copy(update={"model": changed}).with_epochs(settings.epochs)
-        trained = context.train(title, shorter.model_copy(update={"replicas": settings.replicas}), key=condition)
-        for replica, model in enumerate(of_kind(GenerativeModel, trained.models)):
+        _, trained = context.train(title, shorter.model_copy(update={"replicas": settings.replicas}), key=condition)
+        for replica, model in enumerate(of_kind(GenerativeModel, trained)):
             probes = rotation_probes(model, dataset, 0.0, evaluate, device, sampled=sampled)
             accuracies = probes.set_index("features")["accuracy"]
             metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]

@@ -172,8 +172,8 @@ def measure(context: Context) -> Outcome:
 
     def trained(name: str, of: GenerativeRun, start: Sequence[GenerativeModel] = ()) -> list[GenerativeModel]:
         parameters: list[dict[str, Tensor]] = [dict(model.named_parameters()) for model in start]
-        found = context.train(name, of, start=parameters or None, frozen=frozen if start else ())
-        return of_kind(GenerativeModel, found.models)
+        _, found = context.train(name, of, start=parameters or None, frozen=frozen if start else ())
+        return of_kind(GenerativeModel, found)
 
     control = trained("control", further(run, study, "delta"), delta)
     models = {

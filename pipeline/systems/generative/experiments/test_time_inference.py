@@ -20,13 +20,14 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 from torch import Tensor
 from tqdm import tqdm
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
 from pipeline.learning.train import DivergedError
-from pipeline.probes.generalisation import Probe, clean_probe, fit_probe
+from pipeline.probes.generalisation import clean_probe, fit_probe
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
@@ -67,7 +68,7 @@ def optimisation_gains(
     images, labels = images[: study.images], labels[: study.images]
     rows, curves = [], []
 
-    def refit_probes(angle: float) -> dict[str, Probe]:
+    def refit_probes(angle: float) -> dict[str, Pipeline]:
         """Probes on t0 of turned training images, treated by the chosen engine in each way that the test images are.
         The last fifth of the images chooses the strength.
         """
@@ -104,7 +105,7 @@ def optimisation_gains(
                 row |= {f"refit_accuracy_{when}": float(each.mean()) for when, each in right.items()}
                 gains = right["after"].astype(float) - right["before"]
                 row["refit_gain_error"] = float(gains.std()) / math.sqrt(len(gains))
-            row |= {f"accuracy_{when}": clean.accuracy(each, labels) for when, each in t0.items()}
+            row |= {f"accuracy_{when}": clean.score(each, labels) for when, each in t0.items()}
             if wrong := [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]:
                 raise DivergedError(f"{name} within {angle:g} degrees: not finite: {', '.join(wrong)}")
             rows.append(row)

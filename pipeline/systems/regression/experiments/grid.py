@@ -42,13 +42,8 @@ Arrays = dict[str, NDArray[np.generic]]
 
 
 def run(inputs: Inputs, study: GridStudy) -> Outcome:
-    """Fit every architecture at every size, then the other classifiers.
-
-    The array `reliability [models, bins, 4]` is that of the architectures with the largest capsules in the order of
-    `decisions`, then that of `PROBABILISTIC` if it is one of the other classifiers; see `calibration`.
-    """
+    """Fit every architecture at every size, then the other classifiers."""
     rows: list[dict[str, Any]] = []
-    reliability: list[NDArray[np.float64]] = []
     arrays: Arrays = {}
     X = inputs.X["test"]
     cells = [(decision, size) for decision in study.decisions for size in study.sizes]
@@ -58,17 +53,12 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
         row: dict[str, Any] = {"model": decision, "size": size, **fitted, "parameters": W.numel()}
         blocks = [coupled_probabilities(architecture, W.double(), block.double()) for block in X.split(CHUNK)]
         found = torch.cat(blocks), decisions(architecture, W, X), inputs.y["test"]
-        measured, bins = calibration(*(each.cpu().numpy() for each in found))
-        rows.append(row | measured)
-        reliability += [bins] if size == max(study.sizes) else []
+        rows.append(row | calibration(*(each.cpu().numpy() for each in found)))
         if decision == "multiclass" and size == PLANE:
             arrays |= plane(W, inputs)
         if decision == "multiclass" and size == SHOWN:
             arrays |= prototypes(W, inputs)
-    for name in study.baselines:
-        row, of_probabilities = baseline(name, inputs)
-        rows.append(row)
-        reliability += [] if of_probabilities is None else [of_probabilities]
+    rows += [baseline(name, inputs) for name in study.baselines]
     numbers: dict[str, Any] = {"errors": {decision: {} for decision in study.decisions}, "baseline": {}}
     for row in rows:
         names = (*PARTS, "seconds", "test_log_loss", "ece", "ece_by_chance")
@@ -84,20 +74,15 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
     largest = [f"errors.{decision}.{max(study.sizes)}" for decision in study.decisions]
     headline = [f"{each}.{name}" for name in ("test", "ece") for each in largest]
     headline += [f"baseline.{name}.test" for name in study.baselines]
-    arrays["reliability"] = np.stack(reliability)
     return Outcome("grid", pd.DataFrame(rows), numbers, tuple(headline), arrays)
 
 
-def calibration(
-    probabilities: NDArray[np.float64], decided: NDArray[np.intp], y: NDArray[np.intp]
-) -> tuple[dict[str, float], NDArray[np.float64]]:
+def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y: NDArray[np.intp]) -> dict[str, float]:
     """Do `probabilities [n, m]` of images of the classes `y [n]`, assigned to the classes `decided [n]`, agree with
     frequencies?
 
     Returns:
         `test_log_loss`, the mean of -log P(y | x), nats; `ece` and `ece_by_chance`, shares.
-        `[BINS, 4]`: of each bin the number of images, their mean confidence, the share assigned correctly, and the sd
-        of this share if the probabilities were right; 0 if it is empty.
     """
     rows = np.arange(len(y))
     confidence = probabilities[rows, decided]
@@ -116,7 +101,7 @@ def calibration(
         "test_log_loss": float(surprise.mean()),
         "ece": float((share * np.abs(right - mean)).sum()),
         "ece_by_chance": float((share * math.sqrt(2 / math.pi) * sd).sum()),
-    }, np.stack([count, mean, right, sd], axis=1)
+    }
 
 
 def squashed(W: Tensor, X: Tensor) -> Tensor:
@@ -161,12 +146,10 @@ def variety(prototypes: NDArray[np.generic]) -> float:
     return float(np.mean([len(np.unique(each.reshape(len(each), -1), axis=0)) / len(each) for each in prototypes]))
 
 
-def baseline(name: str, inputs: Inputs) -> tuple[dict[str, Any], NDArray[np.float64] | None]:
-    """A scikit-learn classifier on the same inputs; its strength is chosen on the validation part.
+def baseline(name: str, inputs: Inputs) -> dict[str, Any]:
+    """The row of a scikit-learn classifier on the same inputs, whose strength is `chosen` on the validation part.
 
-    Returns:
-        its row of the table, whose seconds include the fits with all strengths, as a user has to run them, and whose
-        `chosen` is the strength; its reliability on the test part if it is `PROBABILISTIC`, else None.
+    Seconds include the fits with all strengths, as a user has to run them.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
@@ -192,7 +175,6 @@ def baseline(name: str, inputs: Inputs) -> tuple[dict[str, Any], NDArray[np.floa
     found = {part: 1 - float(best.score(X[part], y[part])) for part in PARTS}
     row = {"model": name, "size": 0, **found, "seconds": time.perf_counter() - begun, "chosen": chosen}
     if name != PROBABILISTIC:
-        return row, None
+        return row
     probabilities = best.predict_proba(X["test"])
-    measured, bins = calibration(probabilities, probabilities.argmax(1), y["test"])
-    return row | measured, bins
+    return row | calibration(probabilities, probabilities.argmax(1), y["test"])

@@ -1,5 +1,5 @@
-"""The studies of capsule regression that were executed, and the checks of document 002's claims on those that the
-profile's `evidence` names.
+"""The studies of capsule regression that were executed, and what those that `evidence` names say of document 002's
+claims, in their units: `claims.yaml` has the words of both.
 
 Claims about both of the paper's data sets use the studies on both, and hold if they hold in each. EM from the subspace
 start has no seed, so the only noise is that of the test images: differences of up to two binomial standard errors do
@@ -8,7 +8,7 @@ not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,16 +19,16 @@ from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label, unique
-from pipeline.results.reading import Recorded, Results, natural
+from pipeline.results.reading import Recorded, Results
 from pipeline.results.studies import Study, studies_of, study_of
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 """The paper's data sets by their role, in its order."""
-KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "distorted")
-"""Kinds of studies in the order in which they are shown, the paper's own first."""
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
 """Percent: upper ends of the bands that the paper gives for nearest neighbours and forests."""
+METHODS = ("incremental", "incremental, momentum", "batch", "batch, momentum")
+"""Those that are compared, by their names in results."""
 
 
 @dataclass(frozen=True)
@@ -79,42 +79,35 @@ class RegressionStudy(Study):
 
 
 def executed(results: Results) -> list[RegressionStudy]:
-    """All studies, sorted by kind; within a kind the paper's data sets in its order, then others, then by name. Raises
-    `ResultError` if a result is corrupt, or lacks its settings.
-    """
-
-    def place(study: RegressionStudy) -> tuple[object, ...]:
-        role = study.dataset.source.replace("-", "_")
-        return KINDS.index(study.kind), [*SETS, role].index(role), natural(study.name)
-
-    return sorted(studies_of(results, "regression", RegressionStudy), key=place)
+    """All studies by name, those on MNIST first. Raises `ResultError` if a result is corrupt, or lacks its settings."""
+    return sorted(studies_of(results, "regression", RegressionStudy), key=lambda study: study.dataset.source != "mnist")
 
 
-def answering(results: Results, kind: str) -> list[RegressionStudy]:
-    """The executed studies of a kind that evidence names, in the order of the paper's data sets."""
-    names = getattr(results.evidence.regression, kind)
-    found = ((role, study_of(results, "regression", names.get(role), RegressionStudy)) for role in SETS)
-    return [replace(study, role=role) for role, study in found if study]
+Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
+"""Our number; whether the claim holds, None if it is this number; a note, if any. None if the study has no answer."""
 
 
-Answer = tuple[float, bool] | tuple[float, bool, str] | None
-"""Our number; whether the claim holds; a note, if there is one to make. None if the study does not answer."""
-
-
-def _measure(kind: str, check: Callable[[RegressionStudy], Answer]) -> Measure:
-    """A claim about every data set: our number is the first study's, and the claim holds if it holds for all."""
+def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)) -> Measure:
+    """A claim about some data sets: our number is the first study's, and the claim holds if it holds for all."""
 
     def measure(results: Results) -> Finding | None:
-        answers = {study.role: (study, answer) for study in answering(results, kind) if (answer := check(study))}
+        answers = {}
+        for role in roles:
+            named = getattr(results.evidence.regression, kind).get(role)
+            if study := study_of(results, "regression", named, RegressionStudy):
+                study = replace(study, role=role)
+                if answer := check(study):
+                    answers[role] = study, answer
         if not answers:
             return None
         studies, found = zip(*answers.values(), strict=True)
         differences = unique(remark for study in studies for remark in study.remarks)
-        differences += [Remark(f"without {words}", "data") for role, words in SETS.items() if role not in answers]
+        differences += [Remark(f"without {SETS[role]}", "data") for role in roles if role not in answers]
+        verdicts = [holds for _, holds, *_ in found]
         return Finding(
             Measured(found[0][0], 0.0, 1),
             [record for study in studies for record in study.numbers.records],
-            holds=all(holds for _, holds, *_ in found),
+            holds=None if None in verdicts else all(verdicts),
             remarks=differences,
             notes=[note for _, _, *noted in found for note in noted],
         )
@@ -124,32 +117,18 @@ def _measure(kind: str, check: Callable[[RegressionStudy], Answer]) -> Measure:
 
 def _percent(kind: str, role: str, *keys: str) -> Measure:
     """A claim that is a number: that under nested `keys`, in percent, on one data set of the paper."""
-
-    def measure(results: Results) -> Finding | None:
-        for study in answering(results, kind):
-            if study.role == role:
-                ours = Measured(100 * study.mean(*keys), 0.0, 1)
-                return Finding(ours, study.numbers.records, remarks=study.remarks)
-        return None
-
-    return measure
+    return _measure(kind, lambda study: (100 * study.mean(*keys), None), [role])
 
 
 def falls_with_size(study: RegressionStudy) -> Answer:
-    """Figure 5: with growing size no test error rises by more than its noise, and the last is below the first.
-
-    Our number is the smallest gain of an architecture, in points.
-    """
+    """Figure 5, with growing size; the smallest gain of an architecture, in points."""
     errors = study.errors().to_numpy()
     gain = float((errors[:, 0] - errors[:, -1]).min())
     return gain, gain > 0 and not study.above(errors[:, 1:], errors[:, :-1])
 
 
 def more_capsules_err_less(study: RegressionStudy) -> Answer:
-    """Figure 5: at equal size, within noise, all-vs-all <= one-vs-all <= multiclass test error.
-
-    Our number is how much lower the error of all-vs-all is than that of multiclass, in points, on average over sizes.
-    """
+    """Figure 5, at equal size; points between multiclass and all-vs-all, the mean over sizes."""
     found = study.errors()
     if not set(DECISIONS) <= set(found.index):
         return None
@@ -158,38 +137,33 @@ def more_capsules_err_less(study: RegressionStudy) -> Answer:
 
 
 def one_number_is_linear(study: RegressionStudy) -> Answer:
-    """Figure 5: multiclass with capsules of one number has logistic regression's error, within 1.5 points."""
+    """Figure 5, capsules of one number; points above logistic regression."""
     linear = study.mean("baseline", "logistic-regression", "test")
     gap = 100 * study.mean("errors", "multiclass", "1", "test") - 100 * linear
     return gap, abs(gap) <= 1.5
 
 
 def best_is_in_the_band(study: RegressionStudy) -> Answer:
-    """Section 3.4: the test error of the model with the lowest validation error lies in the band (or below it)."""
+    """Section 3.4: the test error (percent) of the model with the lowest validation error."""
     tested, held = (study.errors(part).to_numpy() for part in ("test", "validation"))
     error = float(tested.flat[held.argmin()])
     return error, error <= BANDS[study.role]
 
 
 def own_rim(study: RegressionStudy) -> Answer:
-    """Figures 2-3: in every capsule the images of its own class have the largest mean radius.
-
-    Our number is the mean radius of an image in its own class's capsule minus that in the others.
-    """
+    """Figures 2-3: the mean radius of an image in its own class's capsule minus that in the others."""
     return study.mean("rim", "own") - study.mean("rim", "others"), study.mean("rim", "largest") == 1.0
 
 
 def prototypes_differ(study: RegressionStudy) -> Answer:
-    """Figure 4: the elements of a capsule have different prototypes: most of them are different images (percent)."""
+    """Figure 4: percent of a capsule's prototypes that are different images."""
     variety = study.mean("prototypes")
     return 100 * variety, variety > 0.5
 
 
 def momentum_and_thresholds(study: RegressionStudy) -> Answer:
-    """Figures 6-7: after all iterations momentum has lowered both losses, with and without a threshold; the threshold
-    has raised the log-loss and lowered the error, with and without momentum.
-
-    Our number is the error of the plain update minus that with momentum and threshold, in points.
+    """Figures 6-7: momentum lowers both losses, a threshold only the error, each with and without the other; points of
+    error between the plain update and both.
     """
     loss, error = (
         {variant: study.mean("last", variant, key) for variant in ("plain", "momentum", "threshold", "both")}
@@ -202,16 +176,13 @@ def momentum_and_thresholds(study: RegressionStudy) -> Answer:
 
 
 def subspace_is_best(study: RegressionStudy) -> Answer:
-    """Figure 8: no random start reaches a lower training error. Our number: how much higher the best one's error is."""
+    """Figure 8: points by which the training error of the best random start is higher."""
     lead = study.mean("best_random") - study.mean("subspace")
     return 100 * lead, lead >= 0
 
 
 def closed_forms_are_exact(study: RegressionStudy) -> Answer:
-    """Section 2.2: Monte Carlo estimates deviate from the closed forms as their standard errors predict.
-
-    In units of these, the mean squared deviation is near 1 and none exceeds 5. Our number is the largest deviation.
-    """
+    """Section 2.2: the largest deviation of Monte Carlo estimates, in standard errors."""
     quantities = ("probability", "posterior_mean")
     largest = max(study.mean(quantity, "largest") for quantity in quantities)
     alike = all(0.5 < study.mean(quantity, "mean_square") < 1.5 for quantity in quantities)
@@ -219,51 +190,38 @@ def closed_forms_are_exact(study: RegressionStudy) -> Answer:
 
 
 def likelihood_never_falls(study: RegressionStudy) -> Answer:
-    """Section 2.3: in no iteration of plain EM did the normalised log-loss rise, by more than its interpolation table
-    is rounded. Our number is its largest change.
-    """
+    """Section 2.3: the largest change of plain EM's log-loss, which its interpolation table rounds."""
     rise = study.mean("largest_rise")
     return rise, rise <= 1e-8
 
 
-METHODS = {
-    "incremental": "incremental EM",
-    "incremental, momentum": "incremental EM with momentum",
-    "batch": "plain batch EM",
-    "batch, momentum": "batch EM with momentum (equation 27)",
-}
-"""Methods that are compared, in words; those with momentum have the document's own update."""
-
-
 def fewer_passes(study: RegressionStudy) -> Answer:
-    """Section 4: incremental EM reaches batch EM's final log-loss in fewer passes over the data than batch EM, both
-    without momentum and with the document's own update, and its final test error is not higher by more than noise than
-    that of either. Of incremental EM with and without momentum the faster counts.
+    """Section 4: passes of incremental EM, with or without momentum, to batch EM's final log-loss, as a share (percent)
+    of those of batch EM, with or without momentum (equation 27); of both the faster method counts.
 
-    Our number is its passes as a share (percent) of those of the faster batch method. The note has those of each:
-    incremental EM can be faster than plain batch EM and still slower than the document's own update.
+    The note has all: incremental EM can be faster than plain batch EM and still slower than the document's own update.
     """
+    reached = {name: study.mean("reached", name, "log_loss") for name in METHODS}
     *incremental, plain, momentum = METHODS
-    passes = {name: study.mean("reached", name, "log_loss") for name in METHODS}
-    method = min(incremental, key=lambda name: passes[name])
-    fewest = min(passes[plain], passes[momentum])
+    method = min(incremental, key=lambda name: reached[name])
+    fewest = min(reached[plain], reached[momentum])
     error, *theirs = (100 * study.mean("last", name, "test") for name in (method, plain, momentum))
-    holds = passes[method] < fewest and not study.above(error, theirs)
+    holds = reached[method] < fewest and not study.above(error, theirs)
     most, label = study.numbers.at("passes"), dataset_label(study.numbers.records)
     told = [
-        f"{words} {f'more than {most}' if passes[name] > most else f'{passes[name]:.0f}'}"
-        for name, words in METHODS.items()
+        f"{name.replace(', ', ' with ')} {f'more than {most}' if passes > most else f'{passes:.0f}'}"
+        for name, passes in reached.items()
     ]
     note = f"{label}, passes to plain batch EM's final log-loss: {', '.join(told)}"
-    return passes[method] * (100 / fewest), holds, note
+    return reached[method] * (100 / fewest), holds, note
 
 
 def penalty_helps(study: RegressionStudy) -> Answer:
-    """Section 4: the test error is lower with the penalty chosen on validation images than without one, by more than
-    its noise. Our number is by how many points.
-    """
-    with_, without = study.mean("chosen", "test"), study.mean("errors", "0", "test")
-    return 100 * (without - with_), study.above(100 * without, 100 * with_)
+    """Section 4: points of test error gained by the penalty that validation images choose."""
+    with_, without = 100 * study.mean("chosen", "test"), 100 * study.mean("errors", "0", "test")
+    label, penalty = dataset_label(study.numbers.records), study.mean("chosen", "penalty")
+    note = f"{label}: {without:.2f} % without, {with_:.2f} % with a penalty of {penalty:g}"
+    return without - with_, study.above(without, with_), note
 
 
 MEASURES: dict[str, Measure] = {
