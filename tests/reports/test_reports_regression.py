@@ -34,9 +34,14 @@ def test_figures(studied: tuple[Writer, Params]) -> None:
     writer, params = studied
     written = Written()
     drawings = {drawing.name: drawing for drawing in draw(recorded(writer.results, params), written)}
-    assert list(drawings) == ["convergence-digits", "planes-grid-digits", "prototypes-grid-digits"]
+    assert list(drawings) == [
+        "capsule-size-grid-digits", "planes-grid-digits", "prototypes-grid-digits", "convergence-digits",
+    ]  # fmt: skip
     check_drawn(drawings.values())
     assert written.missing == []
+    (axis,) = drawings["capsule-size-grid-digits"].figure().axes
+    (multiclass,) = (line for line in axis.get_lines() if line.get_label() == "multiclass")
+    np.testing.assert_allclose(np.asarray(multiclass.get_ydata()), [9, 6, 3])  # percent
     for axis in drawings["planes-grid-digits"].figure().axes[:10]:
         _, counts = np.unique(axis.collections[0].get_facecolor(), axis=0, return_counts=True)
         assert sorted(counts) == [30, 270], "a panel's class and all others"

@@ -7,6 +7,7 @@ settings for them: there is nothing to differ from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import partial
 from typing import Literal
 
@@ -41,6 +42,7 @@ METHODS = {
     "k-means": (ORANGE, "x", "--"),
 }
 """Colour, marker and dashes of the methods that are drawn."""
+OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
 SHAPES = ((BLUE, "^"), (VERMILLION, "s"), (GREEN, "*"))
 """Colours and markers of a triangle, a square and a star, in their order in results."""
 
@@ -64,21 +66,15 @@ def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> 
     """Figure 3: effective hidden units with L1 at weight 1, all prediction errors counted, or that of the output."""
     single = []
     for weight, penalties in numbers.at("end", reading).items():
-        active = {penalty: found["effective_number"]["mean"] for penalty, found in penalties.items()}
-        if active["L1"] < SINGLE < min(active["none"], active["L2"]):
+        units = {penalty: found["effective_number"]["mean"] for penalty, found in penalties.items()}
+        if units["L1"] < SINGLE < min(units["none"], units["L2"]):
             single.append(weight)
     ours = numbers.needed("end", reading, AS_WRITTEN, "L1", "effective_number")
-    units = {
-        penalty: ", ".join(f"{found[f'h{unit}']['mean']:.2f}" for unit in (1, 2, 3))
-        for penalty, found in numbers.at("end", reading, AS_WRITTEN).items()
-    }
-    notes = [
-        f"a single winner at weight {' and '.join(single) or 'none'}",
-        f"the units at weight 1: {'; '.join(f'{penalty} ({found})' for penalty, found in units.items())}",
-    ]
+    notes = [f"a single winner at weight {' and '.join(single) or 'none'}"]
     least = numbers.number("single_winner_from")
     if reading == "two-sided" and least is not None:
-        notes.append(f"L1 leaves a single active unit from weight {least:.3f} on")
+        fraction = Fraction(least).limit_denominator(9)  # such as 5/3
+        notes.append(f"L1 leaves a single active unit from weight {fraction} ({least:.3f}) on")
     return ours, AS_WRITTEN in single, notes
 
 
@@ -139,6 +135,24 @@ MEASURES: dict[str, Measure] = {
 
 
 @in_house_style
+def minimisers(table: pd.DataFrame) -> Figure:
+    """Figure 3: the three hidden activities after inference, by penalty, one panel for each objective and weight."""
+    cases = list(table.groupby(["reading", "weight"], sort=False))
+    figure, axes = panels(len(cases), 2.3, sharey=True)
+    for axis, ((reading, weight), rows) in zip(axes, cases, strict=True):
+        for unit, colour in enumerate((BLUE, VERMILLION, GREEN)):
+            places = np.arange(len(rows)) + 0.26 * (unit - 1)
+            axis.bar(places, rows[f"h{unit + 1}"], 0.24, color=colour, label=f"unit {unit + 1}")
+        axis.axhline(0, color=INK, linewidth=0.7)
+        axis.set_xticks(range(len(rows)), rows["penalty"])
+        axis.set_title(f"{OBJECTIVES[reading]},\nweight {weight:g}")
+        axis.grid(axis="x", visible=False)
+    axes[0].set_ylabel("hidden activity")
+    axes[0].legend(loc="upper right")
+    return figure
+
+
+@in_house_style
 def parents_found(table: pd.DataFrame) -> Figure:
     """Share of parents found (percent) over the number of objects in a scene, one panel for each sd of the parts."""
     figure, axes = panels(table["sigma"].nunique(), 2.9, sharey=True)
@@ -188,6 +202,17 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of the attention studies."""
     for study in studies_of(results, "attention", Study):
         records, table = study.numbers.records, study.table(())
+        if study.kind == "toy" and table is not None:
+            yield Drawing(
+                f"attention-{study.name}",
+                "svg",
+                "Result of inference in the toy network",
+                "Hidden activities without a penalty, with L1 and with L2, for the published figure's objective (the "
+                "output's error alone) and the text's (all errors), by penalty weight.",
+                "Bars of three hidden activities by penalty, one panel for each objective and weight.",
+                records,
+                partial(minimisers, table),
+            )
         if study.kind != "parsing" or table is None:
             continue
         long = f"{study.settings.long_iterations} iterations"

@@ -24,6 +24,8 @@ from pipeline.results.studies import Study, studies_of, study_of
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 """The paper's data sets by their role, in its order."""
+KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "distorted")
+"""Kinds of studies in the order in which they are shown, the paper's own first."""
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
 """Percent: upper ends of the bands that the paper gives for nearest neighbours and forests."""
@@ -79,8 +81,15 @@ class RegressionStudy(Study):
 
 
 def executed(results: Results) -> list[RegressionStudy]:
-    """All studies by name, those on MNIST first. Raises `ResultError` if a result is corrupt, or lacks its settings."""
-    return sorted(studies_of(results, "regression", RegressionStudy), key=lambda study: study.dataset.source != "mnist")
+    """All studies, sorted by kind, of each kind those of the paper's data sets first. Raises `ResultError` if a result
+    is corrupt, or lacks its settings.
+    """
+
+    def place(study: RegressionStudy) -> tuple[int, int]:
+        role = study.dataset.source.replace("-", "_")
+        return KINDS.index(study.kind), [*SETS, role].index(role)
+
+    return sorted(studies_of(results, "regression", RegressionStudy), key=place)
 
 
 Answer = tuple[float, bool | None] | tuple[float, bool, str] | None

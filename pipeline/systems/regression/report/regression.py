@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import cycle
 
 import numpy as np
 import pandas as pd
@@ -11,18 +12,41 @@ from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import BLUE, INK, WIDTH, in_house_style, panels
+from pipeline.drawing.style import BLUE, COLUMN, FAINT, INK, VERMILLION, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Table, study_table
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
-from pipeline.systems.regression.report.claims import executed
+from pipeline.systems.regression.report.claims import DECISIONS, executed
 
+LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (INK, "^")), strict=True))
+"""The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
+DASHES = (":", "--", "-.", "-")
+"""Of other classifiers."""
 VARIANTS = {
     "plain": ("plain EM", INK, "-"),
     "threshold": ("threshold", INK, "--"),
     "momentum": ("momentum", BLUE, "-"),
     "both": ("momentum and threshold", BLUE, "--"),
 }
+
+
+@in_house_style
+def error_over_size(table: pd.DataFrame) -> Figure:
+    """Figure 5: test error (percent) over capsule size, one line per architecture; horizontal lines for other
+    classifiers, whose size is 0 in the table.
+    """
+    figure, (axes,) = panels(1, 2.8, COLUMN)
+    for decision, (colour, marker) in LOOKS.items():
+        rows = table[table["model"] == decision].sort_values("size")
+        axes.plot(rows["size"], 100 * rows["test"], color=colour, marker=marker, label=decision)
+    others = table[table["size"] == 0]
+    for name, error, dashes in zip(others["model"], others["test"], cycle(DASHES)):
+        axes.axhline(100 * error, color=FAINT, linestyle=dashes, linewidth=1, label=name, zorder=1)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set(xlabel="capsule size d", ylabel="test error (%)", ylim=(0, 106 * table["test"].max()))
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
 
 
 @in_house_style
@@ -74,7 +98,7 @@ def prototypes(images: np.ndarray) -> Figure:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Every figure of the regression studies."""
+    """Every figure of the regression studies, sorted by kind."""
     for study in executed(results):
         table, name, records = study.table(()), study.name, study.numbers.records
         if table is not None and study.kind == "convergence":
@@ -89,8 +113,19 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 records,
                 partial(two_losses, table),
             )
-        if study.kind != "grid":
+        if table is None or study.kind != "grid":
             continue
+        yield Drawing(
+            f"capsule-size-{name}",
+            "svg",
+            f"Error over capsule size, {name}",
+            "In the paper's Figure 5 the test error falls with larger capsules and with more of them; here on "
+            f"{dataset_label(records)}, with other classifiers on the same inputs.",
+            "Test error over capsule size, one line each for multiclass, one-vs-all and all-vs-all, with horizontal "
+            "lines for other classifiers.",
+            records,
+            partial(error_over_size, table),
+        )
         arrays = study.examples(())
         if arrays is None:
             written.miss(f"{study.label} (its examples)")
