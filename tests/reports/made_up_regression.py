@@ -84,12 +84,14 @@ def tables() -> dict[str, pd.DataFrame]:
     cells.append({"model": "logistic-regression", "size": 0, **cell(0.085)})
     cells.append({"model": "support-vectors", "size": 0, "train": 0.0075, "validation": 0.0135, "test": 0.015})
     steps = np.arange(1, 51)
+    starts = [(sd, k, 0.012 + 0.001 * k) for sd in ("0.1", "1") for k in range(4)]
     return {
         "grid": pd.DataFrame(cells).assign(iterations=300.0, parameters=1280.0, seconds=2.25),
         "convergence": pd.concat(
             pd.DataFrame({"variant": name, "iteration": steps, "log_loss": loss + 1 / steps, "error": error})
             for name, (loss, error) in VARIANTS.items()
         ),
+        "starts": pd.DataFrame([*starts, ("subspace", 0, 0.01)], columns=["start", "seed", "error"]),
     }
 
 

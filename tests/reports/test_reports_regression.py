@@ -36,12 +36,16 @@ def test_figures(studied: tuple[Writer, Params]) -> None:
     drawings = {drawing.name: drawing for drawing in draw(recorded(writer.results, params), written)}
     assert list(drawings) == [
         "capsule-size-grid-digits", "planes-grid-digits", "prototypes-grid-digits", "convergence-digits",
+        "starts-digits",
     ]  # fmt: skip
     check_drawn(drawings.values())
     assert written.missing == []
     (axis,) = drawings["capsule-size-grid-digits"].figure().axes
     (multiclass,) = (line for line in axis.get_lines() if line.get_label() == "multiclass")
     np.testing.assert_allclose(np.asarray(multiclass.get_ydata()), [9, 6, 3])  # percent
+    (axis,) = drawings["starts-digits"].figure().axes
+    single = [np.asarray(line.get_ydata()) for line in axis.get_lines() if line.get_marker() == "o"]
+    np.testing.assert_allclose(single, [[1.2, 1.3, 1.4, 1.5]] * 2)
     for axis in drawings["planes-grid-digits"].figure().axes[:10]:
         _, counts = np.unique(axis.collections[0].get_facecolor(), axis=0, return_counts=True)
         assert sorted(counts) == [30, 270], "a panel's class and all others"

@@ -91,6 +91,22 @@ def two_losses(table: pd.DataFrame) -> Figure:
     return figure
 
 
+@in_house_style
+def starts(table: pd.DataFrame) -> Figure:
+    """Figure 8: lowest training errors from random starts by their sd, and from the subspace start."""
+    errors_of = {str(start): 100 * rows.to_numpy() for start, rows in table.groupby("start", sort=False)["error"]}
+    (level,) = errors_of.pop("subspace")
+    figure, (axes,) = panels(1, 2.4, COLUMN)
+    for place, errors in enumerate(errors_of.values()):  # side by side, so that equal ones are seen
+        places = place + np.linspace(-0.2, 0.2, len(errors))
+        axes.plot(places, errors, "o", color=INK, markersize=2.2, alpha=0.6, markeredgewidth=0)
+    axes.axhline(level, color=BLUE, linestyle="--", linewidth=1.2, label="subspace start")
+    axes.set_xticks(range(len(errors_of)), list(errors_of))
+    axes.set(xlabel="sd of the random start", ylabel="lowest training error (%)")
+    axes.legend(loc="best")
+    return figure
+
+
 def prototypes(images: np.ndarray) -> Figure:
     """Figure 4: a row for each class of the training images `[m, d, S, S]`, one for each element of its capsule."""
     rows = [(str(c), each.astype(np.float32) / 255) for c, each in enumerate(images)]
@@ -112,6 +128,17 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 "Log-loss and training error over iterations, four lines.",
                 records,
                 partial(two_losses, table),
+            )
+        if table is not None and study.kind == "starts":
+            yield Drawing(
+                name,
+                "svg",
+                f"Random starts and the subspace start, {name}",
+                f"The lowest training error from each of {study.settings.seeds} random starts for each sd; below the "
+                f"dashed line it beats the subspace start ({dataset_label(records)}; the paper's Figure 8).",
+                "Points by sd of the random starts, and a line for the subspace start.",
+                records,
+                partial(starts, table),
             )
         if table is None or study.kind != "grid":
             continue
