@@ -22,10 +22,6 @@ NOT_A_SETTING = "device"
 """A parameter of stages that is not a setting of a result: provenance records the device actually used."""
 
 
-class GraphError(UserError):
-    """`dvc.yaml` has no such item, or names a parameter that `params.yaml` does not have."""
-
-
 @dataclass(frozen=True)
 class Item:
     """One item of a stage, with its templates filled in.
@@ -74,9 +70,9 @@ class Graph:
         }
 
     def item(self, stage: str, name: str | None) -> Item:
-        """One item. Raises `GraphError` if there is none of that name."""
+        """One item. Raises `UserError` if there is none of that name."""
         if name not in (items := self.items.get(stage, {})):
-            raise GraphError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
+            raise UserError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
         return items[name]
 
     def upstream(self, item: Item) -> Iterator[Item]:
@@ -156,6 +152,6 @@ class Graph:
         value: Any = {**self._values, **scope}
         for key in dotted.split("."):
             if not isinstance(value, Mapping) or key not in value:
-                raise GraphError(f"dvc.yaml uses ${{{dotted}}}, which is not in params.yaml")
+                raise UserError(f"dvc.yaml uses ${{{dotted}}}, which is not in params.yaml")
             value = value[key]
         return value

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError, create_model, model
 
 from pipeline.data.settings import PUBLISHED, DatasetParams, OwnImagesParams, Published, SourceName
 from pipeline.errors import ParamsError, UserError
-from pipeline.files import FileReadError, read_yaml
+from pipeline.files import read_yaml
 from pipeline.learning.settings import CropParams
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.settings import EvidenceParams, roles_in
@@ -268,7 +268,7 @@ def read_params(path: Path) -> Any:
     """The content of a params file, unchecked. Raises `ParamsError` if it cannot be read, or is empty."""
     try:
         values = read_yaml(path)
-    except FileReadError as error:
+    except UserError as error:
         raise ParamsError(str(error)) from None
     if values is None:
         raise ParamsError(f"{path} is empty")

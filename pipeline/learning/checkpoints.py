@@ -26,12 +26,8 @@ from pipeline.files import atomic_path, json_sha256, sha256
 _HEADER = "capsules"
 
 
-class CheckpointError(UserError):
-    """A file of tensors is missing or damaged, or the weights are not those asked for."""
-
-
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write `tensors` and a JSON `header` to `path`, atomically. Raises `FileWriteError`.
+    """Write `tensors` and a JSON `header` to `path`, atomically. Raises `UserError`.
 
     The header also gets the tensors' `sha256`, which is checked when they are loaded: the format itself would not
     notice a changed number.
@@ -58,19 +54,19 @@ def tensors_sha256(tensors: dict[str, Tensor]) -> str:
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote, and its header with the `sha256`. Raises `CheckpointError`, which names the file."""
+    """What `save_tensors` wrote, and its header with the `sha256`. Raises `UserError`, which names the file."""
     if not path.exists():
-        raise CheckpointError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
+        raise UserError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             header = json.loads((file.metadata() or {}).get(_HEADER, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}). Delete it and run again.") from error
+        raise UserError(f"{path} is damaged ({error}). Delete it and run again.") from error
     if not isinstance(header, dict):
-        raise CheckpointError(f"{path} was not written by this pipeline. Delete it and run again.")
+        raise UserError(f"{path} was not written by this pipeline. Delete it and run again.")
     if header.get("sha256") != tensors_sha256(tensors):
-        raise CheckpointError(f"{path} is damaged (its numbers do not match their hash). Delete it and run again.")
+        raise UserError(f"{path} is damaged (its numbers do not match their hash). Delete it and run again.")
     return tensors, header
 
 

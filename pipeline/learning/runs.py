@@ -15,10 +15,10 @@ import torch
 from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
 from pipeline.data.holdout import KNOWN, hold_out
+from pipeline.errors import UserError
 from pipeline.files import write_json
 from pipeline.learning.checkpoints import (
     Checkpoint,
-    CheckpointError,
     fingerprint,
     load_tensors,
     save_tensors,
@@ -72,9 +72,8 @@ def train_run(
         title, start, frozen: as for `train`.
         watched: images and classes of the data set, by name, on which the model is measured after every epoch.
 
-    Raises:
-        UserError: the data set does not fit the model (`check_fits`), or has no images to be held out as the run says.
-        DivergedError, CheckpointError: training produced a number that is not finite; a checkpoint is damaged.
+    Raises `UserError` if the data set does not fit the model (`check_fits`), has no images to be held out as the run
+    says, training produced a number that is not finite, or a checkpoint is damaged.
     """
     prepare(setup.device)
     _, channels, image_size, _ = dataset.images.shape
@@ -211,7 +210,7 @@ def save_run(
 def load_run(
     build: BuildModel, folder: Path, name: str, run: RunSettings, image_size: int, device: torch.device
 ) -> list[Model]:
-    """The trained models of a run, one per replica, for evaluation. Raises `CheckpointError` if they do not fit."""
+    """The trained models of a run, one per replica, for evaluation. Raises `UserError` if they do not fit."""
     prepare(device)
     summary, asked = folder / SUMMARY, _identity(name, run, image_size)
     try:
@@ -220,17 +219,17 @@ def load_run(
         # Weights may be older than a setting, which then has the value that they were trained with.
         model = type(run).model_validate(content["settings"]).model if found == asked else None
     except (OSError, ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None
+        raise UserError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None
     if model != run.model:
-        raise CheckpointError(f"{summary} is of another model, or {found} instead of {asked}: train the run again.")
+        raise UserError(f"{summary} is of another model, or {found} instead of {asked}: train the run again.")
     loaded = []
     for seed in run.seeds:
         path = folder / weights_file(seed)
         parameters, header = load_tensors(path, device)
         if header["sha256"] != hashes.get(path.name):
-            raise CheckpointError(f"{path} belongs to another training than {summary}: train the run again.")
+            raise UserError(f"{path} belongs to another training than {summary}: train the run again.")
         loaded.append(parameters)
     try:
         return _models(build(run, image_size).to(device), loaded)
     except RuntimeError as error:  # of parameters that the model does not have
-        raise CheckpointError(f"{folder} does not fit the model of run '{name}', train it again: {error}") from None
+        raise UserError(f"{folder} does not fit the model of run '{name}', train it again: {error}") from None

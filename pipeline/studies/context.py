@@ -124,7 +124,7 @@ class Context:
         """The device that the parameters name.
 
         Raises:
-            DeviceError: it is not available.
+            UserError: it is not available.
         """
         from pipeline.compute import choose_device
 
@@ -140,7 +140,7 @@ class Context:
 
         Raises:
             UserError: the file is missing or damaged.
-            OutOfMemoryError: its images would not fit into memory; they are not read then.
+            UserError: its images would not fit into memory; they are not read then.
         """
         from pipeline.data.datasets import load_dataset, pixel_bytes
         from pipeline.files import sha256
@@ -177,7 +177,7 @@ class Context:
             replicas: only so many, the first ones.
 
         Raises:
-            CheckpointError: the weights are missing, damaged, or belong to another run or model.
+            UserError: the weights are missing, damaged, or belong to another run or model.
             TypeError: they are of another kind, which checked parameters exclude.
         """
         from pipeline.learning.runs import load_run, of_kind
@@ -222,7 +222,7 @@ class Context:
             start, frozen, watched: as for `train_run`.
 
         Raises:
-            UserError, DivergedError, CheckpointError: as `train_run`.
+            UserError: as `train_run`.
         """
         from pipeline.learning.runs import train_run, trained_models
         from pipeline.results.findings import stalled

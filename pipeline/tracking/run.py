@@ -27,7 +27,7 @@ from typing import Any, Literal
 from filelock import FileLock
 
 from pipeline.errors import UserError
-from pipeline.files import FileWriteError, sha256, write_bytes
+from pipeline.files import sha256, write_bytes
 from pipeline.settings import flatten
 
 _logger = logging.getLogger(__name__)
@@ -256,7 +256,7 @@ class TrackedRun:
             place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
             if not place.exists():
                 write_bytes(place, path.read_bytes())
-        except (OSError, FileWriteError) as error:
+        except (OSError, UserError) as error:
             self._warn(f"warning: cannot track {path}: {error}. The run goes on.")
         else:
             self.log("artifact", folder=folder, file=str(place.relative_to(self.journal.folder)), **target)

@@ -22,7 +22,7 @@ from pipeline.data.own_images import check_places, find
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams, OwnImagesParams
 from pipeline.errors import UserError
-from pipeline.memory import OutOfMemoryError, available_bytes
+from pipeline.memory import available_bytes
 
 RANDOM = np.random.default_rng(0)
 SIDE = 16
@@ -329,11 +329,11 @@ def test_an_image_that_cannot_be_used_is_named(pets: Path, make: Callable[[Path]
 def test_what_does_not_fit_into_memory_is_refused_before_decoding(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (pets / "pets/cat/0.png").write_text("not looked at")
     monkeypatch.setattr(memory, "available_bytes", lambda: 5000)
-    with pytest.raises(OutOfMemoryError, match=r"own_images\.pets: 5 images: about 7\.68kB of memory needed, 5\.00kB"):
+    with pytest.raises(UserError, match=r"own_images\.pets: 5 images: about 7\.68kB of memory needed, 5\.00kB"):
         read(params(), pets)
     put(pets / "pets/cat/0.png", picture(100, 100))
     monkeypatch.setattr(memory, "available_bytes", lambda: 20_000)
-    with pytest.raises(OutOfMemoryError, match=r"cat/0\.png: about 120kB of memory needed.* Make it smaller"):
+    with pytest.raises(UserError, match=r"cat/0\.png: about 120kB of memory needed.* Make it smaller"):
         read(params(), pets)
 
 

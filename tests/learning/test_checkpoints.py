@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from pipeline.errors import UserError
 from pipeline.learning.checkpoints import (
     Checkpoint,
-    CheckpointError,
     code_fingerprint,
     load_tensors,
     save_tensors,
@@ -54,11 +54,11 @@ def test_what_cannot_be_used_is_named(tmp_path: Path, tensors: dict[str, torch.T
     changed[-3] ^= 4
     for content in (whole[:0], whole[:40], whole[:-1], changed, b"no tensors at all", b"\x80\x04pickle"):
         path.write_bytes(content)
-        with pytest.raises(CheckpointError, match=r"weights\.safetensors is damaged"):
+        with pytest.raises(UserError, match=r"weights\.safetensors is damaged"):
             load_tensors(path)
     for metadata in (None, {"capsules": "[1, 2]"}):
         save_file({"a": torch.zeros(2)}, path, metadata)
-        with pytest.raises(CheckpointError, match=r"weights\.safetensors was not written by this pipeline"):
+        with pytest.raises(UserError, match=r"weights\.safetensors was not written by this pipeline"):
             load_tensors(path)
 
 

@@ -18,7 +18,8 @@ import torch
 from records import load_record, tracked_events
 from small import SIZE, small_params, small_run, squares, training, write_root
 
-from pipeline.learning.checkpoints import CheckpointError, load_tensors, save_tensors
+from pipeline.errors import UserError
+from pipeline.learning.checkpoints import load_tensors, save_tensors
 from pipeline.learning.runs import (
     Setup,
     best_validation,
@@ -86,7 +87,7 @@ def folder(saved: Path, tmp_path: Path) -> Path:
 
 
 def refused(folder: Path, name: str = "mine", run: Run | None = None, size: int = SIZE) -> str:
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(UserError) as caught:
         load_run(build_model, folder, name, run or small_run("vae"), size, CPU)
     return str(caught.value)
 
