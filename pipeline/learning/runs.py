@@ -29,7 +29,7 @@ from pipeline.learning.settings import RunSettings
 from pipeline.learning.train import Labelled, Parameters, Row, Task, Trained, train
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import spread
-from pipeline.tracking import Part, TrackedRun
+from pipeline.tracking import TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 BuildModel = Callable[[RunSettings, int], Model]
@@ -55,11 +55,12 @@ def train_run(
     run: RunSettings,
     dataset: Dataset,
     data_sha256: str,
-    tracked: TrackedRun | Part,
+    tracked: TrackedRun,
     title: str = "train",
     start: Sequence[Parameters] | None = None,
     frozen: Collection[str] = (),
     watched: Mapping[str, Labelled] | None = None,
+    part: str = "",
 ) -> Trained:
     """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
 
@@ -71,6 +72,7 @@ def train_run(
             something was logged already.
         title, start, frozen: as for `train`.
         watched: images and classes of the data set, by name, on which the model is measured after every epoch.
+        part: the training's name where the tracked run has several, such as "pixel_sd=0.1": it precedes its metrics.
 
     Raises `UserError` if the data set does not fit the model (`check_fits`), has no images to be held out as the run
     says, training produced a number that is not finite, or a checkpoint is damaged.
@@ -101,12 +103,13 @@ def train_run(
     for checkpoint in checkpoints:
         checkpoint.tracked_run = tracked.id
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
+    before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
         """Track a seed's metrics, by plain names where it is the only one: but the speed, only at the end."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
-        metrics = {f"{name}{ending}": value for name, value in row.items() if name not in left_out}
+        metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}
         tracked.log_metrics(metrics, step=int(row["epoch"]))
 
     parts = dataset.part("train"), dataset.part("validation")
@@ -116,7 +119,7 @@ def train_run(
     )
     for _, rows in trained.history.groupby("epoch"):
         if len(rows) == len(seeds) > 1:  # means of each metric, for the epochs that all seeds have
-            means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean())
+            means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean().add_prefix(before))
             tracked.log_metrics(means, step=int(rows["epoch"].iloc[0]))
     return trained
 

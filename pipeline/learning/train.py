@@ -223,12 +223,10 @@ class _Loop:
             # Zeros for what a setting has no use for, such as the betas of matrix capsules with `activation: mixing`.
             gradients = torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
             norm = clip(gradients, self.training.gradient_clip)
-            for parameter, gradient in zip(self.trained.values(), gradients, strict=True):
-                parameter.grad = gradient
             metrics = {"loss": loss.detach(), **metrics, "gradient_norm": norm}
             # A copy, made before the step: a metric may be a view of a parameter.
             recorded.append(torch.stack(list(metrics.values())))
-            self.optimiser.step()
+            self.optimiser.step(gradients)
             if self.average:
                 self.average.update(self.epoch * steps + step + 1)
         _copy({**self.parameters, **(self.average.averaged if self.average else {})}, self.judged_parameters)

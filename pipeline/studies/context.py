@@ -226,17 +226,16 @@ class Context:
         """
         from pipeline.learning.runs import train_run, trained_models
         from pipeline.results.findings import stalled
-        from pipeline.tracking import Part
 
         own = self.dataset(run.dataset)
         data = " ".join(filter(None, [self.sha256(run.dataset), change]))
-        title = self.label if alone or name is None else f"{self.label}, {name}"
-        tracked = self.run if alone or name is None else Part(self.run, name)
+        part = "" if alone or name is None else name
+        title = f"{self.label}, {part}" if part else self.label
         given = own if dataset is None else dataset
-        trained = train_run(self.setup, run, given, data, tracked, title, start, frozen, watched)
+        trained = train_run(self.setup, run, given, data, self.run, title, start, frozen, watched, part)
         if words := stalled(trained.history, run):
             _logger.warning("warning: %s: %s", title, words)
-            tracked.log_tags({"warning": words})
+            self.run.log_tags({f"{part}/warning" if part else "warning": words})
         if name is not None:
             self.settings_trained[key or name] = run.model_dump(mode="json")
         self.seeds = self.seeds or run.seeds

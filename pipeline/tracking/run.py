@@ -273,20 +273,3 @@ class TrackedRun:
         if message not in self._warned:
             self._warned.add(message)
             _logger.warning("%s", message)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of several trainings in a tracked run: its name, such as "pixel_sd=0.1", precedes its metrics and tags."""
-
-    run: TrackedRun
-    name: str
-
-    def log_metrics(self, values: Mapping[str, float], step: int) -> None:
-        self.run.log_metrics({f"{self.name}/{key}": value for key, value in values.items()}, step)
-
-    def log_tags(self, tags: Mapping[str, Any]) -> None:
-        self.run.log_tags({f"{self.name}/{key}": value for key, value in tags.items()})
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.run, name)

@@ -126,13 +126,15 @@ def test_damaged_weights_and_those_of_another_training_are_refused(folder: Path)
         assert "model.json is missing or damaged" in refused(folder)
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_every_epoch_is_tracked_and_means_over_seeds_by_plain_names(tmp_path: Path, replicas: int) -> None:
-    history = trained(tmp_path, small_run("vae", replicas=replicas)).history
+@pytest.mark.parametrize(("replicas", "part"), [(1, ""), (2, ""), (2, "hidden=9")])
+def test_every_epoch_is_tracked_and_means_over_seeds_by_plain_names(tmp_path: Path, replicas: int, part: str) -> None:
+    history = trained(tmp_path, small_run("vae", replicas=replicas), part=part).history
     events = tracked_events(tmp_path / "tracking")
     assert [event["sha256"] for event in events if event["event"] == "dataset"] == ["0123"]
     metrics = [event for event in events if event["event"] == "metrics"]
     logged = {(name, event["step"]): value for event in metrics for name, value in event["values"].items()}
+    assert all(name.startswith(f"{part}/") for name, _ in logged if part)
+    logged = {(name.removeprefix(f"{part}/"), step): value for (name, step), value in logged.items()}
     names = {name for name, _ in logged}
     assert not {name for name in names if name.startswith(("epoch", "replica"))}
     assert ("validation_loss/1" in names) == (replicas == 2)

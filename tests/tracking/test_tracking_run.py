@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.tracking import Part, TrackedRun
+from pipeline.tracking import TrackedRun
 
 GROUP = {"id": "host-1-2", "name": "reproduction"}
 
@@ -20,10 +20,6 @@ def new_run(folder: Path, name: str = "train@some run", **settings: Any) -> Trac
 
 def events(run: TrackedRun) -> list[dict[str, Any]]:
     return [event for event, _ in run.journal.read()]
-
-
-def metrics(run: TrackedRun) -> list[tuple[int, dict[str, float]]]:
-    return [(event["step"], event["values"]) for event in events(run) if event["event"] == "metrics"]
 
 
 def test_a_run_is_written_line_by_line(tmp_path: Path) -> None:
@@ -79,21 +75,6 @@ def test_resume_leaves_alone_what_is_gone_written_finished_or_of_other_work(tmp_
     fresh.log_metrics({"bound": 1.0}, 0)
     assert not fresh.resume(killed.id), "it has begun"
     assert new_run(tmp_path).resume(killed.id)
-
-
-def test_metrics_of_parts_do_not_mix_and_a_cut_run_is_continued_by_its_first_part(tmp_path: Path) -> None:
-    cut = new_run(tmp_path)
-    Part(cut, "a").log_metrics({"bound": 1.0}, step=1)
-    Part(cut, "b").log_metrics({"bound": 2.0}, step=1)
-    cut.finish("KILLED")
-    run = new_run(tmp_path)
-    first, second = Part(run, "a"), Part(run, "b")
-    assert first.resume(cut.id)
-    assert first.id == run.id == cut.id
-    first.log_metrics({"bound": 1.0}, step=1)  # brought back by a checkpoint: logged already
-    assert not second.resume(cut.id)
-    second.log_metrics({"bound": 3.0}, step=2)
-    assert metrics(run) == [(1, {"a/bound": 1.0}), (1, {"b/bound": 2.0}), (2, {"b/bound": 3.0})]
 
 
 def test_what_cannot_be_written_costs_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
