@@ -192,6 +192,7 @@ def load(
     from pipeline.data.datasets import reading
     from pipeline.layout import dataset_path, model_folder
     from pipeline.models import load_trained, read_images
+    from pipeline.systems import CLASSIFIERS
 
     name = run.removeprefix("models/").rstrip("/")
     folder = model_folder(find_root(), name)
@@ -205,7 +206,7 @@ def load(
     if not images:
         return
     given = read_images(images, channels, size)
-    if trained.classifies:
+    if trained.settings.variant in CLASSIFIERS:
         names, data = dict[int, str](), dataset_path(find_root(), trained.settings.dataset)
         if data.exists():
             with reading(data, "preprocess"), np.load(data) as stored:

@@ -19,7 +19,7 @@ from pipeline.layers.images import centre_crop
 from pipeline.learning.model import Model
 from pipeline.learning.runs import SUMMARY, load_run
 from pipeline.learning.settings import CropParams
-from pipeline.systems import CLASSIFIERS, Run, build_model
+from pipeline.systems import Run, build_model
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 
 _AT_ONCE = 250  # images: more would need more memory, a megabyte an image for matrix capsules
@@ -35,11 +35,6 @@ class TrainedRun:
     settings: Run
     image_size: int
     models: Sequence[Model]
-
-    @property
-    def classifies(self) -> bool:
-        """Whether the models have scores of classes."""
-        return self.settings.variant in CLASSIFIERS
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:

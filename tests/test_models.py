@@ -36,7 +36,6 @@ def test_models_come_back_with_their_own_settings(tmp_path: Path) -> None:
     assert (loaded.name, loaded.settings, loaded.image_size) == ("mine", run, SIZE)
     features = loaded.features(torch.rand(3, 1, SIZE, SIZE))
     assert [each["mu_sigma"].shape[0] for each in features] == [3, 3], "two seeds"
-    assert not loaded.classifies
     with pytest.raises(UserError, match="does not classify"):
         loaded.scores(torch.rand(3, 1, SIZE, SIZE))
     with pytest.raises(UserError, match="models/yours has no trained run: `dvc repro train@yours`"):
@@ -53,7 +52,6 @@ def test_models_come_back_with_their_own_settings(tmp_path: Path) -> None:
 def test_capsnet_scores_classes_by_length_and_images_do_not_depend_on_each_other(tmp_path: Path) -> None:
     folder, run = trained_in(tmp_path, "capsnet")
     loaded, images = load_trained(folder), torch.rand(251, 1, SIZE, SIZE)
-    assert loaded.classifies
     classes = [each["class_capsules"].unflatten(1, (run.model.classes, -1)) for each in loaded.features(images)]
     scores = loaded.scores(images)
     torch.testing.assert_close(scores, torch.stack(classes).norm(dim=-1).mean(0))

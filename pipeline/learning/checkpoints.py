@@ -88,13 +88,12 @@ class Checkpoint:
     """The latest state of one training, in one file replaced atomically, in a folder with the name of its fingerprint
     `key`.
 
-    Saves that are not forced are at least `interval` seconds apart, so that checkpoints cost little time. The id
-    `tracked_run` of the tracked run is stored with the state in later saves.
+    Saves that are not forced are at least `interval` seconds apart, so that checkpoints cost little time.
     """
 
     def __init__(self, folder: Path, key: str, interval: float = 10.0) -> None:
         self.path = folder / key / "checkpoint.safetensors"
-        self.interval, self.tracked_run = interval, ""
+        self.interval = interval
         self._saved = -float("inf")
 
     def load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -104,12 +103,8 @@ class Checkpoint:
         tensors, header = load_tensors(self.path, device)
         return tensors, header["state"]
 
-    def written_by(self) -> str:
-        """The id of the tracked run that it was saved with; empty if there is none. Raises as `load_tensors`."""
-        return str(load_tensors(self.path)[1]["tracked_run"]) if self.path.exists() else ""
-
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
         """Save `tensors` and the JSON `state`, unless the last save was less than `interval` seconds ago."""
         if force or time.monotonic() - self._saved >= self.interval:
-            save_tensors(self.path, tensors, {"tracked_run": self.tracked_run, "state": state})
+            save_tensors(self.path, tensors, {"state": state})
             self._saved = time.monotonic()

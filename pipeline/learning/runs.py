@@ -68,8 +68,7 @@ def train_run(
 
     Args:
         data_sha256: hash of the data set's file; the checkpoint depends on it.
-        tracked: records the data set and every epoch. It continues the tracked run that wrote the checkpoint, unless
-            something was logged already.
+        tracked: records the data set and every epoch, those before an interruption, too.
         title, start, frozen: as for `train`.
         watched: images and classes of the data set, by name, on which the model is measured after every epoch.
         part: the training's name where the tracked run has several, such as "pixel_sd=0.1": it precedes its metrics.
@@ -99,9 +98,6 @@ def train_run(
         if start or frozen:
             of_seed |= {"start": tensors_sha256(start[replica] if start else {}), "frozen": sorted(frozen)}
         checkpoints.append(Checkpoint(setup.checkpoints, fingerprint(**of_seed)))
-    any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # stops at the first that can be resumed
-    for checkpoint in checkpoints:
-        checkpoint.tracked_run = tracked.id
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
     before = f"{part}/" if part else ""
 

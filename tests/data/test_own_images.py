@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -205,19 +203,10 @@ def test_arrays_of_another_form_are_refused(
     assert told.startswith(str(path))
 
 
-@pytest.mark.parametrize("how", ["flipped", "lying header"])
-def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
+def test_a_damaged_npz_is_named(tmp_path: Path) -> None:
     path = arrays(tmp_path)
-    if how == "flipped":
-        content = path.read_bytes()
-        path.write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
-    else:
-        header = io.BytesIO()
-        shape = {"descr": "|u1", "fortran_order": False, "shape": (10**7, 999, 999)}
-        np.lib.format.write_array_header_1_0(header, shape)
-        with zipfile.ZipFile(path, "w") as archive:
-            for name in ("images.npy", "labels.npy"):
-                archive.writestr(name, header.getvalue())
+    content = path.read_bytes()
+    path.write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
     assert refusal(of_arrays(), tmp_path).startswith(f"{path} cannot be read (")
 
 

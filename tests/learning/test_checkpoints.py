@@ -101,20 +101,15 @@ def test_code_is_part_of_it_file_by_file(tmp_path: Path) -> None:
     assert len(found) == 8
 
 
-def test_tensors_and_state_come_back_with_the_tracked_run(tmp_path: Path) -> None:
+def test_tensors_and_state_come_back(tmp_path: Path) -> None:
     written = Checkpoint(tmp_path, "abc")
     assert written.load("cpu") is None
-    written.tracked_run = "20260101-train"
     written.save({"w": torch.tensor([1.5])}, STATE)
-    read = Checkpoint(tmp_path, "abc")
-    loaded = read.load("cpu")
+    loaded = Checkpoint(tmp_path, "abc").load("cpu")
     assert loaded is not None
     assert loaded[0]["w"].tolist() == [1.5]
     assert loaded[1] == STATE
-    assert read.written_by() == "20260101-train"
-    assert read.tracked_run == "", "who goes on from here says for whom"
     assert Checkpoint(tmp_path, "abd").load("cpu") is None
-    assert Checkpoint(tmp_path, "abd").written_by() == ""
 
 
 def test_saves_are_spaced_unless_they_are_forced(tmp_path: Path) -> None:
