@@ -124,7 +124,6 @@ def compare(
     from pipeline.comparison.changes import changes, describe
     from pipeline.comparison.sides import WORKING_TREE, load_sides
     from pipeline.results.claims import load_claims
-    from pipeline.state import profile_items
 
     root = find_root()
     words = [*(sides or ["HEAD"])]
@@ -146,11 +145,6 @@ def compare(
     spreads = (spread.read(root, before.profile), spread.read(root, after.profile))
     units = {claim.id: claim.unit for claim in load_claims()}
     _print_folded(describe(before, after, changes(before, after, spreads), units))
-    for side in loaded:
-        items = [] if side.tree.commit else profile_items(root, Profiles(root).params_path(side.profile))
-        if stale := sum(item.state == "stale" for item in items):
-            print(f"\nnote: {stale} results of {side.tree.name} were made with other parameters than profile")
-            print(f"{side.profile} has now: `make repro` in this profile makes them anew")
 
 
 @app.command()

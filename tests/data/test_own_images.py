@@ -6,6 +6,8 @@ import os
 import struct
 import zlib
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +67,9 @@ def of_arrays(**changes: Any) -> OwnImagesParams:
 
 def read(settings: OwnImagesParams, root: Path) -> tuple[Dataset, list[str]]:
     """The images, and what is told of them after their number."""
-    told: list[str] = []
-    data = own_images.read("pets", settings, root, told.append)
-    return data, [line.strip() for line in told[1:]]
+    with redirect_stdout(StringIO()) as told:
+        data = own_images.read("pets", settings, root)
+    return data, [line.strip() for line in told.getvalue().splitlines()[1:]]
 
 
 def refusal(settings: OwnImagesParams, root: Path) -> str:
@@ -133,14 +135,14 @@ def test_transparent_pixels_become_black_images_are_turned_upright_and_of_16_bit
     np.testing.assert_array_equal(of_16_bits, deep >> 8)
 
 
-def test_a_test_part_of_its_own_stays_apart(tmp_path: Path) -> None:
+def test_a_test_part_of_its_own_stays_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for part, count in (("train", 4), ("test", 2)):
         for name in ("cat", "dog"):
             for number in range(count):
                 put(tmp_path / "pets" / part / name / f"{number}.png", picture())
-    told: list[str] = []
-    data = own_images.read("pets", params(test_part=True), tmp_path, told.append)
-    assert told[0].startswith("pets: 12 images of 2 classes (8 in train, 4 in test). As 3x16x16 they take 9.22kB, ")
+    data = own_images.read("pets", params(test_part=True), tmp_path)
+    told = capsys.readouterr().out
+    assert told.startswith("pets: 12 images of 2 classes (8 in train, 4 in test). As 3x16x16 they take 9.22kB, ")
     assert data.labels.tolist() == [0] * 4 + [1] * 4 + [0, 0, 1, 1]
     assert data.split["test"].tolist() == [8, 9, 10, 11]
     save_dataset(tmp_path / "raw" / OWN_IMAGES, data)
