@@ -67,15 +67,6 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_training_leaves_weights_numbers_and_a_table(done: Path) -> None:
-    assert result(done, "train/capsules")["validation"].keys() >= {"bound", "pixel_error", "loss"}
-    table = table_of(done, "train/capsules")
-    assert len(table) == 4
-    assert {"replica", "epoch", "train_log_pixels", "validation_bound"} <= set(table.columns)
-    files = {"seed-3.safetensors", "seed-4.safetensors", "model.json"}
-    assert {path.name for path in (done / "models/vae").iterdir()} == files
-
-
 def test_every_study_leaves_its_numbers_and_a_table(done: Path) -> None:
     for item in ITEMS:
         assert len(result(done, item)) > 1, "provenance, and numbers"

@@ -114,10 +114,11 @@ def cast(solid: Solid, grey: float, turn: Floats, eye: Floats, frame: Floats, li
         meet = _meet_round if piece.surface.ndim == 1 else _meet_block
         with np.errstate(invalid="ignore"):  # square roots where a ray misses
             distance, normals = meet(piece.surface, at, (x, y, z))
-        front = np.nonzero(distance < nearest[rows, columns])
-        nearest[rows, columns][front] = distance[front]
-        seen = (normals[0][front], normals[1][front], normals[2][front])
-        bright[rows, columns][front] = grey * _lit(_unit(each, seen), light)
+        near = nearest[rows, columns]
+        seen = distance < near
+        near[seen] = distance[seen]
+        x, y, z = (along[seen] for along in normals)
+        bright[rows, columns][seen] = grey * _lit(_unit(each, (x, y, z)), light)
     fine = bright.reshape(size, RAYS, size, RAYS)
     total = np.zeros((size, size))
     for row in range(RAYS):  # the same order of summation on every machine
@@ -196,6 +197,7 @@ def _meet_block(planes: Floats, eye: Floats, direction: Vectors) -> tuple[Floats
 
 def _unit(inverse: Floats, gradient: Vectors) -> Vectors:
     """Unit normals in the world, from local ones of any length and the map `[3, 3]` from world to local coordinates."""
-    x, y, z = (sum(inverse[row, column] * gradient[row] for row in range(3)) for column in range(3))
+    gx, gy, gz = gradient
+    x, y, z = (a * gx + b * gy + c * gz for a, b, c in inverse.T)
     length = np.sqrt(x * x + y * y + z * z)
     return x / length, y / length, z / length
