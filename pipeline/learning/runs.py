@@ -61,8 +61,9 @@ def train_run(
     frozen: Collection[str] = (),
     watched: Mapping[str, Labelled] | None = None,
     part: str = "",
-) -> Trained:
-    """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
+) -> tuple[Trained, list[Model]]:
+    """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted; also the models,
+    one per replica, ready for evaluation.
 
     Where the run holds images out, these validate, and `known` ones are watched.
 
@@ -117,12 +118,7 @@ def train_run(
         if len(rows) == len(seeds) > 1:  # means of each metric, for the epochs that all seeds have
             means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean().add_prefix(before))
             tracked.log_metrics(means, step=int(rows["epoch"].iloc[0]))
-    return trained
-
-
-def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Trained) -> list[Model]:
-    """The models of a training that just ended, one per replica, ready for evaluation."""
-    return _models(setup.build(run, image_size).to(setup.device), trained.parameters)
+    return trained, _models(setup.build(run, image_size).to(setup.device), trained.parameters)
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:

@@ -224,15 +224,15 @@ class Context:
         Raises:
             UserError: as `train_run`.
         """
-        from pipeline.learning.runs import train_run, trained_models
+        from pipeline.learning.runs import train_run
         from pipeline.results.findings import stalled
 
         own = self.dataset(run.dataset)
         data = " ".join(filter(None, [self.sha256(run.dataset), change]))
         part = "" if alone or name is None else name
         title = f"{self.label}, {part}" if part else self.label
-        given = own if dataset is None else dataset
-        trained = train_run(self.setup, run, given, data, self.run, title, start, frozen, watched, part)
+        given = dataset or own
+        trained, models = train_run(self.setup, run, given, data, self.run, title, start, frozen, watched, part)
         if words := stalled(trained.history, run):
             _logger.warning("warning: %s: %s", title, words)
             self.run.log_tags({f"{part}/warning" if part else "warning": words})
@@ -241,7 +241,7 @@ class Context:
         self.seeds = self.seeds or run.seeds
         self.epochs.append(trained.epochs)
         self.last_epoch = max(self.last_epoch, int(trained.history["epoch"].max()))
-        return Training(trained, trained_models(self.setup, run, own.images.shape[-1], trained))
+        return Training(trained, models)
 
     @property
     def all_opened(self) -> list[Opened]:

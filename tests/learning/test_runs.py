@@ -20,6 +20,7 @@ from small import SIZE, small_params, small_run, squares, training, write_root
 
 from pipeline.errors import UserError
 from pipeline.learning.checkpoints import load_tensors, save_tensors
+from pipeline.learning.model import Model
 from pipeline.learning.runs import (
     Setup,
     best_validation,
@@ -27,7 +28,6 @@ from pipeline.learning.runs import (
     outcome,
     save_run,
     train_run,
-    trained_models,
     weights_file,
 )
 from pipeline.learning.train import Trained
@@ -40,24 +40,25 @@ CPU = torch.device("cpu")
 HOLDOUT = {"factor": "azimuth", "value": 40, "known_share": 0.25}
 
 
-def setup_in(folder: Path, code: str = "89ab") -> Setup:
-    """What trainings in a folder share. `code`: the hash of the code that trains."""
-    return Setup(build_model, CPU, folder / "resume", lambda variant: f"{variant} {code}")
-
-
-def trained(folder: Path, run: Run, digest: str = "0123", code: str = "89ab", **changes: Any) -> Trained:
+def trained_with_models(
+    folder: Path, run: Run, digest: str = "0123", code: str = "89ab", **changes: Any
+) -> tuple[Trained, list[Model]]:
+    setup = Setup(build_model, CPU, folder / "resume", lambda variant: f"{variant} {code}")
     tracked = TrackedRun(folder / "tracking", experiment="e", name="n")
-    found = train_run(setup_in(folder, code), run, squares(), digest, tracked, **changes)
+    found = train_run(setup, run, squares(), digest, tracked, **changes)
     tracked.finish()
     return found
 
 
+def trained(folder: Path, run: Run, **changes: Any) -> Trained:
+    return trained_with_models(folder, run, **changes)[0]
+
+
 def test_weights_come_back_as_the_models_that_were_trained(tmp_path: Path) -> None:
     run = small_run("vae")
-    found = trained(tmp_path, run)
+    found, just_ended = trained_with_models(tmp_path, run)
     save_run(tmp_path / "model", "mine", run, SIZE, "0123", "89ab", found)
     models = load_run(build_model, tmp_path / "model", "mine", run, SIZE, CPU)
-    just_ended = trained_models(setup_in(tmp_path), run, SIZE, found)
     assert len(models) == len(just_ended) == 2
     for index, pair in enumerate(zip(models, just_ended, strict=True)):
         for model in pair:
