@@ -74,7 +74,7 @@ def merge(path: Path, rows: Sequence[Row], device: str, machine: str, commit: st
     """Add `rows` to those in `path`, in place of earlier ones of the same name and device.
 
     Raises:
-        FileWriteError: it cannot be written.
+        UserError: it cannot be written.
     """
     from pipeline.files import write_json
 

@@ -100,9 +100,7 @@ class Step:
     def __call__(self) -> None:
         gradients = torch.autograd.grad(self.loss(), self.trained)
         clip(gradients, self.training.gradient_clip)
-        for parameter, gradient in zip(self.trained, gradients, strict=True):
-            parameter.grad = gradient
-        self.optimiser.step()
+        self.optimiser.step(gradients)
 
     def loss(self) -> Tensor:
         """The loss of the batch."""

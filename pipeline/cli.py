@@ -124,7 +124,6 @@ def compare(
     from pipeline.comparison.changes import changes, describe
     from pipeline.comparison.sides import WORKING_TREE, load_sides
     from pipeline.results.claims import load_claims
-    from pipeline.state import profile_items
 
     root = find_root()
     words = [*(sides or ["HEAD"])]
@@ -146,11 +145,6 @@ def compare(
     spreads = (spread.read(root, before.profile), spread.read(root, after.profile))
     units = {claim.id: claim.unit for claim in load_claims()}
     _print_folded(describe(before, after, changes(before, after, spreads), units))
-    for side in loaded:
-        items = [] if side.tree.commit else profile_items(root, Profiles(root).params_path(side.profile))
-        if stale := sum(item.state == "stale" for item in items):
-            print(f"\nnote: {stale} results of {side.tree.name} were made with other parameters than profile")
-            print(f"{side.profile} has now: `make repro` in this profile makes them anew")
 
 
 @app.command()
@@ -192,6 +186,7 @@ def load(
     from pipeline.data.datasets import reading
     from pipeline.layout import dataset_path, model_folder
     from pipeline.models import load_trained, read_images
+    from pipeline.systems import CLASSIFIERS
 
     name = run.removeprefix("models/").rstrip("/")
     folder = model_folder(find_root(), name)
@@ -205,7 +200,7 @@ def load(
     if not images:
         return
     given = read_images(images, channels, size)
-    if trained.classifies:
+    if trained.settings.variant in CLASSIFIERS:
         names, data = dict[int, str](), dataset_path(find_root(), trained.settings.dataset)
         if data.exists():
             with reading(data, "preprocess"), np.load(data) as stored:

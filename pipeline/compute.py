@@ -13,14 +13,10 @@ import torch
 from pipeline.errors import UserError
 
 
-class DeviceError(UserError):
-    """The requested device is not available."""
-
-
 def choose_device(wanted: str) -> torch.device:
-    """The torch device for `auto` (a GPU if there is one), `cpu` or `cuda` (`DeviceError` if there is no GPU)."""
+    """The torch device for `auto` (a GPU if there is one), `cpu` or `cuda` (`UserError` if there is no GPU)."""
     if wanted == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("device: cuda, but torch finds no NVIDIA GPU. Set device to auto or cpu in params.yaml.")
+        raise UserError("device: cuda, but torch finds no NVIDIA GPU. Set device to auto or cpu in params.yaml.")
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(wanted)

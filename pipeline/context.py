@@ -110,7 +110,7 @@ class Context:
 
     @cached_property
     def device(self) -> torch.device:
-        """The device that the parameters name. Raises `DeviceError` if it is not available."""
+        """The device that the parameters name. Raises `UserError` if it is not available."""
         from pipeline.compute import choose_device
 
         return choose_device(self.params.device)
@@ -121,7 +121,7 @@ class Context:
         return self.home / CHECKPOINTS
 
     def dataset(self, name: str) -> Dataset:
-        """A data set. Raises `UserError` if its file is missing or damaged, `OutOfMemoryError` if it is too large."""
+        """A data set. Raises `UserError` if its file is missing or damaged, or if it is too large for memory."""
         from pipeline.data.datasets import load_dataset, pixel_bytes
         from pipeline.files import sha256
         from pipeline.memory import COPIES, check_fits
@@ -153,7 +153,7 @@ class Context:
     def models(self, run: str, kind: type[AnyModel], replicas: int | None = None) -> list[AnyModel]:
         """The models of a trained run, all of one kind: one per replica, or only the first `replicas`.
 
-        Raises `CheckpointError` if the weights are missing, damaged, or belong to another run or model.
+        Raises `UserError` if the weights are missing, damaged, or belong to another run or model.
         """
         from pipeline.learning.runs import load_run, of_kind
 
@@ -197,25 +197,24 @@ class Context:
         Returns:
             the training, and its models, one per replica.
         """
-        from pipeline.learning.runs import train_run, trained_models
+        from pipeline.learning.runs import train_run
         from pipeline.results.findings import stalled
-        from pipeline.tracking import Part
 
         own = self.dataset(run.dataset)
         data = " ".join(filter(None, [self.sha256(run.dataset), change]))
-        title = self.label if alone or name is None else f"{self.label}, {name}"
-        tracked = self.run if alone or name is None else Part(self.run, name)
-        given = own if dataset is None else dataset
-        trained = train_run(self.setup, run, given, data, tracked, title, start, frozen, watched)
+        part = "" if alone or name is None else name
+        title = f"{self.label}, {part}" if part else self.label
+        given = dataset or own
+        trained, models = train_run(self.setup, run, given, data, self.run, title, start, frozen, watched, part)
         if words := stalled(trained.history, run):
             _logger.warning("warning: %s: %s", title, words)
-            tracked.log_tags({"warning": words})
+            self.run.log_tags({f"{part}/warning" if part else "warning": words})
         if name is not None:
             self.settings_trained[key or name] = run.model_dump(mode="json")
         self.seeds = self.seeds or run.seeds
         self.epochs.append(trained.epochs)
         self.last_epoch = max(self.last_epoch, int(trained.history["epoch"].max()))
-        return trained, trained_models(self.setup, run, own.images.shape[-1], trained)
+        return trained, models
 
     @property
     def data(self) -> str | None:

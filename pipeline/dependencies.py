@@ -11,7 +11,6 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,6 @@ NOT_A_SETTING = "device"
 """A parameter of stages that is not a setting of a result: provenance records the device actually used."""
 
 
-class GraphError(UserError):
-    """`dvc.yaml` has no such item, or names a parameter that `params.yaml` does not have."""
-
-
 @dataclass(frozen=True)
 class Item:
     """One item of a stage, with its templates filled in.
@@ -34,6 +29,7 @@ class Item:
         stage, name: as in `train@<name>`; `name` is None for a stage without items.
         deps, outs: paths relative to the repository.
         params: dotted names of parameters.
+        axes: the variables of an item of a matrix: the run and the angle of a sweep.
     """
 
     stage: str
@@ -41,6 +37,7 @@ class Item:
     deps: tuple[str, ...]
     outs: tuple[str, ...]
     params: tuple[str, ...]
+    axes: Mapping[str, Any]
 
     @property
     def label(self) -> str:
@@ -54,10 +51,16 @@ class Item:
 
 
 class Graph:
-    """The items of all stages, from the section `stages` of `dvc.yaml` and the content of `params.yaml`."""
+    """The items of all stages by stage and name, in the order of the files, from the section `stages` of `dvc.yaml` and
+    the content of `params.yaml`.
+    """
 
     def __init__(self, stages: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        self._stages, self._values = stages, values
+        self._values = values
+        self.items: dict[str, dict[str | None, Item]] = {
+            stage: {item.name: item for item in self._expand(stage, entry)} for stage, entry in stages.items()
+        }
+        self._by_output = {out: item for items in self.items.values() for item in items.values() for out in item.outs}
 
     @classmethod
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Graph:
@@ -65,18 +68,10 @@ class Graph:
         values = read_yaml(root / "params.yaml") if values is None else values
         return cls(read_yaml(root / "dvc.yaml")["stages"], values)
 
-    @cached_property
-    def items(self) -> dict[str, dict[str | None, Item]]:
-        """All items by stage and name, in the order of the files."""
-        return {
-            stage: {name: self._item(stage, name, definition, scope) for name, definition, scope in self._expand(stage)}
-            for stage in self._stages
-        }
-
     def item(self, stage: str, name: str | None) -> Item:
-        """One item. Raises `GraphError` if there is none of that name."""
+        """One item. Raises `UserError` if there is none of that name."""
         if name not in (items := self.items.get(stage, {})):
-            raise GraphError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
+            raise UserError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
         return items[name]
 
     def upstream(self, item: Item) -> Iterator[Item]:
@@ -95,10 +90,9 @@ class Graph:
         the same structure. The key `item` holds the variables of an item of a matrix (the run and the angle of a
         sweep).
         """
-        names = {param for item in self.upstream(self.item(stage, name)) for param in item.params}
-        part: dict[str, Any] = {}
-        if "matrix" in self._stages[stage]:
-            part["item"] = next(dict(scope["item"]) for each, _, scope in self._expand(stage) if each == name)
+        item = self.item(stage, name)
+        names = {param for each in self.upstream(item) for param in each.params}
+        part: dict[str, Any] = {"item": dict(item.axes)} if item.axes else {}
         for dotted in sorted(names - {NOT_A_SETTING}):
             *path, last = dotted.split(".")
             target, source = part, values
@@ -110,8 +104,8 @@ class Graph:
 
     def training_code(self, variant: str) -> tuple[str, ...]:
         """The library's files among the dependencies of `train` for a run of a variant."""
-        _, definition, scope = next(entry for entry in self._expand("train") if entry[2]["item"]["variant"] == variant)
-        return self._item("train", None, definition, scope).code
+        runs = self._values["runs"]
+        return next(item.code for name, item in self.items["train"].items() if runs[name]["variant"] == variant)
 
     def _producers(self, dep: str) -> list[Item]:
         exact = self._by_output.get(dep)
@@ -119,24 +113,21 @@ class Graph:
             return [exact]
         return [item for out, item in self._by_output.items() if out.startswith(f"{dep}/") or dep.startswith(f"{out}/")]
 
-    @cached_property
-    def _by_output(self) -> dict[str, Item]:
-        return {out: item for items in self.items.values() for item in items.values() for out in item.outs}
-
-    def _expand(self, stage: str) -> Iterator[tuple[str | None, Mapping[str, Any], dict[str, Any]]]:
-        """Name, definition and template variables of each item of a stage."""
-        entry = self._stages[stage]
+    def _expand(self, stage: str, entry: Mapping[str, Any]) -> Iterator[Item]:
+        """The items of a stage."""
         if "foreach" in entry:
             values = self._value(entry["foreach"])
             keyed = isinstance(values, Mapping)
             for key in values:
-                yield str(key), entry["do"], {"key": key, "item": values[key]} if keyed else {"item": key}
+                scope = {"key": key, "item": values[key]} if keyed else {"item": key}
+                yield self._item(stage, str(key), entry["do"], scope)
         elif "matrix" in entry:
             axes = {axis: self._value(values) for axis, values in entry["matrix"].items()}
             for combination in itertools.product(*axes.values()):
-                yield "-".join(map(str, combination)), entry, {"item": dict(zip(axes, combination, strict=True))}
+                scope = {"item": dict(zip(axes, combination, strict=True))}
+                yield self._item(stage, "-".join(map(str, combination)), entry, scope)
         else:
-            yield None, entry, {}
+            yield self._item(stage, None, entry, {})
 
     def _item(self, stage: str, name: str | None, definition: Mapping[str, Any], scope: Mapping[str, Any]) -> Item:
         def paths(*keys: str) -> tuple[str, ...]:
@@ -146,7 +137,8 @@ class Graph:
                 re.sub(r"\$\{([^}]+)\}", lambda found: str(self._look_up(found[1], scope)), each) for each in named
             )
 
-        return Item(stage, name, paths("deps"), paths("outs", "metrics", "plots"), paths("params"))
+        axes = scope["item"] if "matrix" in definition else {}
+        return Item(stage, name, paths("deps"), paths("outs", "metrics", "plots"), paths("params"), axes)
 
     def _value(self, entry: Any) -> Any:
         found = re.fullmatch(r"\$\{([^}]+)\}", entry) if isinstance(entry, str) else None
@@ -156,6 +148,6 @@ class Graph:
         value: Any = {**self._values, **scope}
         for key in dotted.split("."):
             if not isinstance(value, Mapping) or key not in value:
-                raise GraphError(f"dvc.yaml uses ${{{dotted}}}, which is not in params.yaml")
+                raise UserError(f"dvc.yaml uses ${{{dotted}}}, which is not in params.yaml")
             value = value[key]
         return value

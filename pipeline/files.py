@@ -21,18 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class FileWriteError(UserError):
-    """A file could not be written. A file that was at its path before is unchanged."""
-
-
-class FileReadError(UserError):
-    """A file could not be read. The message names it."""
-
-
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; rename it to `path` when the block ends without an error. Raises
-    `FileWriteError` with the cause and the path, which keeps its earlier content.
+    `UserError` with the cause and the path, which keeps its earlier content.
     """
     temporary: Path | None = None
     try:
@@ -47,25 +39,25 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     except OSError as error:
         kept = " The file is as it was before." if os.path.lexists(path) else ""
-        raise FileWriteError(f"cannot write {path}: {error.strerror or error}.{kept}") from error
+        raise UserError(f"cannot write {path}: {error.strerror or error}.{kept}") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` to `path` atomically. Raises `FileWriteError`."""
+    """Write `content` to `path` atomically. Raises `UserError`."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write `content` to `path` as UTF-8, atomically. Raises `FileWriteError`."""
+    """Write `content` to `path` as UTF-8, atomically. Raises `UserError`."""
     write_bytes(path, content.encode())
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write `content` to `path` as indented JSON (no NaN or infinity), atomically. Raises `FileWriteError`."""
+    """Write `content` to `path` as indented JSON (no NaN or infinity), atomically. Raises `UserError`."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
@@ -75,7 +67,7 @@ def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     The zip headers that `numpy.savez` writes differ between versions of Python. Here, the bytes depend only on zlib
     (zlib-ng compresses differently).
 
-    Raises `FileWriteError`, and `ValueError` for an array of Python objects, which only a pickle could store.
+    Raises `UserError`, and `ValueError` for an array of Python objects, which only a pickle could store.
     """
     import numpy as np
 
@@ -105,25 +97,25 @@ _Loader.add_implicit_resolver(
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; None if it is empty.
 
-    Sections may be merged (`<<: *name`) and then share objects: copy them before changing them. Raises `FileReadError`
+    Sections may be merged (`<<: *name`) and then share objects: copy them before changing them. Raises `UserError`
     if the file is missing, unreadable or not UTF-8, or as `parse_yaml`.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise FileReadError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     return parse_yaml(text, str(path))
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The content of a YAML text, which errors call `name`. Raises `FileReadError`, also for a key given twice."""
+    """The content of a YAML text, which errors call `name`. Raises `UserError`, also for a key given twice."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
         _check_keys(node, name)
         return loader.construct_document(node) if node else None
     except (yaml.YAMLError, ValueError) as error:  # PyYAML raises ValueError for dates such as 2024-99-99
-        raise FileReadError(f"{name} is not valid YAML: {error}") from None
+        raise UserError(f"{name} is not valid YAML: {error}") from None
     finally:
         loader.dispose()
 
@@ -139,7 +131,7 @@ def _check_keys(node: yaml.Node | None, name: str, above: tuple[str, ...] = ()) 
             place, line = (*above, str(key.value)), key.start_mark.line + 1
             if place[-1] in lines:
                 where = ".".join(place)
-                raise FileReadError(f"{name}: {where} occurs twice, in lines {lines[place[-1]]} and {line}")
+                raise UserError(f"{name}: {where} occurs twice, in lines {lines[place[-1]]} and {line}")
             lines[place[-1]] = line
             _check_keys(value, name, place)
 

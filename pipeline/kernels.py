@@ -42,10 +42,6 @@ _FORMS = {
 """Compiler flags by what `torch.backends.cpu.get_cpu_capability()` calls an instruction set, on x86."""
 
 
-class CompilerError(UserError):
-    """A kernel cannot be compiled."""
-
-
 @dataclass(frozen=True)
 class Kernel:
     """A compiled kernel: the library, the instruction set it was compiled for, and the numbers in a vector."""
@@ -94,10 +90,10 @@ def folder() -> Path:
 
 
 def build() -> list[Path]:
-    """Compile every kernel that is not yet compiled; all libraries. Raises `CompilerError`, also without a compiler."""
+    """Compile every kernel that is not yet compiled; all libraries. Raises `UserError`, also without a compiler."""
     program = compiler()
     if program is None:
-        raise CompilerError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")
+        raise UserError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")
     wanted = [(source, _path(source, form), flags) for source in sources() for form, flags in forms().items()]
     missing = [each for each in wanted if not each[1].exists()]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -110,7 +106,7 @@ def _compile(program: str, source: Path, path: Path, flags: tuple[str, ...]) -> 
         command = [program, *_FLAGS, *flags, f"-I{_PACKAGE}", "-o", str(result), str(source)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise CompilerError(f"{program} failed on {source.name}: {' '.join(done.stderr.split())[-500:]}")
+            raise UserError(f"{program} failed on {source.name}: {' '.join(done.stderr.split())[-500:]}")
 
 
 def _path(source: Path, form: str) -> Path:

@@ -19,17 +19,11 @@ CHECKPOINTS = ".cache/resume"
 
 
 def find_root() -> Path:
-    """The repository: the nearest folder with a `params.yaml` from the working folder upward, else DVC's.
-
-    `DVC_ROOT` comes second because it is the original repository even if DVC runs an experiment in a copy of it. Raises
-    `ParamsError` if there is no such folder.
-    """
+    """The repository: the nearest folder with a `params.yaml` from the working folder upward; `ParamsError` if none."""
     begin = Path.cwd()
     for folder in (begin, *begin.parents):
         if (folder / "params.yaml").exists():
             return folder
-    if named := os.environ.get("DVC_ROOT"):
-        return Path(named).resolve()
     raise ParamsError(f"no params.yaml in {begin} or above: run this inside the repository")
 
 

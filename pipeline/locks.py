@@ -14,14 +14,10 @@ from pipeline.errors import UserError
 LOCK_SECONDS = 0.2  # `is_running` holds a lock for a moment, which must not stop a stage that begins then
 
 
-class AlreadyRunningError(UserError):
-    """The same stage is already running on the same item."""
-
-
 @contextmanager
 def single_instance(path: Path, label: str) -> Iterator[None]:
     """Hold the lock of a stage and item during the block. It is released when the process ends, however it ends. Raises
-    `AlreadyRunningError` if another process holds it, with its id, from a file next to the lock.
+    `UserError` if another process holds it, with its id, from a file next to the lock.
     """
     lock, holder = FileLock(path), path.with_suffix(".pid")
     try:
@@ -31,7 +27,7 @@ def single_instance(path: Path, label: str) -> Iterator[None]:
         with suppress(OSError):
             number = holder.read_text(errors="replace")
         message = f"{label} is already running (process {number or 'unknown'}): this one stops"
-        raise AlreadyRunningError(message) from None
+        raise UserError(message) from None
     with suppress(OSError):  # on a full disk, the lock works without its owner's id
         holder.write_text(str(os.getpid()))
     try:

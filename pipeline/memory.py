@@ -19,10 +19,6 @@ WEIGHT_COPIES = 4
 """How often the weights of a model are in memory while it trains: with their gradients and Adam's two moments."""
 
 
-class OutOfMemoryError(UserError):
-    """Something needs more memory than there is. The message gives both."""
-
-
 def available_bytes() -> int:
     """Memory that can be used without swapping: the machine's, or at most the limit of the container."""
     available = int(psutil.virtual_memory().available)
@@ -39,6 +35,6 @@ def readable(count: float) -> str:
 
 
 def check_fits(needed: int, what: str, advice: str) -> None:
-    """OutOfMemoryError if there are fewer than `needed` bytes for `what`; `advice` is the end of the message."""
+    """UserError if there are fewer than `needed` bytes for `what`; `advice` is the end of the message."""
     if needed > (free := available_bytes()):
-        raise OutOfMemoryError(f"{what}: about {readable(needed)} of memory needed, {readable(free)} free. {advice}")
+        raise UserError(f"{what}: about {readable(needed)} of memory needed, {readable(free)} free. {advice}")

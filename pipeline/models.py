@@ -19,14 +19,10 @@ from pipeline.layers.images import centre_crop
 from pipeline.learning.model import Model
 from pipeline.learning.runs import SUMMARY, load_run
 from pipeline.learning.settings import CropParams
-from pipeline.systems import CLASSIFIERS, Run, build_model
+from pipeline.systems import Run, build_model
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 
 _AT_ONCE = 250  # images: more would need more memory, a megabyte an image for matrix capsules
-
-
-class LoadingError(UserError):
-    """Trained weights or images cannot be loaded."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +36,9 @@ class TrainedRun:
     image_size: int
     models: Sequence[Model]
 
-    @property
-    def classifies(self) -> bool:
-        """Whether the models have scores of classes."""
-        return self.settings.variant in CLASSIFIERS
-
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Scores `[N, classes]` of images `[N, C, S, S]` in [0, 1], the mean over seeds. Raises `LoadingError`."""
+        """Scores `[N, classes]` of images `[N, C, S, S]` in [0, 1], the mean over seeds. Raises `UserError`."""
         parts = [torch.stack([self._scores(model, part) for model in self.models]) for part in self._parts(images)]
         return torch.cat([part.mean(0) for part in parts])
 
@@ -56,7 +47,7 @@ class TrainedRun:
             return model.scores(seen)
         if isinstance(model, CapsNet):
             return model.encode(seen).norm(dim=-1)  # a class capsule's length says whether its class is there
-        raise LoadingError(f"run '{self.name}' ({self.settings.variant}) does not classify: use its features")
+        raise UserError(f"run '{self.name}' ({self.settings.variant}) does not classify: use its features")
 
     @torch.no_grad()
     def features(self, images: Tensor) -> list[dict[str, Tensor]]:
@@ -76,8 +67,8 @@ class TrainedRun:
 
 def load_trained(folder: Path) -> TrainedRun:
     """Load the models in `models/<run>`, with the settings that they were trained with, whatever the current profile.
-    Raises `LoadingError` if there is no trained run in `folder` or this version of the code does not know its settings,
-    and `CheckpointError` if weights are missing or damaged.
+    Raises `UserError` if there is no trained run in `folder`, this version of the code does not know its settings, or
+    weights are missing or damaged.
     """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
@@ -87,12 +78,12 @@ def load_trained(folder: Path) -> TrainedRun:
         command = f"dvc repro train@{folder.name}"
         if (folder.parents[1] / "published" / "cards" / f"{folder.name}.md").exists():
             command = f"dvc pull -r published {folder.parent.name}/{folder.name}"
-        raise LoadingError(
+        raise UserError(
             f"{folder} has no trained run: `{command}`, in the profile that has it (`python -m pipeline profile`)"
         ) from None
     # ValueErrors: of JSON, and of settings that this version does not know
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise LoadingError(f"{folder / SUMMARY} is damaged, or of another version: {error}") from None
+        raise UserError(f"{folder / SUMMARY} is damaged, or of another version: {error}") from None
     return TrainedRun(name, settings, size, load_run(build_model, folder, name, settings, size, torch.device("cpu")))
 
 
@@ -107,7 +98,7 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     if [path.suffix for path in paths] == [".npy"]:
         return _array(paths[0], (channels, size, size))
     if len(paths) % (files := pictures_of_an_image(channels)):
-        raise LoadingError(f"{len(paths)} pictures were given, but this network takes {files} for each image")
+        raise UserError(f"{len(paths)} pictures were given, but this network takes {files} for each image")
     pictures = [_picture(path, size, channels // files) for path in paths]
     return torch.stack(pictures).view(-1, channels, size, size)
 
@@ -122,7 +113,7 @@ def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
         images = np.load(file, allow_pickle=False)
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != shape or not len(images):
         needed = f"uint8 [N, {', '.join(map(str, shape))}]"
-        raise LoadingError(f"{path} does not have images as this network needs them: give {needed}")
+        raise UserError(f"{path} does not have images as this network needs them: give {needed}")
     return torch.from_numpy(images).float() / 255
 
 
@@ -135,7 +126,7 @@ def _picture(path: Path, size: int, channels: int) -> Tensor:
     with reading(path), Image.open(path) as picture:
         plain = upright_on_black(picture, channels)
         if plain.width != plain.height:
-            raise LoadingError(f"{path} is not square: cut a square out of it, framed like the images trained on")
+            raise UserError(f"{path} is not square: cut a square out of it, framed like the images trained on")
         resized = plain.resize((size, size), Image.Resampling.BILINEAR)
     pixels = np.asarray(resized, dtype=np.float32).reshape(size, size, channels)
     return torch.from_numpy(pixels.transpose(2, 0, 1) / 255)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 from pydantic import ValidationError, create_model, model_validator
 
 from pipeline.data.settings import PUBLISHED, SourceName
-from pipeline.errors import ParamsError
-from pipeline.files import FileReadError, read_yaml
+from pipeline.errors import ParamsError, UserError
+from pipeline.files import read_yaml
 from pipeline.results.settings import roles_in
 from pipeline.settings import Name, Section
 from pipeline.shared_params import SharedParams, message_of
@@ -167,7 +167,7 @@ def read_params(path: Path) -> Any:
     """The content of a params file, unchecked. Raises `ParamsError` if it cannot be read, or is empty."""
     try:
         values = read_yaml(path)
-    except FileReadError as error:
+    except UserError as error:
         raise ParamsError(str(error)) from None
     if values is None:
         raise ParamsError(f"{path} is empty")

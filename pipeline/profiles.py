@@ -23,10 +23,6 @@ FILES = (LOCK, PARAMS)
 """`params.yaml` comes last because it determines the current profile."""
 
 
-class ProfileError(UserError):
-    """A profile is missing, or its files do not match its name."""
-
-
 class Profile(NamedTuple):
     """One profile."""
 
@@ -43,10 +39,10 @@ class Profiles:
 
     @property
     def current(self) -> str:
-        """The profile that `params.yaml` belongs to. Raises `ProfileError` if the file does not name one."""
+        """The profile that `params.yaml` belongs to. Raises `UserError` if the file does not name one."""
         name = _load(self.root / PARAMS).get("profile")
         if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # it names a folder
-            raise ProfileError(f"{self.root / PARAMS} does not name its profile (a line such as `profile: quick`)")
+            raise UserError(f"{self.root / PARAMS} does not name its profile (a line such as `profile: quick`)")
         return name
 
     def all(self) -> list[Profile]:
@@ -59,27 +55,27 @@ class Profiles:
         return found
 
     def params_path(self, name: str) -> Path:
-        """The `params.yaml` of profile `name`, current or not. Raises `ProfileError` if there is no such profile."""
+        """The `params.yaml` of profile `name`, current or not. Raises `UserError` if there is no such profile."""
         if name not in (folders := self._folders()):
-            raise ProfileError(f"there is no profile '{name}'; choose one of: {', '.join(folders)}")
+            raise UserError(f"there is no profile '{name}'; choose one of: {', '.join(folders)}")
         return folders[name] / PARAMS
 
     def switch(self, name: str) -> bool:
         """Make `name` the current profile; returns False if it already is.
 
         The current files are stored first, and then replaced by the others in one step each: none is ever incomplete.
-        Raises `ProfileError` if there is no such profile or the current one has a stored copy that differs, and
-        `FileWriteError` if the current files cannot be stored; they are as before.
+        Raises `UserError` if there is no such profile, the current one has a stored copy that differs, or the current
+        files cannot be stored; they are as before.
         """
         source, current = self.params_path(name).parent, self.current
         if name == current:
             return False
         if _load(source / PARAMS).get("profile") != name:
-            raise ProfileError(f"profiles/{name}/{PARAMS} does not say `profile: {name}`: correct it first")
+            raise UserError(f"profiles/{name}/{PARAMS} does not say `profile: {name}`: correct it first")
         stored = self.root / "profiles" / current
         for file in FILES:
             if (stored / file).exists() and _read(stored / file) != _read(self.root / file):
-                raise ProfileError(
+                raise UserError(
                     f"profiles/{current}/{file} differs from {file}, although {current} is the current profile. Keep "
                     f"one: remove profiles/{current}/{file}, or copy it over {file}."
                 )
@@ -96,7 +92,7 @@ class Profiles:
         return True
 
     def differences(self, name: str) -> list[tuple[str, Any, Any]]:
-        """Parameters that differ in profile `name`: (dotted name, here, there). Raises `ProfileError`."""
+        """Parameters that differ in profile `name`: (dotted name, here, there). Raises `UserError`."""
         return differences(_load(self.root / PARAMS), _load(self.params_path(name)))
 
     def _folders(self) -> dict[str, Path]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.dependencies import Graph
-from pipeline.files import FileReadError, read_yaml
+from pipeline.errors import UserError
+from pipeline.files import read_yaml
 from pipeline.layout import Layout
 from pipeline.params import parse_params, read_params
 from pipeline.profiles import LOCK
@@ -30,7 +31,7 @@ class Output(NamedTuple):
 
 
 def outputs(lock: Path) -> list[Output]:
-    """The outputs in a `dvc.lock`, in its order; none if there is no lock. Raises `FileReadError`."""
+    """The outputs in a `dvc.lock`, in its order; none if there is no lock. Raises `UserError`."""
     content = read_yaml(lock) if lock.exists() else {"stages": {}}
     try:
         return [
@@ -39,14 +40,14 @@ def outputs(lock: Path) -> list[Output]:
             for out in entry.get("outs", [])
         ]
     except (AttributeError, KeyError, TypeError) as error:
-        raise FileReadError(f"cannot read {lock}: {lock.name} is not what DVC writes: {error!r}") from None
+        raise UserError(f"cannot read {lock}: {lock.name} is not what DVC writes: {error!r}") from None
 
 
 def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambda label: False) -> list[ItemStatus]:
     """The state of every item of the profile whose parameters are in `path`, then of results that are not in it.
     `running` tells whether an item's stage runs at the moment.
 
-    Raises `ParamsError` if the parameters are invalid, `ResultError` if a result file is corrupt, and `FileReadError`
+    Raises `ParamsError` if the parameters are invalid, `ResultError` if a result file is corrupt, and `UserError`
     if `dvc.lock` cannot be read.
     """
     values = read_params(path)

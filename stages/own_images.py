@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import typer
 
 from stages.workspace import stage
@@ -16,7 +14,7 @@ def main(name: str) -> None:
         from pipeline.data.own_images import read
         from pipeline.layout import raw_folder
 
-        images = read(name, workspace.params.own_images[name], workspace.root, tell=partial(print, flush=True))
+        images = read(name, workspace.params.own_images[name], workspace.root)
         save_dataset(raw_folder(workspace.root, name) / OWN_IMAGES, images)
 
 

@@ -42,8 +42,7 @@ def main() -> None:
         write_text(index, page)
         for path in write_tables(workspace.tables_folder, tables):
             workspace.run.log_artifact(path, "tables")
-        files, params = [index, workspace.scorecard_path], workspace.params.model_dump(mode="json")
-        log_scorecard(workspace.run, rows, files, params, profile, workspace.commit, workspace.dirty)
+        log_scorecard(workspace, rows, [index, workspace.scorecard_path])
         run = sum(row["verdict"] != "not run" for row in rows)
         print(f"{run} of {len(rows)} claims run; the page is {index.relative_to(workspace.root)}")
         for reason, items in by_reason(differing, differing).items():

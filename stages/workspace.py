@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -33,9 +33,7 @@ from pipeline.errors import ParamsError, UserError
 from pipeline.layout import Layout, find_root, model_folder
 from pipeline.locks import lock_path, single_instance
 from pipeline.params import parse_params, read_params
-from pipeline.shared_params import SharedParams
 from pipeline.systems import build_model
-from pipeline.tracking import TrackedRun
 from stages import tracked
 
 if TYPE_CHECKING:
@@ -65,18 +63,11 @@ class Workspace(Layout):
     commit: str
     dirty: bool
     context: Context
-    begun: float = field(default_factory=time.monotonic)
-    _headline: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def params(self) -> SharedParams:
-        """All parameters."""
-        return self.context.params
-
-    @property
-    def run(self) -> TrackedRun:
-        """The tracked run of this stage."""
-        return self.context.run
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.params, self.run = self.context.params, self.context.run
+        self._begun, self._headline = time.monotonic(), dict[str, float]()
 
     @property
     def places(self) -> Places:
@@ -102,7 +93,7 @@ class Workspace(Layout):
             "params_hash": tracked.params_hash(self.settings),
             "settings": self.settings,
             "device": self.device,
-            "seconds": round(time.monotonic() - self.begun, 2),
+            "seconds": round(time.monotonic() - self._begun, 2),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "tracking_run": self.run.id,
             **self.context.provenance(),

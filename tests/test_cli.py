@@ -13,9 +13,9 @@ from dvc.utils.hydra import apply_overrides
 from records import ResultFiles
 
 from pipeline import memory
-from pipeline.files import FileWriteError
+from pipeline.errors import UserError
 from pipeline.locks import lock_path, single_instance
-from pipeline.profiles import ProfileError, Profiles
+from pipeline.profiles import Profiles
 
 ROOT = Path(__file__).parents[1]
 
@@ -73,16 +73,16 @@ def test_switching_moves_both_profiles_there_and_back_byte_for_byte(
 
 
 def test_a_profile_that_is_not_there_or_not_itself(root: Path) -> None:
-    with pytest.raises(ProfileError, match=r"'big'.* paper, quick"):
+    with pytest.raises(UserError, match=r"'big'.* paper, quick"):
         Profiles(root).switch("big")
     (root / "profiles" / "paper" / "params.yaml").write_text(QUICK)
     before = files(root)
-    with pytest.raises(ProfileError, match="does not say `profile: paper`"):
+    with pytest.raises(UserError, match="does not say `profile: paper`"):
         Profiles(root).switch("paper")
     assert files(root) == before
     for content in ("training: {epochs: 4}", "profile: ../paper"):
         (root / "params.yaml").write_text(content)
-        with pytest.raises(ProfileError, match=r"params\.yaml"):
+        with pytest.raises(UserError, match=r"params\.yaml"):
             Profiles(root).switch("paper")
 
 
@@ -93,7 +93,7 @@ def test_another_version_of_the_current_profile_is_not_overwritten(root: Path, n
     (root / "profiles" / "quick" / name).write_text(AT_QUICK[name])
     (root / name).write_text(AT_QUICK[name] + "# edited\n")
     before = files(root)
-    with pytest.raises(ProfileError, match=rf"profiles/quick/{name} differs from {name}"):
+    with pytest.raises(UserError, match=rf"profiles/quick/{name} differs from {name}"):
         Profiles(root).switch("paper")
     assert files(root) == before
     (root / name).write_text(AT_QUICK[name])
@@ -104,7 +104,7 @@ def test_another_version_of_the_current_profile_is_not_overwritten(root: Path, n
 def test_a_switch_that_cannot_be_finished_loses_nothing(root: Path) -> None:
     (root / "dvc.lock").write_text("quick's lock" * 100)
     before = files(root)
-    with file_size_limit(len(QUICK) + len(PAPER)), pytest.raises(FileWriteError):
+    with file_size_limit(len(QUICK) + len(PAPER)), pytest.raises(UserError):
         Profiles(root).switch("paper")
     assert files(root) == before
 

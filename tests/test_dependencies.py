@@ -17,7 +17,8 @@ import yaml
 from dvc.parsing import DataResolver
 from dvc.repo import Repo
 
-from pipeline.dependencies import Graph, GraphError, Item
+from pipeline.dependencies import Graph, Item
+from pipeline.errors import UserError
 from pipeline.params import parse_params
 from pipeline.profiles import Profiles
 from pipeline.studies import file_of
@@ -86,9 +87,9 @@ def test_settings_follow_what_an_item_reads() -> None:
 
 def test_an_unknown_item_or_parameter_is_named() -> None:
     graph, _ = graph_of("quick")
-    with pytest.raises(GraphError, match="no stage train@nobody"):
+    with pytest.raises(UserError, match="no stage train@nobody"):
         graph.item("train", "nobody")
-    with pytest.raises(GraphError, match=r"uses \$\{runs\}, which is not in params.yaml"):
+    with pytest.raises(UserError, match=r"uses \$\{runs\}, which is not in params.yaml"):
         _ = Graph({"train": STAGES["train"]}, {"profile": "p"}).items
 
 

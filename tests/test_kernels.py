@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pipeline import kernels
+from pipeline.errors import UserError
 
 runs_here = pytest.mark.skipif(
     not {"DEFAULT", torch.backends.cpu.get_cpu_capability()} & kernels.forms().keys(),
@@ -62,5 +63,5 @@ def test_a_damaged_kernel_is_not_used(project: Path, caplog: pytest.LogCaptureFi
 def test_without_a_compiler_the_message_says_what_to_install(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(kernels.CompilerError, match=r"no C\+\+ compiler was found .*g\+\+"):
+    with pytest.raises(UserError, match=r"no C\+\+ compiler was found .*g\+\+"):
         kernels.build()

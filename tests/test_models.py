@@ -13,10 +13,11 @@ from small import SIZE, small_run, squares, training
 
 from pipeline.cli import load
 from pipeline.data.datasets import save_dataset
+from pipeline.errors import UserError
 from pipeline.layout import dataset_path
 from pipeline.learning.runs import save_run
 from pipeline.learning.train import Task, train
-from pipeline.models import LoadingError, load_trained, read_images
+from pipeline.models import load_trained, read_images
 from pipeline.systems import Run, build_model
 
 
@@ -35,24 +36,22 @@ def test_models_come_back_with_their_own_settings(tmp_path: Path) -> None:
     assert (loaded.name, loaded.settings, loaded.image_size) == ("mine", run, SIZE)
     features = loaded.features(torch.rand(3, 1, SIZE, SIZE))
     assert [each["mu_sigma"].shape[0] for each in features] == [3, 3], "two seeds"
-    assert not loaded.classifies
-    with pytest.raises(LoadingError, match="does not classify"):
+    with pytest.raises(UserError, match="does not classify"):
         loaded.scores(torch.rand(3, 1, SIZE, SIZE))
-    with pytest.raises(LoadingError, match="models/yours has no trained run: `dvc repro train@yours`"):
+    with pytest.raises(UserError, match="models/yours has no trained run: `dvc repro train@yours`"):
         load_trained(tmp_path / "models" / "yours")
     (tmp_path / "published" / "cards").mkdir(parents=True)
     (tmp_path / "published" / "cards" / "yours.md").touch()
-    with pytest.raises(LoadingError, match="`dvc pull -r published models/yours`"):
+    with pytest.raises(UserError, match="`dvc pull -r published models/yours`"):
         load_trained(tmp_path / "models" / "yours")
     (folder / "model.json").write_text((folder / "model.json").read_text()[:50])
-    with pytest.raises(LoadingError, match=r"model\.json is damaged"):
+    with pytest.raises(UserError, match=r"model\.json is damaged"):
         load_trained(folder)
 
 
 def test_capsnet_scores_classes_by_length_and_images_do_not_depend_on_each_other(tmp_path: Path) -> None:
     folder, run = trained_in(tmp_path, "capsnet")
     loaded, images = load_trained(folder), torch.rand(251, 1, SIZE, SIZE)
-    assert loaded.classifies
     classes = [each["class_capsules"].unflatten(1, (run.model.classes, -1)) for each in loaded.features(images)]
     scores = loaded.scores(images)
     torch.testing.assert_close(scores, torch.stack(classes).norm(dim=-1).mean(0))
@@ -84,7 +83,7 @@ def test_pictures_are_turned_grey_and_resized(tmp_path: Path) -> None:
     images = read_images(paths, 2, 8)
     assert images.shape == (2, 2, 8, 8)
     assert images[0, :, 0, 0].tolist() == [1, 0]
-    with pytest.raises(LoadingError, match="3 pictures were given, but this network takes 2 for each image"):
+    with pytest.raises(UserError, match="3 pictures were given, but this network takes 2 for each image"):
         read_images(paths[:3], 2, 8)
     colours = read_images(paths, 3, 8)
     assert colours[:, :, 4, 4].tolist() == [[1, 1, 1], [0, 0, 0], [1, 0, 0], [0, 1, 0]]
@@ -96,5 +95,5 @@ def test_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
     assert (read_images([path], 1, 8) == 0.2).all()
     for wrong in (np.zeros((3, 1, 8, 9), np.uint8), np.zeros((3, 1, 8, 8)), np.zeros((0, 1, 8, 8), np.uint8)):
         np.save(path, wrong)
-        with pytest.raises(LoadingError, match="give uint8"):
+        with pytest.raises(UserError, match="give uint8"):
             read_images([path], 1, 8)

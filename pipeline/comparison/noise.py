@@ -106,7 +106,7 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
 
 
 def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Path:
-    """Write the spread between machines; return the file's path. Raises `FileWriteError`."""
+    """Write the spread between machines; return the file's path. Raises `UserError`."""
     path = Layout(root, sides[0].profile).noise_path
     machines = [
         {

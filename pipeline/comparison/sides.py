@@ -112,7 +112,7 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
 
     Raises:
         ComparisonError: a word is unknown or ambiguous, or the side has no such profile or no scorecard of it.
-        FileReadError: parameters are not YAML.
+        UserError: parameters are not YAML.
     """
     choices = [_choose(root, word) for word in words]
     open_ones = [tree for tree, named in choices if named is None]

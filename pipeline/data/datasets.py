@@ -59,7 +59,7 @@ class Dataset:
 
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
-    """Write a data set as one compressed npz, atomically; equal ones give equal bytes. Raises `FileWriteError`."""
+    """Write a data set as one compressed npz, atomically; equal ones give equal bytes. Raises `UserError`."""
     texts = {"format": _FORMAT, "name": dataset.name, "label": dataset.label, "classes": dataset.classes}
     arrays: dict[str, NDArray[Any]] = {name: np.array(text, dtype=str) for name, text in texts.items()}
     arrays |= {"images": dataset.images, "labels": dataset.labels}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import unicodedata
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -65,10 +65,10 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
         find(params, f"own_images.{name}", root)
 
 
-def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], object]) -> Dataset:
+def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
     """All images of an entry of `own_images` in params.yaml, resized, in the order of classes and names; the split has
-    test images only where these are apart. A relative path is relative to `root`. `tell` is given how many images there
-    are before they are decoded, and then how many are equal.
+    test images only where these are apart. A relative path is relative to `root`. Says how many images there are before
+    they are decoded, and then how many are equal.
 
     Raises `UserError` as `find`, and if a file is damaged, no image, too large or of a kind that is not read, or memory
     too little.
@@ -82,16 +82,17 @@ def read(name: str, params: OwnImagesParams, root: Path, tell: Callable[[str], o
     size = count * params.channels * side**2
     check_fits(2 * size, f"{where}: {count:,} images", advice)
     apart = f" ({train:,} in train, {count - train:,} in test)" if params.test_part else ""
-    tell(
+    print(
         f"{name}: {count:,} images of {len(params.classes)} classes{apart}. As {params.channels}x{side}x{side} they "
         f"take {readable(size)}, and about {readable(COPIES * size)} in a training; {readable(available_bytes())} of "
-        "memory are free."
+        "memory are free.",
+        flush=True,
     )
     images = np.empty((count, params.channels, side, side), np.uint8)
     for index, (_, image) in enumerate(tqdm(labelled, desc=name, unit="images", disable=None)):
         images[index] = _resized(image, params)
     if again := count - len({hash(image.tobytes()) for image in images}):
-        tell(f"  {again:,} images are equal to another one: there may be equal ones in training and in test")
+        print(f"  {again:,} images are equal to another one: there may be equal ones in training and in test")
     labels = np.array([label for label, _ in labelled], np.int64)
     split = {"train": np.arange(train), "validation": np.empty(0, np.int64), "test": np.arange(train, count)}
     return Dataset(name, f"{name} (own images)", images, labels, {}, split, tuple(params.classes))

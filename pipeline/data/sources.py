@@ -17,7 +17,7 @@ from tqdm import tqdm
 from urllib3.exceptions import HTTPError
 
 from pipeline.errors import UserError
-from pipeline.files import FileWriteError, write_text
+from pipeline.files import write_text
 
 MIRROR_VARIABLE = "CAPSULES_MIRROR"
 """Environment variable with the user's own mirror, which the stages pass to `fetch`."""
@@ -117,7 +117,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
     `mirror` is a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
     Raises `UserError` if no mirror has a file with the right content or `mirror` is a URL of an unknown kind, and
-    `FileWriteError`, for example because the disk is full.
+    `UserError`, for example because the disk is full.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
         raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
@@ -148,7 +148,7 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
             _log.warning("%s", reasons[-1])
     except OSError as error:
         where = error.filename or target
-        raise FileWriteError(f"cannot write {where}: {error.strerror or error}. Earlier files stay.") from error
+        raise UserError(f"cannot write {where}: {error.strerror or error}. Earlier files stay.") from error
     shown = "".join(f"\n  {reason}" for reason in reasons)
     raise UserError(
         f"cannot get {file} of {name} (SHA-256 {sha256}):{shown}\n"

@@ -47,17 +47,12 @@ def neighbours(labels: NDArray[Any], factors: Mapping[str, NDArray[Any]], by: st
     The images' classes `labels` and their `factors` are `[N]` each; `by` is azimuth, which begins again after 360
     degrees, or elevation.
     """
+    import pandas as pd
+
     if not {"instance", "lighting", *STEPS} <= set(factors):
         return np.empty((0, 2), np.int64)
-    angles = {name: factors[name].astype(int) for name in STEPS}
-    known = np.flatnonzero((angles["azimuth"] >= 0) & (angles["elevation"] >= 0))
-    moved = angles | {by: angles[by] + STEPS[by]}
-    moved["azimuth"] = moved["azimuth"] % 360
-
-    def keys(of: Mapping[str, NDArray[Any]]) -> list[tuple[Any, ...]]:
-        columns = labels, factors["instance"], factors["lighting"], of["azimuth"], of["elevation"]
-        return list(zip(*(column[known].tolist() for column in columns), strict=True))
-
-    place = dict(zip(keys(angles), known.tolist(), strict=True))
-    pairs = [(first, place[key]) for first, key in zip(known.tolist(), keys(moved), strict=True) if key in place]
-    return np.array(pairs, np.int64).reshape(-1, 2)
+    seen = pd.DataFrame({"class": labels, **{name: factors[name] for name in ("instance", "lighting", *STEPS)}})
+    seen = seen.astype(int).rename_axis("image").query("azimuth >= 0 and elevation >= 0")
+    before = seen.assign(**{by: seen[by] + STEPS[by]}).assign(azimuth=lambda table: table["azimuth"] % 360)
+    pairs = before.reset_index().merge(seen.reset_index(), on=list(seen.columns))
+    return pairs[["image_x", "image_y"]].to_numpy(np.int64)

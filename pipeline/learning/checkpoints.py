@@ -26,12 +26,8 @@ from pipeline.files import atomic_path, json_sha256, sha256
 _HEADER = "capsules"
 
 
-class CheckpointError(UserError):
-    """A file of tensors is missing or damaged, or the weights are not those asked for."""
-
-
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write `tensors` and a JSON `header` to `path`, atomically. Raises `FileWriteError`.
+    """Write `tensors` and a JSON `header` to `path`, atomically. Raises `UserError`.
 
     The header also gets the tensors' `sha256`, which is checked when they are loaded: the format itself would not
     notice a changed number.
@@ -58,19 +54,19 @@ def tensors_sha256(tensors: dict[str, Tensor]) -> str:
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote, and its header with the `sha256`. Raises `CheckpointError`, which names the file."""
+    """What `save_tensors` wrote, and its header with the `sha256`. Raises `UserError`, which names the file."""
     if not path.exists():
-        raise CheckpointError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
+        raise UserError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             header = json.loads((file.metadata() or {}).get(_HEADER, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}). Delete it and run again.") from error
+        raise UserError(f"{path} is damaged ({error}). Delete it and run again.") from error
     if not isinstance(header, dict):
-        raise CheckpointError(f"{path} was not written by this pipeline. Delete it and run again.")
+        raise UserError(f"{path} was not written by this pipeline. Delete it and run again.")
     if header.get("sha256") != tensors_sha256(tensors):
-        raise CheckpointError(f"{path} is damaged (its numbers do not match their hash). Delete it and run again.")
+        raise UserError(f"{path} is damaged (its numbers do not match their hash). Delete it and run again.")
     return tensors, header
 
 
@@ -92,13 +88,12 @@ class Checkpoint:
     """The latest state of one training, in one file replaced atomically, in a folder with the name of its fingerprint
     `key`.
 
-    Saves that are not forced are at least `interval` seconds apart, so that checkpoints cost little time. The id
-    `tracked_run` of the tracked run is stored with the state in later saves.
+    Saves that are not forced are at least `interval` seconds apart, so that checkpoints cost little time.
     """
 
     def __init__(self, folder: Path, key: str, interval: float = 10.0) -> None:
         self.path = folder / key / "checkpoint.safetensors"
-        self.interval, self.tracked_run = interval, ""
+        self.interval = interval
         self._saved = -float("inf")
 
     def load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -108,12 +103,8 @@ class Checkpoint:
         tensors, header = load_tensors(self.path, device)
         return tensors, header["state"]
 
-    def written_by(self) -> str:
-        """The id of the tracked run that it was saved with; empty if there is none. Raises as `load_tensors`."""
-        return str(load_tensors(self.path)[1]["tracked_run"]) if self.path.exists() else ""
-
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
         """Save `tensors` and the JSON `state`, unless the last save was less than `interval` seconds ago."""
         if force or time.monotonic() - self._saved >= self.interval:
-            save_tensors(self.path, tensors, {"tracked_run": self.tracked_run, "state": state})
+            save_tensors(self.path, tensors, {"state": state})
             self._saved = time.monotonic()

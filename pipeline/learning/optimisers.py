@@ -7,7 +7,7 @@ than some trainings. Adam's arithmetic is torch's own.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -17,34 +17,30 @@ from pipeline.learning.settings import TrainingParams
 
 
 class Optimiser:
-    """What a training needs of an optimiser of `parameters`, whose `grad` is set before each step; the step size `lr`
-    may be changed between steps. `state` has tensors by name, for each parameter that was moved.
+    """What both have: the `parameters` that they move, the step size `lr`, which may be changed between steps, and the
+    `state`: tensors by name, for each parameter.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float) -> None:
-        self.parameters, self.lr = list(parameters), lr
+    def __init__(self, parameters: Iterable[Tensor], lr: float, eps: float = 1e-8) -> None:
+        self.parameters, self.lr, self.eps = list(parameters), lr, eps
         self.state: dict[Tensor, dict[str, Tensor]] = defaultdict(dict)
-
-    def step(self) -> None:
-        """Move every parameter that has a gradient."""
-        raise NotImplementedError
 
 
 class Adam(Optimiser):
     """Adam as `torch.optim.Adam` has it by default, to the bit."""
 
     @torch.no_grad()
-    def step(self) -> None:
-        gradients = {parameter: parameter.grad for parameter in self.parameters if parameter.grad is not None}
-        for parameter in gradients:
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """Move the parameters, given the gradient by each."""
+        for parameter in self.parameters:
             if not self.state[parameter]:
                 zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
                 # On the CPU, wherever the parameters are: every step reads it, and must not wait for the device.
                 self.state[parameter] = {"step": torch.tensor(0.0), **zeros}
-        states = [self.state[parameter] for parameter in gradients]
+        states = [self.state[parameter] for parameter in self.parameters]
         adam(
+            self.parameters,
             list(gradients),
-            list(gradients.values()),
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [],
@@ -54,7 +50,7 @@ class Adam(Optimiser):
             beta2=0.999,
             lr=self.lr,
             weight_decay=0.0,
-            eps=1e-8,
+            eps=self.eps,
             maximize=False,
         )
 
@@ -70,25 +66,20 @@ class RMSProp(Optimiser):
 
     decay = momentum = 0.9
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float, eps: float) -> None:
-        super().__init__(parameters, lr)
-        self.eps = eps
-
     @torch.no_grad()
-    def step(self) -> None:
-        for parameter in self.parameters:
-            if parameter.grad is None:
-                continue
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """Move the parameters, given the gradient by each."""
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
             state = self.state[parameter]
             if not state:
                 state["square"], state["velocity"] = torch.ones_like(parameter), torch.zeros_like(parameter)
             square, velocity = state["square"], state["velocity"]
-            square.lerp_(parameter.grad.square(), 1 - self.decay)
-            velocity.mul_(self.momentum).addcdiv_(parameter.grad, (square + self.eps).sqrt_(), value=self.lr)
+            square.lerp_(gradient.square(), 1 - self.decay)
+            velocity.mul_(self.momentum).addcdiv_(gradient, (square + self.eps).sqrt_(), value=self.lr)
             parameter.sub_(velocity)
 
 
-def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Optimiser:
+def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Adam | RMSProp:
     """The optimiser of a training. RMSProp's constants are those of the code of SCAE's authors."""
     if training.optimiser == "adam":
         return Adam(parameters, training.learning_rate)

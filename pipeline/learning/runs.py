@@ -15,10 +15,10 @@ import torch
 from pipeline.compute import prepare
 from pipeline.data.datasets import Dataset
 from pipeline.data.holdout import KNOWN, hold_out
+from pipeline.errors import UserError
 from pipeline.files import write_json
 from pipeline.learning.checkpoints import (
     Checkpoint,
-    CheckpointError,
     fingerprint,
     load_tensors,
     save_tensors,
@@ -29,7 +29,7 @@ from pipeline.learning.settings import RunSettings
 from pipeline.learning.train import Labelled, Parameters, Row, Task, Trained, train
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import spread
-from pipeline.tracking import Part, TrackedRun
+from pipeline.tracking import TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 BuildModel = Callable[[RunSettings, int], Model]
@@ -55,26 +55,27 @@ def train_run(
     run: RunSettings,
     dataset: Dataset,
     data_sha256: str,
-    tracked: TrackedRun | Part,
+    tracked: TrackedRun,
     title: str = "train",
     start: Sequence[Parameters] | None = None,
     frozen: Collection[str] = (),
     watched: Mapping[str, Labelled] | None = None,
-) -> Trained:
-    """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
+    part: str = "",
+) -> tuple[Trained, list[Model]]:
+    """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted; also the models,
+    one per replica, ready for evaluation.
 
     Where the run holds images out, these validate, and `known` ones are watched.
 
     Args:
         data_sha256: hash of the data set's file; the checkpoint depends on it.
-        tracked: records the data set and every epoch. It continues the tracked run that wrote the checkpoint, unless
-            something was logged already.
+        tracked: records the data set and every epoch, those before an interruption, too.
         title, start, frozen: as for `train`.
         watched: images and classes of the data set, by name, on which the model is measured after every epoch.
+        part: the training's name where the tracked run has several, such as "pixel_sd=0.1": it precedes its metrics.
 
-    Raises:
-        UserError: the data set does not fit the model (`check_fits`), or has no images to be held out as the run says.
-        DivergedError, CheckpointError: training produced a number that is not finite; a checkpoint is damaged.
+    Raises `UserError` if the data set does not fit the model (`check_fits`), has no images to be held out as the run
+    says, training produced a number that is not finite, or a checkpoint is damaged.
     """
     prepare(setup.device)
     _, channels, image_size, _ = dataset.images.shape
@@ -98,16 +99,14 @@ def train_run(
         if start or frozen:
             of_seed |= {"start": tensors_sha256(start[replica] if start else {}), "frozen": sorted(frozen)}
         checkpoints.append(Checkpoint(setup.checkpoints, fingerprint(**of_seed)))
-    any(tracked.resume(checkpoint.written_by()) for checkpoint in checkpoints)  # stops at the first that can be resumed
-    for checkpoint in checkpoints:
-        checkpoint.tracked_run = tracked.id
     tracked.log_dataset(run.dataset, dataset.label, data_sha256)
+    before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
         """Track a seed's metrics, by plain names where it is the only one: but the speed, only at the end."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
-        metrics = {f"{name}{ending}": value for name, value in row.items() if name not in left_out}
+        metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}
         tracked.log_metrics(metrics, step=int(row["epoch"]))
 
     parts = dataset.part("train"), dataset.part("validation")
@@ -117,14 +116,9 @@ def train_run(
     )
     for _, rows in trained.history.groupby("epoch"):
         if len(rows) == len(seeds) > 1:  # means of each metric, for the epochs that all seeds have
-            means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean())
+            means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean().add_prefix(before))
             tracked.log_metrics(means, step=int(rows["epoch"].iloc[0]))
-    return trained
-
-
-def trained_models(setup: Setup, run: RunSettings, image_size: int, trained: Trained) -> list[Model]:
-    """The models of a training that just ended, one per replica, ready for evaluation."""
-    return _models(setup.build(run, image_size).to(setup.device), trained.parameters)
+    return trained, _models(setup.build(run, image_size).to(setup.device), trained.parameters)
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
@@ -211,7 +205,7 @@ def save_run(
 def load_run(
     build: BuildModel, folder: Path, name: str, run: RunSettings, image_size: int, device: torch.device
 ) -> list[Model]:
-    """The trained models of a run, one per replica, for evaluation. Raises `CheckpointError` if they do not fit."""
+    """The trained models of a run, one per replica, for evaluation. Raises `UserError` if they do not fit."""
     prepare(device)
     summary, asked = folder / SUMMARY, _identity(name, run, image_size)
     try:
@@ -220,17 +214,17 @@ def load_run(
         # Weights may be older than a setting, which then has the value that they were trained with.
         model = type(run).model_validate(content["settings"]).model if found == asked else None
     except (OSError, ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None
+        raise UserError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None
     if model != run.model:
-        raise CheckpointError(f"{summary} is of another model, or {found} instead of {asked}: train the run again.")
+        raise UserError(f"{summary} is of another model, or {found} instead of {asked}: train the run again.")
     loaded = []
     for seed in run.seeds:
         path = folder / weights_file(seed)
         parameters, header = load_tensors(path, device)
         if header["sha256"] != hashes.get(path.name):
-            raise CheckpointError(f"{path} belongs to another training than {summary}: train the run again.")
+            raise UserError(f"{path} belongs to another training than {summary}: train the run again.")
         loaded.append(parameters)
     try:
         return _models(build(run, image_size).to(device), loaded)
     except RuntimeError as error:  # of parameters that the model does not have
-        raise CheckpointError(f"{folder} does not fit the model of run '{name}', train it again: {error}") from None
+        raise UserError(f"{folder} does not fit the model of run '{name}', train it again: {error}") from None

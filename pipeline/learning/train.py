@@ -39,10 +39,6 @@ Parameters = dict[str, Tensor]
 """A model's parameters by name."""
 
 
-class DivergedError(UserError):
-    """Training produced a number that is not finite."""
-
-
 @dataclass(frozen=True)
 class Trained:
     """What a training leaves.
@@ -108,7 +104,7 @@ def train(
         start: values to begin at, for each seed, in place of those of a fresh model; of any of the parameters.
         frozen: names of parameters that are not trained.
 
-    Raises `DivergedError` if a loss or gradient stopped being finite; the last good checkpoint, if there is one, is
+    Raises `UserError` if a loss or gradient stopped being finite; the last good checkpoint, if there is one, is
     kept.
     """
     each_of = zip(seeds, start or [{}] * len(seeds), checkpoints or [None] * len(seeds), strict=True)
@@ -227,12 +223,10 @@ class _Loop:
             # Zeros for what a setting has no use for, such as the betas of matrix capsules with `activation: mixing`.
             gradients = torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
             norm = clip(gradients, self.training.gradient_clip)
-            for parameter, gradient in zip(self.trained.values(), gradients, strict=True):
-                parameter.grad = gradient
             metrics = {"loss": loss.detach(), **metrics, "gradient_norm": norm}
             # A copy, made before the step: a metric may be a view of a parameter.
             recorded.append(torch.stack(list(metrics.values())))
-            self.optimiser.step()
+            self.optimiser.step(gradients)
             if self.average:
                 self.average.update(self.epoch * steps + step + 1)
         _copy({**self.parameters, **(self.average.averaged if self.average else {})}, self.judged_parameters)
@@ -250,14 +244,14 @@ class _Loop:
         return last + (first - last) * 0.5 * (1 + math.cos(math.pi * share))
 
     def _check_finite(self, metrics: Mapping[str, NDArray[np.float64]], where: str = "") -> None:
-        """Raise DivergedError where metrics `[steps]` are not all finite."""
+        """Raise UserError where metrics `[steps]` are not all finite."""
         finite = {name: np.isfinite(values) for name, values in metrics.items()}
         step = min((int(np.argmin(each)) for each in finite.values() if not each.all()), default=None)
         if step is None:
             return
         bad = [name for name, each in finite.items() if not each[step]]
         kept = f" The last good checkpoint is kept at {self.checkpoint.path}." if self.checkpoint and self.epoch else ""
-        raise DivergedError(
+        raise UserError(
             f"{self.title}: not finite at epoch {self.epoch + 1}, {where or f'step {step + 1}'}: {', '.join(bad)}. "
             f"Lower training.learning_rate or training.gradient_clip.{kept}"
         )

@@ -46,7 +46,7 @@ _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
 
 def write_figures(folder: Path, results: Results) -> Written:
     """Draw every figure into `folder` and write titles and captions next to it; remove files of figures that are no
-    longer shown. Raises `FileWriteError`.
+    longer shown. Raises `UserError`.
     """
     before, _ = on_disk(folder, results)
     written, drawn = Written(), []
@@ -158,7 +158,7 @@ def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
 
 def write_plots(folder: Path, results: Results) -> None:
     """Write the table of every plot that `dvc plots` shows of all runs, a row for each point; those without rows, too,
-    because DVC expects the files. Raises `FileWriteError`.
+    because DVC expects the files. Raises `UserError`.
     """
     for name, x, y, tables in (
         ("learning", "epoch", "loss", _validation(results, "loss")),

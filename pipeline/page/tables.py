@@ -24,7 +24,7 @@ OUTCOMES = {
 
 def write_tables(folder: Path, tables: Sequence[Table]) -> list[Path]:
     """Write each table as CSV and Markdown into `folder`, and return their paths; remove those of earlier calls. Raises
-    `FileWriteError`.
+    `UserError`.
     """
     written = {folder / f"{table.name}.csv": table.to_csv() for table in tables}
     written |= {folder / f"{table.name}.md": table.to_markdown() for table in tables}

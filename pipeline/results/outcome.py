@@ -119,7 +119,7 @@ def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any
     of it, and each headline number that changed.
 
     Raises:
-        FileWriteError: a file could not be written.
+        UserError: a file could not be written.
         NotFiniteError: a number is not finite.
     """
     record = {"study": outcome.kind, **outcome.numbers, "provenance": [dict(provenance)]}

@@ -4,6 +4,6 @@ Training never waits for MLflow and never fails because of it: `TrackedRun` appe
 and another process (`delivery.py`) delivers the journals of the folder, after an outage what was missed as well.
 """
 
-from pipeline.tracking.run import Part, Store, TrackedRun
+from pipeline.tracking.run import Store, TrackedRun
 
-__all__ = ["Part", "Store", "TrackedRun"]
+__all__ = ["Store", "TrackedRun"]

@@ -79,8 +79,7 @@ class Delivery:
 
     def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
         self.folder, self.store, self._measure = folder, store, measure
-        self._complete: dict[str, int] = {}  # sizes of journals that have ended and are delivered, by id
-        self._measured: set[str] = set()
+        self._complete, self._measured = set[str](), set[str]()  # ids of runs: ended and delivered; measured
 
     def run(self) -> Iterator[str]:
         """Deliver all new events, oldest run first; yield the ids of runs that had any.
@@ -104,8 +103,8 @@ class Delivery:
 
     def unfinished(self) -> list[Journal]:
         """The journals that are not known to have ended and to be delivered."""
-        found = [Journal(path.parent) for path in sorted(self.folder.glob("*/events.jsonl"))]
-        return [each for each in found if self._complete.get(each.id) != each.path.stat().st_size]
+        folders = (path.parent for path in sorted(self.folder.glob("*/events.jsonl")))
+        return [Journal(folder) for folder in folders if folder.name not in self._complete]
 
     @cached_property
     def client(self) -> Any:
@@ -127,19 +126,16 @@ class Delivery:
     def _deliver(self, journal: Journal) -> bool:
         """Deliver the events of one journal that are not yet in the store; return whether there were any."""
         is_written = journal.is_written()  # before reading, so that no event is missed
-        size = journal.path.stat().st_size
         start = next((event for event, _ in journal.read()), {})
         run = self._deliver_news(journal, start) if start.get("event") == "start" else None
         if run and is_written and self._measure and journal.id not in self._measured:
             self._measured.add(journal.id)
-            *_, host = [event["host"] for event, _ in journal.read() if "host" in event]
-            if host == socket.gethostname():
+            if start["host"] == socket.gethostname():
                 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
                 SystemMetricsMonitor(run, resume_logging=True, tracking_uri=self.store.uri).start()
         if not is_written:
-            self._complete[journal.id] = size
-            self._measured.discard(journal.id)
+            self._complete.add(journal.id)
         return bool(run)
 
     def _deliver_news(self, journal: Journal, start: Mapping[str, Any]) -> str | None:
@@ -195,8 +191,6 @@ class _Run:
                 for kind, entity in (("params", Param), ("tags", RunTag)):
                     batches[run, kind] += [entity(_key(key), str(value)) for key, value in event.get(kind, {}).items()]
                 match event["event"]:
-                    case "resume":
-                        self._client.update_run(run, status="RUNNING")
                     case "dataset":
                         data = Dataset(event["name"], event["sha256"][:DIGEST_LENGTH], "local", event["label"])
                         context = InputTag("mlflow.data.context", event.get("context", "training"))

@@ -2,9 +2,9 @@
 imported there only.
 
 A journal is a file with one JSON event per line, appended and never rewritten. Events, all with `time` (milliseconds
-since 1970): `start` (id, experiment, its tags, name, params, tags, group, host), `resume` (host), `params`, `metrics`
-(step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run: the id of an earlier
-run that it belongs to), `end` (status). Those with `of_group` are about the run that represents the group.
+since 1970): `start` (id, experiment, its tags, name, params, tags, group, host), `params`, `metrics` (step, values),
+`tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run: the id of an earlier run that it
+belongs to), `end` (status). Those with `of_group` are about the run that represents the group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, Literal
 from filelock import FileLock
 
 from pipeline.errors import UserError
-from pipeline.files import FileWriteError, sha256, write_bytes
+from pipeline.files import sha256, write_bytes
 from pipeline.settings import flatten
 
 _logger = logging.getLogger(__name__)
@@ -112,13 +112,8 @@ class Journal:
     def append(self, event: str, **fields: Any) -> None:
         """Append one event. Raises `OSError`."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"event": event, "time": int(time.time() * 1000), **fields}) + "\n"
-        with self.path.open("a+b") as file:
-            if file.tell():
-                file.seek(-1, 2)
-                if file.read(1) != b"\n":
-                    line = "\n" + line  # a killed writer left half a line: end it, so that only that line is lost
-            file.write(line.encode())
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"event": event, "time": int(time.time() * 1000), **fields}) + "\n")
 
     def read(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
         """The events from byte `offset` on, each with the offset of its end. Damaged lines are skipped."""
@@ -137,7 +132,10 @@ class Journal:
             with self.writer.acquire(blocking=False):
                 last = self.path.read_bytes().rstrip().rpartition(b"\n")[2]
                 if b'"event": "end"' not in last:
-                    self.append("end", status="KILLED", time=int(self.path.stat().st_mtime * 1000))
+                    at = int(self.path.stat().st_mtime * 1000)
+                    with self.path.open("ab") as file:
+                        file.write(b"\n")  # a killed writer may have left half a line
+                    self.append("end", status="KILLED", time=at)
                 return False
         except TimeoutError:
             return True
@@ -145,11 +143,9 @@ class Journal:
 
 @dataclass
 class TrackedRun:
-    """A run's journal, which a process of its own delivers to MLflow.
+    """A run's journal, which a process of its own delivers to MLflow; `id` is the run's id, and its folder's name.
 
-    Nothing is written before the first `log_…` call (or `finish`), so that a training which finds a checkpoint can
-    continue the run that wrote it: see `resume`. Logging never raises: a full disk only causes a warning here; the
-    stage reports it if results are lost.
+    Logging never raises: a full disk only causes a warning here; the stage reports it if results are lost.
 
     Args:
         folder: parent folder; the run is in `folder/<run id>`.
@@ -171,60 +167,24 @@ class TrackedRun:
     store: Store | None = None
 
     def __post_init__(self) -> None:
-        self._begun = time.monotonic()
-        self._started = self._finished = False
-        self._logged: dict[str, int] = {}  # last step of each metric that an interrupted process had logged
         self._warned: set[str] = set()
         safe_name = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
-        run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{safe_name}-{secrets.token_hex(3)}"
-        self.journal = Journal(self.folder / run_id)
-
-    @property
-    def id(self) -> str:
-        """The run's id, which is also its folder's name."""
-        return self.journal.id
-
-    def resume(self, run_id: str) -> bool:
-        """Continue the earlier run `run_id` in place of this one, without logging a metric's step twice.
-
-        False if there is nothing to continue: this run has begun, that run is finished, has another name or other
-        parameters, its journal is gone, or another process still writes it.
-        """
-        journal = Journal(self.folder / run_id)
-        if self._started or not run_id or Path(run_id).name != run_id or not journal.path.exists():
-            return False
-        try:
-            journal.writer.acquire(timeout=1.0)  # short: deliveries take it only to check whether it is held
-        except TimeoutError:
-            return False
-        events = [event for event, _ in journal.read()]
-        mine = {"name": self.name, "params": json.loads(json.dumps(flatten(self.params)))}
-        others = any(event["event"] == "start" and not mine.items() <= event.items() for event in events)
-        if others or any(event.get("status") == "FINISHED" for event in events):
-            journal.writer.release()
-            return False
-        for event in events:
-            for key in {} if event.get("of_group") else event.get("values", {}):
-                self._logged[key] = max(self._logged.get(key, -1), event["step"])
-        self.journal, self._started = journal, True
-        self.log("resume", host=socket.gethostname())
-        return True
+        self.id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{safe_name}-{secrets.token_hex(3)}"
+        self.journal = Journal(self.folder / self.id)
+        with suppress(OSError):  # the first event warns of it
+            self.journal.writer.acquire(blocking=False)
+        start = {key: getattr(self, key) for key in ("id", "experiment", "experiment_tags", "name", "group")}
+        tags = {key: str(value) for key, value in self.tags.items()}
+        self.log("start", host=socket.gethostname(), **start, params=flatten(self.params), tags=tags)
 
     def log(self, event: str, *, of_group: bool = False, **fields: Any) -> None:
         """Log an event, with its fields as this module's description says."""
         if of_group and self.group is None:
             return
         try:
-            if not self._started:
-                self._started = True
-                self.journal.writer.acquire(blocking=False)
-                start = {key: getattr(self, key) for key in ("id", "experiment", "experiment_tags", "name")}
-                tags = {key: str(value) for key, value in self.tags.items()}
-                start |= {"params": flatten(self.params), "tags": tags, "group": self.group}
-                self.log("start", host=socket.gethostname(), **start)
             self.journal.append(event, **({"of_group": True} if of_group else {}), **fields)
             if self.store is not None:
-                if event in ("start", "resume", "end"):
+                if event in ("start", "end"):
                     self.store.start_delivery(self.folder)
                 for line in background_log(self.folder).read_text(errors="replace").splitlines():
                     if line.startswith(("warning:", "note:")):
@@ -234,9 +194,7 @@ class TrackedRun:
 
     def log_metrics(self, values: Mapping[str, float], step: int, *, of_group: bool = False) -> None:
         """Log values of one step or epoch, in one line; they need not be finite."""
-        fresh = {key: float(value) for key, value in values.items() if of_group or step > self._logged.get(key, -1)}
-        if fresh:
-            self.log("metrics", of_group=of_group, step=step, values=fresh)
+        self.log("metrics", of_group=of_group, step=step, values={key: float(value) for key, value in values.items()})
 
     def log_tags(self, tags: Mapping[str, Any], *, of_group: bool = False) -> None:
         """Log tags that become known later; they replace earlier ones of the same name."""
@@ -256,37 +214,17 @@ class TrackedRun:
             place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
             if not place.exists():
                 write_bytes(place, path.read_bytes())
-        except (OSError, FileWriteError) as error:
+        except (OSError, UserError) as error:
             self._warn(f"warning: cannot track {path}: {error}. The run goes on.")
         else:
             self.log("artifact", folder=folder, file=str(place.relative_to(self.journal.folder)), **target)
 
     def finish(self, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED") -> None:
-        """End the run; what MLflow does not have yet is delivered after it. A second call does nothing."""
-        if not self._finished:
-            self._finished = True
-            self.log_tags({"wall_seconds": f"{time.monotonic() - self._begun:.1f}"})
-            self.log("end", status=status)
-            self.journal.writer.release()
+        """End the run; what MLflow does not have yet is delivered after it."""
+        self.log("end", status=status)
+        self.journal.writer.release()
 
     def _warn(self, message: str) -> None:
         if message not in self._warned:
             self._warned.add(message)
             _logger.warning("%s", message)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of several trainings in a tracked run: its name, such as "pixel_sd=0.1", precedes its metrics and tags."""
-
-    run: TrackedRun
-    name: str
-
-    def log_metrics(self, values: Mapping[str, float], step: int) -> None:
-        self.run.log_metrics({f"{self.name}/{key}": value for key, value in values.items()}, step)
-
-    def log_tags(self, tags: Mapping[str, Any]) -> None:
-        self.run.log_tags({f"{self.name}/{key}": value for key, value in tags.items()})
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.run, name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from pipeline.data.own_images import check_places, find
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams, OwnImagesParams
 from pipeline.errors import UserError
-from pipeline.memory import OutOfMemoryError, available_bytes
 
 RANDOM = np.random.default_rng(0)
 SIDE = 16
@@ -68,9 +67,9 @@ def of_arrays(**changes: Any) -> OwnImagesParams:
 
 def read(settings: OwnImagesParams, root: Path) -> tuple[Dataset, list[str]]:
     """The images, and what is told of them after their number."""
-    told: list[str] = []
-    data = own_images.read("pets", settings, root, told.append)
-    return data, [line.strip() for line in told[1:]]
+    with redirect_stdout(StringIO()) as told:
+        data = own_images.read("pets", settings, root)
+    return data, [line.strip() for line in told.getvalue().splitlines()[1:]]
 
 
 def refusal(settings: OwnImagesParams, root: Path) -> str:
@@ -136,14 +135,14 @@ def test_transparent_pixels_become_black_images_are_turned_upright_and_of_16_bit
     np.testing.assert_array_equal(of_16_bits, deep >> 8)
 
 
-def test_a_test_part_of_its_own_stays_apart(tmp_path: Path) -> None:
+def test_a_test_part_of_its_own_stays_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for part, count in (("train", 4), ("test", 2)):
         for name in ("cat", "dog"):
             for number in range(count):
                 put(tmp_path / "pets" / part / name / f"{number}.png", picture())
-    told: list[str] = []
-    data = own_images.read("pets", params(test_part=True), tmp_path, told.append)
-    assert told[0].startswith("pets: 12 images of 2 classes (8 in train, 4 in test). As 3x16x16 they take 9.22kB, ")
+    data = own_images.read("pets", params(test_part=True), tmp_path)
+    told = capsys.readouterr().out
+    assert told.startswith("pets: 12 images of 2 classes (8 in train, 4 in test). As 3x16x16 they take 9.22kB, ")
     assert data.labels.tolist() == [0] * 4 + [1] * 4 + [0, 0, 1, 1]
     assert data.split["test"].tolist() == [8, 9, 10, 11]
     save_dataset(tmp_path / "raw" / OWN_IMAGES, data)
@@ -206,19 +205,10 @@ def test_arrays_of_another_form_are_refused(
     assert told.startswith(str(path))
 
 
-@pytest.mark.parametrize("how", ["flipped", "lying header"])
-def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
+def test_a_damaged_npz_is_named(tmp_path: Path) -> None:
     path = arrays(tmp_path)
-    if how == "flipped":
-        content = path.read_bytes()
-        path.write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
-    else:
-        header = io.BytesIO()
-        shape = {"descr": "|u1", "fortran_order": False, "shape": (10**7, 999, 999)}
-        np.lib.format.write_array_header_1_0(header, shape)
-        with zipfile.ZipFile(path, "w") as archive:
-            for name in ("images.npy", "labels.npy"):
-                archive.writestr(name, header.getvalue())
+    content = path.read_bytes()
+    path.write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
     assert refusal(of_arrays(), tmp_path).startswith(f"{path} cannot be read (")
 
 
@@ -279,12 +269,6 @@ def test_what_is_no_image_in_a_class_folder_is_named(
     assert told in refusal(params(), pets)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop root")
-def test_a_folder_that_cannot_be_read_is_named(pets: Path) -> None:
-    (pets / "pets" / "cat").chmod(0)
-    assert refusal(params(), pets) == f"{pets}/pets/cat cannot be read: Permission denied"
-
-
 def test_accents_written_in_two_ways_are_one_name(tmp_path: Path) -> None:
     put(tmp_path / "pets/cafe\u0301/0.png", picture())
     put(tmp_path / "pets/dog/0.png", picture())
@@ -329,18 +313,9 @@ def test_an_image_that_cannot_be_used_is_named(pets: Path, make: Callable[[Path]
 def test_what_does_not_fit_into_memory_is_refused_before_decoding(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (pets / "pets/cat/0.png").write_text("not looked at")
     monkeypatch.setattr(memory, "available_bytes", lambda: 5000)
-    with pytest.raises(OutOfMemoryError, match=r"own_images\.pets: 5 images: about 7\.68kB of memory needed, 5\.00kB"):
+    with pytest.raises(UserError, match=r"own_images\.pets: 5 images: about 7\.68kB of memory needed, 5\.00kB"):
         read(params(), pets)
     put(pets / "pets/cat/0.png", picture(100, 100))
     monkeypatch.setattr(memory, "available_bytes", lambda: 20_000)
-    with pytest.raises(OutOfMemoryError, match=r"cat/0\.png: about 120kB of memory needed.* Make it smaller"):
+    with pytest.raises(UserError, match=r"cat/0\.png: about 120kB of memory needed.* Make it smaller"):
         read(params(), pets)
-
-
-def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    free = available_bytes()
-    limit = tmp_path / "memory.max"
-    monkeypatch.setattr(memory, "_LIMIT", limit)
-    for content, expected in (("1000000\n", 1_000_000), ("max\n", free), (str(10**18), free)):
-        limit.write_text(content)
-        assert available_bytes() == pytest.approx(expected, rel=0.2)

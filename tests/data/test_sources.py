@@ -20,7 +20,6 @@ from pipeline.data.published import READERS
 from pipeline.data.settings import PUBLISHED
 from pipeline.data.sources import SOURCES, Source, fetch
 from pipeline.errors import UserError
-from pipeline.files import FileWriteError
 from pipeline.params import Params
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
@@ -153,7 +152,7 @@ def test_a_local_mirror_comes_first(server: Server, place: Place, tmp_path: Path
 
 
 def test_a_full_disk_is_named(server: Server, place: Place) -> None:
-    with file_size_limit(100_000), pytest.raises(FileWriteError, match="File too large"):
+    with file_size_limit(100_000), pytest.raises(UserError, match="File too large"):
         place.fetch(server.mirror("good"))
     assert place.left == []
     assert place.fetch(server.mirror("good")).read_bytes() == CONTENT

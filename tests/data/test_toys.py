@@ -10,10 +10,11 @@ import pytest
 from pipeline.data import toys
 from pipeline.data.published import CATEGORIES
 from pipeline.data.toys.pieces import ball, block, box, rod, round_piece, wing
-from pipeline.data.toys.ray_casting import Cameras, Lights, Piece, Solid, cast, moved, ray_positions
+from pipeline.data.toys.ray_casting import Light, Piece, Solid, cast, moved, ray_positions
 from pipeline.data.toys.shapes import toy
 
-STILL = np.eye(3)[None]
+STILL = np.eye(3)
+Cameras = list[tuple[np.ndarray, np.ndarray]]
 INSTANCES = 10
 
 MIXED: Solid = (
@@ -27,22 +28,21 @@ MIXED: Solid = (
 )
 
 
-def lights(count: int, *towards: float, **changes: float) -> Lights:
+def light(*towards: float, **changes: float) -> Light:
     direction = np.array(towards or (0.6, 0.0, 0.8))
     values = {"lamp": 0.6, "sky": 0.2, "ambient": 0.1, "background": 0.9, **changes}
-    numbers = {name: np.full(count, value) for name, value in values.items()}
-    return Lights(np.tile(direction / np.linalg.norm(direction), (count, 1)), **numbers)
+    return Light(direction / np.linalg.norm(direction), **values)
 
 
 def stereo(azimuth: float, elevation: float) -> Cameras:
     """Cameras that see the world as though it were turned the other way."""
-    ahead, turn = toys.stereo_cameras(np.array([elevation])), toys.turntable(np.array([azimuth]))[0]
-    return Cameras(ahead.eye @ turn.T, turn @ ahead.frame)
+    turn = toys.turntable(azimuth)
+    return [(turn @ eye, turn @ frame) for eye, frame in toys.stereo_cameras(elevation)]
 
 
-def pair(solid: Solid, cameras: Cameras, light: Lights, turn: np.ndarray = STILL, size: int = 48) -> np.ndarray:
+def pair(solid: Solid, cameras: Cameras, light: Light, turn: np.ndarray = STILL, size: int = 48) -> list[np.ndarray]:
     """Reflecting 0.8 of the light."""
-    return cast([solid, solid], np.full(2, 0.8), np.repeat(turn, 2, axis=0), cameras, light, size)
+    return [cast(solid, 0.8, turn, eye, frame, light, size) for eye, frame in cameras]
 
 
 def outside(piece: Piece, points: np.ndarray) -> np.ndarray:
@@ -68,9 +68,9 @@ def first_inside(piece: Piece, eye: np.ndarray, way: np.ndarray) -> tuple[float,
     return None
 
 
-def walked(solid: Solid, eye: np.ndarray, way: np.ndarray, light: Lights) -> float:
+def walked(solid: Solid, eye: np.ndarray, way: np.ndarray, light: Light) -> float:
     """Brightness along one ray: step along it, halve the first step that goes inside, feel which way is out."""
-    best, found = np.inf, float(light.background[0])
+    best, found = np.inf, light.background
     for piece in solid:
         step = first_inside(piece, eye, way)
         if step is None:
@@ -84,20 +84,18 @@ def walked(solid: Solid, eye: np.ndarray, way: np.ndarray, light: Lights) -> flo
             near = eye + after * way + 1e-6 * np.concatenate([np.eye(3), -np.eye(3)])
             levels = outside(piece, near)
             normal = (levels[:3] - levels[3:]) / np.linalg.norm(levels[:3] - levels[3:])
-            lamp = light.lamp[0] * max(0.0, float(normal @ light.direction[0]))
-            found = 0.8 * (light.ambient[0] + light.sky[0] * (1 + normal[2]) / 2 + lamp)
+            lamp = light.lamp * max(0.0, float(normal @ light.direction))
+            found = 0.8 * (light.ambient + light.sky * (1 + normal[2]) / 2 + lamp)
     return found
 
 
 def test_every_ray_meets_what_one_walking_along_it_meets() -> None:
-    size, light = 12, lights(2, 0.3, 0.5, 0.7)
-    cameras = stereo(30, 35)
-    cameras = Cameras(cameras.eye, cameras.frame * np.array([48 / size, 48 / size, 1]))
-    turn = toys.turntable(np.array([20.0]))
-    turned, positions = moved(MIXED, turn[0]), ray_positions(size)
-    for view, picture in enumerate(pair(MIXED, cameras, light, turn, size)):
-        eye, frame = cameras.eye[view], cameras.frame[view]
-        rays = [walked(turned, eye, frame @ np.array([u, v, 1]), light) for v in positions for u in positions]
+    size, lamp = 12, light(0.3, 0.5, 0.7)
+    cameras = [(eye, frame * np.array([48 / size, 48 / size, 1])) for eye, frame in stereo(30, 35)]
+    turn = toys.turntable(20)
+    turned, positions = moved(MIXED, turn), ray_positions(size)
+    for (eye, frame), picture in zip(cameras, pair(MIXED, cameras, lamp, turn, size), strict=True):
+        rays = [walked(turned, eye, frame @ np.array([u, v, 1]), lamp) for v in positions for u in positions]
         expected = np.array(rays).reshape(size, 2, size, 2).mean(axis=(1, 3))
         assert (expected < 0.85).mean() > 0.15, "the solid must be seen"
         np.testing.assert_allclose(picture, expected, atol=1e-6)
@@ -116,7 +114,7 @@ def test_nearer_things_are_further_right_for_the_left_eye(nearer: float) -> None
     azimuth, elevation = np.deg2rad(20), np.deg2rad(40)
     towards = np.array([np.cos(azimuth) * np.cos(elevation), np.sin(azimuth) * np.cos(elevation), np.sin(elevation)])
     small = moved((ball((0, 0, 0), 0.3, 0.3, 0.3),), np.eye(3), nearer * towards)
-    flat = lights(2, lamp=0.0, sky=0.0, ambient=0.0)
+    flat = light(lamp=0.0, sky=0.0, ambient=0.0)
     left, right = (middle(picture) for picture in pair(small, stereo(20, 40), flat))
     expected = nearer * toys.BASELINE / (toys.DISTANCE - nearer) / toys.PIXEL
     assert left[0] - right[0] == pytest.approx(expected, abs=0.1)
@@ -127,7 +125,7 @@ def test_cameras_look_from_ahead_with_left_to_their_right() -> None:
     """The toy's left (y) is to the right, up is up, and its front is nearer, so lower in the picture."""
     for place, axis, sign in (((0, 0.5, 0), 0, 1), ((0, 0, 0.5), 1, -1), ((0.5, 0, 0), 1, 1)):
         small = moved((ball((0, 0, 0), 0.15, 0.15, 0.15),), np.eye(3), np.array(place))
-        for picture in pair(small, stereo(0, 45), lights(2)):
+        for picture in pair(small, stereo(0, 45), light()):
             assert sign * middle(picture)[axis] > 3
 
 

@@ -12,9 +12,10 @@ import torch
 from line import Line, train_line
 from small import SCAE_SIZE, SIZE, STILL, small_run, squares, training
 
+from pipeline.errors import UserError
 from pipeline.learning.checkpoints import Checkpoint
 from pipeline.learning.settings import AugmentationParams, CropParams
-from pipeline.learning.train import DivergedError, Task, Trained, clip, train
+from pipeline.learning.train import Task, Trained, clip, train
 from pipeline.systems import build_model
 
 CPU = torch.device("cpu")
@@ -141,7 +142,7 @@ def test_a_model_is_given_training_images_before_an_epoch() -> None:
 
 def test_a_term_that_is_not_finite_stops_training_by_name_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path, "abc", interval=0)
-    with pytest.raises(DivergedError) as caught:
+    with pytest.raises(UserError) as caught:
         train_line([0], epochs=5, steps=4, checkpoints=[checkpoint], model=lambda: Line(bad_from=2.5))
     message = str(caught.value)
     assert "epoch 3, step 3: " in message, "counted from one"
@@ -158,7 +159,7 @@ def test_a_validation_that_is_not_finite_stops_training_too(tmp_path: Path) -> N
     """The last step of an epoch can spoil the weights: no checkpoint may keep them as if they were good."""
     # Three validation images in batches of two: only validation ever sees one image alone.
     checkpoint = Checkpoint(tmp_path, "abc", interval=0)
-    with pytest.raises(DivergedError, match=r"epoch 1, validation: .*bad_term") as caught:
+    with pytest.raises(UserError, match=r"epoch 1, validation: .*bad_term") as caught:
         train_line([0], epochs=5, checkpoints=[checkpoint], model=lambda: Line(bad_from=1.0, bad_for=1))
     assert list(tmp_path.iterdir()) == []
     assert str(tmp_path) not in str(caught.value), "no checkpoint is there to be named"

@@ -21,9 +21,10 @@ from small import SMALL, small_params, small_run
 from pipeline import report
 from pipeline.classification.settings import CroppedRun
 from pipeline.classification.viewpoint_matching import viewed
-from pipeline.dependencies import Graph, GraphError
+from pipeline.dependencies import Graph
 from pipeline.drawing import style
 from pipeline.drawing.drawings import Drawing
+from pipeline.errors import UserError
 from pipeline.page.figures import load_figure, on_disk, write_figures
 from pipeline.page.page import build_page
 from pipeline.page.scorecard import Row, build_scorecard
@@ -333,7 +334,7 @@ def recorded(results: Results, params: Params) -> Results:
         content = load_record(path)
         try:
             settings = graph.settings(path.parent.name, path.stem, values)
-        except GraphError:
+        except UserError:
             continue
         content["provenance"][-1] |= {"settings": settings, "trained": _trained(params, path.parent.name, path.stem)}
         dump_record(path, content)

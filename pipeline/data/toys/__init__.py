@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.data.toys.pieces import sine_cosine
-from pipeline.data.toys.ray_casting import Cameras, Floats, Ints, Lights, cast
+from pipeline.data.toys.ray_casting import Floats, Ints, Light, cast
 from pipeline.data.toys.shapes import toy
 
 SIZE = 48
@@ -29,8 +29,6 @@ BASELINE = 1.0
 PIXEL = 1 / 18.5
 """Width of a pixel at the toy's centre."""
 
-_BATCH = 64  # pairs rendered at once: few enough for the CPU's cache
-
 # Direction of the lamp (degrees to the right of the cameras, degrees up) and the brightness of lamp, sky, ambient light
 # and background.
 LIGHTINGS = (
@@ -43,33 +41,30 @@ LIGHTINGS = (
 )
 
 
-def turntable(azimuth: Floats) -> Floats:
-    """Rotations `[N, 3, 3]` by `[N]` degrees about the vertical axis, from the front (x) to the left (y)."""
+def turntable(azimuth: float) -> Floats:
+    """The rotation `[3, 3]` by so many degrees about the vertical axis, from the front (x) to the left (y)."""
     s, c = sine_cosine(azimuth)
-    zero, one = np.zeros_like(s), np.ones_like(s)
-    return np.stack([np.stack([c, -s, zero], -1), np.stack([s, c, zero], -1), np.stack([zero, zero, one], -1)], -2)
+    return np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
 
 
-def stereo_cameras(elevation: Floats) -> Cameras:
-    """`[2 N]` cameras, left and right alternating, that look at the world's origin from the front (x), `elevation`
-    `[N]` degrees above the horizon.
+def stereo_cameras(elevation: float) -> list[tuple[Floats, Floats]]:
+    """Eye and frame, as `cast` takes them, of a left and a right camera that look at the world's origin from the front
+    (x), so many degrees above the horizon.
 
     Both share one image plane, through the origin and perpendicular to the line of sight: a point on it has the same
     position in both images; a nearer point is further to the right in the left one.
     """
     s, c = sine_cosine(elevation)
-    zero, one = np.zeros_like(s), np.ones_like(s)
-    back, right, down = (np.stack(each, axis=-1) for each in ((c, zero, s), (zero, one, zero), (s, zero, -c)))
+    back, right, down = np.array([[c, 0, s], [0, 1, 0], [s, 0, -c]])
     eyes = [DISTANCE * back + side * BASELINE * right for side in (-0.5, 0.5)]
-    frames = [np.stack([PIXEL * right, PIXEL * down, -eye], axis=-1) for eye in eyes]
-    return Cameras(np.stack(eyes, axis=1).reshape(-1, 3), np.stack(frames, axis=1).reshape(-1, 3, 3))
+    return [(eye, np.stack([PIXEL * right, PIXEL * down, -eye], axis=-1)) for eye in eyes]
 
 
-def lights(lighting: Ints) -> Lights:
-    """The light of each lighting `[N]`, 0 to 5."""
-    around, up, lamp, sky, ambient, background = np.array(LIGHTINGS, dtype=np.float64)[lighting].T
+def light_of(lighting: int) -> Light:
+    """The light of a lighting, 0 to 5."""
+    around, up, *brightness = LIGHTINGS[lighting]
     (sa, ca), (su, cu) = sine_cosine(around), sine_cosine(up)
-    return Lights(np.stack([ca * cu, sa * cu, su], axis=-1), lamp, sky, ambient, background)
+    return Light(np.array([ca * cu, sa * cu, su]), *brightness)
 
 
 def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, lighting: Ints) -> NDArray[np.uint8]:
@@ -80,18 +75,9 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
         azimuth, elevation: `[N]` indices into `AZIMUTHS` and `ELEVATIONS`.
     """
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)
-    for start in range(0, len(category), _BATCH):
-        batch = slice(start, start + _BATCH)
-        toys = [toy(int(c), int(i)) for c, i in zip(category[batch], instance[batch], strict=True)]
-        turned = np.array(AZIMUTHS, np.float64)[azimuth[batch]]
-        raised = np.array(ELEVATIONS, np.float64)[elevation[batch]]
-        bright = cast(
-            [solid for solid, _ in toys for _ in range(2)],
-            np.repeat([grey for _, grey in toys], 2),
-            np.repeat(turntable(turned), 2, axis=0),
-            stereo_cameras(raised),
-            lights(np.repeat(lighting[batch], 2)),
-            SIZE,
-        )
-        images[batch] = np.floor(255 * bright.clip(0, 1) + 0.5).reshape(-1, 2, SIZE, SIZE)
+    for number, (c, i, a, e, k) in enumerate(zip(category, instance, azimuth, elevation, lighting, strict=True)):
+        solid, grey = toy(int(c), int(i))
+        for side, (eye, frame) in enumerate(stereo_cameras(ELEVATIONS[e])):
+            bright = cast(solid, grey, turntable(AZIMUTHS[a]), eye, frame, light_of(k), SIZE)
+            images[number, side] = np.floor(255 * bright.clip(0, 1) + 0.5)
     return images

@@ -7,7 +7,7 @@ import numpy as np
 from pipeline.data.toys.ray_casting import Floats, Piece
 
 Pair = tuple[float, float]
-Point = tuple[float, float, float]
+Point = tuple[float, float, float] | Floats
 
 SIDES = (1.0, -1.0)
 """Left and right."""
@@ -19,10 +19,10 @@ def sine_cosine(degrees: Floats | float) -> tuple[Floats, Floats]:
     return np.sin(radians).round(12), np.cos(radians).round(12)
 
 
-def polar(start: Point, length: float, degrees: float) -> Point:
+def polar(start: Point, length: float, degrees: float) -> Floats:
     """The point at distance `length` from `start`, forward and up by an angle in degrees."""
     s, c = sine_cosine(degrees)
-    return start[0] + length * float(c), start[1], start[2] + length * float(s)
+    return start + length * np.array([c, 0, s])
 
 
 def round_piece(centre: Floats, axes: Floats, profile: tuple[float, float, float]) -> Piece:
@@ -91,9 +91,8 @@ def wing(root: Point, tip: Point, chord: float, taper: float, thickness: float) 
     span = (np.array(tip) - np.array(root)) / 2
     across = np.cross(span, [1.0, 0.0, 0.0])
     across *= thickness / np.sqrt((across * across).sum())
-    centre = (root[0] + span[0], root[1] + span[1], root[2] + span[2])
     axes = np.stack([np.array([chord, 0.0, 0.0]), across, span], axis=1)
-    return block(centre, axes, 1 - taper, 1 - taper, 0.5, 0.5)
+    return block(root + span, axes, 1 - taper, 1 - taper, 0.5, 0.5)
 
 
 def wheels(places: tuple[float, ...], track: float, radius: float, width: float) -> list[Piece]:

@@ -9,15 +9,15 @@ A piece is described in local coordinates `l`, within the cube `|l| <= 1`, and p
 
 The rays of a pinhole camera are `x = eye + t (u right + v down + ahead)`, with `u` and `v` in pixels from the middle of
 the image. A ray meets the piece with the smallest `t` first; affine maps do not change `t`. Each piece is tested only
-against the rays through its bounding rectangle; the n-th pieces of all images are tested together.
+against the rays through its bounding rectangle, `[rows, columns]`.
 
-Shapes: `V` images, `P` pieces of a solid; world axes are x forward, y left, z up.
+World axes are x forward, y left, z up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Vectors = tuple[Floats, Floats, Floats]
-"""x, y and z of `n` vectors, `[n]` each: three separate arrays are faster than one `[n, 3]`."""
+"""x, y and z of vectors in arrays of their own: faster than one array `[..., 3]`."""
 
 RAYS = 2
 """Rays per pixel along each axis; a pixel's value is their mean."""
@@ -61,36 +61,21 @@ class Piece:
 Solid = tuple[Piece, ...]
 
 
-@dataclass(frozen=True)
-class Cameras:
-    """One pinhole camera per image.
+class Light(NamedTuple):
+    """A distant lamp, a sky that is brightest above, and the background.
 
     Attributes:
-        eye: `[V, 3]`.
-        frame: `[V, 3, 3]`, columns `right` and `down`, one pixel long each at `t` = 1, and `ahead`, from the eye to the
-            middle of the image at `t` = 1.
-    """
-
-    eye: Floats
-    frame: Floats
-
-
-@dataclass(frozen=True)
-class Lights:
-    """The light in each image: a distant lamp, a sky that is brightest above, and the background.
-
-    Attributes:
-        direction: `[V, 3]` unit vectors towards the lamp.
-        lamp, sky, ambient: `[V]` what each adds to the brightness of a white surface: the lamp at most (if it faces the
+        direction: `[3]` unit vector towards the lamp.
+        lamp, sky, ambient: what each adds to the brightness of a white surface: the lamp at most (if it faces the
             lamp), the sky at most (if it faces up; half if sideways, 0 if down), and the same in all directions.
-        background: `[V]` brightness where a ray hits nothing.
+        background: brightness where a ray hits nothing.
     """
 
     direction: Floats
-    lamp: Floats
-    sky: Floats
-    ambient: Floats
-    background: Floats
+    lamp: float
+    sky: float
+    ambient: float
+    background: float
 
 
 def ray_positions(size: int) -> Floats:
@@ -103,114 +88,72 @@ def moved(solid: Solid, linear: Floats, shift: Floats | float = 0.0) -> Solid:
     return tuple(replace(piece, centre=linear @ piece.centre + shift, axes=linear @ piece.axes) for piece in solid)
 
 
-def cast(solids: Sequence[Solid], greys: Floats, turns: Floats, cameras: Cameras, lights: Lights, size: int) -> Floats:
-    """Brightness `[V, size, size]` (0 black, 1 white) of one solid per image; each solid must be in front of
-    the camera.
+def cast(solid: Solid, grey: float, turn: Floats, eye: Floats, frame: Floats, light: Light, size: int) -> Floats:
+    """Brightness `[size, size]` (0 black, 1 white) of a solid that is in front of a pinhole camera.
 
     Args:
-        solids: `V` solids. Images of the same solid should share one object, which is then processed only once.
-        greys, turns: `[V]` share of the light that a solid reflects; `[V, 3, 3]` its rotation about the world's origin.
+        grey: share of the light that it reflects.
+        turn: `[3, 3]` its rotation about the world's origin.
+        eye: `[3]`.
+        frame: `[3, 3]`, columns `right` and `down`, one pixel long each at `t` = 1, and `ahead`, from the eye to the
+            middle of the image at `t` = 1.
     """
-    side = RAYS * size
     positions = ray_positions(size)
-    kinds = {id(solid): solid for solid in solids}  # distinct solids
-    number = {key: index for index, key in enumerate(kinds)}
-    kind = np.array([number[id(solid)] for solid in solids], np.int64)  # of each image
-    nearest = np.full(len(solids) * side * side, np.inf)
-    bright = np.repeat(lights.background, side * side)
-    for slot in range(max(map(len, kinds.values()), default=0)):
-        pieces = [solid[slot] if slot < len(solid) else None for solid in kinds.values()]
-        for dimensions, meet in ((1, _meet_rounds), (2, _meet_blocks)):
-            chosen = {row: piece for row, piece in enumerate(pieces) if piece and piece.surface.ndim == dimensions}
-            rows = np.array(list(chosen), np.int64)
-            views = np.flatnonzero(np.isin(kind, rows))
-            if len(views) == 0:
-                continue
-            which = np.searchsorted(rows, kind[views])
-            surfaces = np.array([piece.surface for piece in chosen.values()])
-            inverse, eye, frame = _place(list(chosen.values()), which, views, turns, cameras)
-            job, pixel, direction = _rays(eye, frame, positions)
-            ray, distance, normals = meet(surfaces[which], inverse, eye, job, direction)
-            pixels = views[job[ray]] * (side * side) + pixel[ray]
-            seen = np.flatnonzero(distance < nearest[pixels])  # pixels are unique: one piece an image
-            pixels, view = pixels[seen], views[job[ray[seen]]]
-            nearest[pixels] = distance[seen]
-            x, y, z = normals
-            bright[pixels] = greys[view] * _lit((x[seen], y[seen], z[seen]), view, lights)
-    fine = bright.reshape(-1, size, RAYS, size, RAYS)
-    total = np.zeros((len(solids), size, size))
+    nearest = np.full((len(positions), len(positions)), np.inf)
+    bright = np.full(nearest.shape, light.background)
+    # From the world to each piece, and the camera as each sees it.
+    inverse = np.einsum("jab,cb->jac", np.linalg.inv([piece.axes for piece in solid]), turn)
+    centre = np.einsum("ab,jb->ja", turn, [piece.centre for piece in solid])
+    eyes = np.einsum("jab,jb->ja", inverse, eye - centre)
+    frames = np.einsum("jab,bc->jac", inverse, frame)
+    for piece, each, at, axes, (rows, columns) in zip(
+        solid, inverse, eyes, frames, _rectangles(eyes, frames, positions), strict=True
+    ):
+        u, v = positions[columns], positions[rows, None]
+        x, y, z = (right * u + (down * v + ahead) for right, down, ahead in axes)
+        meet = _meet_round if piece.surface.ndim == 1 else _meet_block
+        with np.errstate(invalid="ignore"):  # square roots where a ray misses
+            distance, normals = meet(piece.surface, at, (x, y, z))
+        near = nearest[rows, columns]
+        seen = distance < near
+        near[seen] = distance[seen]
+        x, y, z = (along[seen] for along in normals)
+        bright[rows, columns][seen] = grey * _lit(_unit(each, (x, y, z)), light)
+    fine = bright.reshape(size, RAYS, size, RAYS)
+    total = np.zeros((size, size))
     for row in range(RAYS):  # the same order of summation on every machine
         for column in range(RAYS):
-            total += fine[:, :, row, :, column]
+            total += fine[:, row, :, column]
     return total / RAYS**2
 
 
-def _lit(normals: Vectors, view: Ints, lights: Lights) -> Floats:
-    """Light reflected `[n]` by a white surface with the given unit normals."""
-    towards = lights.direction[view]
-    facing = normals[0] * towards[:, 0] + normals[1] * towards[:, 1] + normals[2] * towards[:, 2]
-    diffuse = lights.lamp[view] * np.maximum(facing, 0)
-    return lights.ambient[view] + lights.sky[view] * (0.5 + 0.5 * normals[2]) + diffuse
+def _lit(normals: Vectors, light: Light) -> Floats:
+    """Light reflected by a white surface with the given unit normals."""
+    x, y, z = light.direction
+    facing = normals[0] * x + normals[1] * y + normals[2] * z
+    return light.ambient + light.sky * (0.5 + 0.5 * normals[2]) + light.lamp * np.maximum(facing, 0)
 
 
-def _place(
-    pieces: Sequence[Piece], which: Ints, views: Ints, turns: Floats, cameras: Cameras
-) -> tuple[Floats, Floats, Floats]:
-    """`J` pieces in their images: the map `[J, 3, 3]` from the world to a piece, and the eye and the frame in its
-    coordinates.
+def _rectangles(eyes: Floats, frames: Floats, positions: Floats) -> list[tuple[slice, slice]]:
+    """The rows and columns of the rays through the rectangle around the cube of each piece, whose coordinates those of
+    the eye `[P, 3]` and of the frame `[P, 3, 3]` are.
     """
-    axes = np.stack([piece.axes for piece in pieces])
-    centres = np.stack([piece.centre for piece in pieces])
-    turn = turns[views]
-    inverse = np.einsum("jab,jcb->jac", np.linalg.inv(axes)[which], turn)
-    centre = np.einsum("jab,jb->ja", turn, centres[which])
-    eye = np.einsum("jab,jb->ja", inverse, cameras.eye[views] - centre)
-    return inverse, eye, np.einsum("jab,jbc->jac", inverse, cameras.frame[views])
-
-
-def _rays(eye: Floats, frame: Floats, positions: Floats) -> tuple[Ints, Ints, Vectors]:
-    """All rays through the rectangle around the cube of each piece, in one list of `n`: the piece `[n]`; the pixel's
-    index `[n]` in its image, row by row; and the direction in the piece's coordinates.
-    """
-    side = len(positions)
     # (u, v, 1) times `t`, for each corner of the cube
-    seen = np.einsum("jab,jcb->jca", np.linalg.inv(frame), _CUBE - eye[:, None])
+    seen = np.einsum("jab,jcb->jca", np.linalg.inv(frames), _CUBE - eyes[:, None])
     flat = seen[..., :2] / seen[..., 2:]
     spacing = positions[1] - positions[0]
-    first = np.ceil((flat.min(axis=1) - positions[0]) / spacing - 1e-6).clip(0, side).astype(np.int64)
-    last = np.floor((flat.max(axis=1) - positions[0]) / spacing + 1e-6).clip(-1, side - 1).astype(np.int64)
-    width, height = (last - first + 1).clip(0).T
-    row_job = np.repeat(np.arange(len(width)), height)
-    row = _counted(height) + first[row_job, 1]
-    row_width = width[row_job]
-    column = _counted(row_width) + np.repeat(first[row_job, 0], row_width)
-    u = positions[column]
-    v = positions[row]
-    direction = []
-    for axis in range(3):
-        right, down, ahead = frame[:, axis].T
-        start = down[row_job] * v + ahead[row_job]
-        direction.append(np.repeat(right[row_job], row_width) * u + np.repeat(start, row_width))
-    job = np.repeat(row_job, row_width)
-    return job, np.repeat(row * side, row_width) + column, (direction[0], direction[1], direction[2])
-
-
-def _counted(lengths: Ints) -> Ints:
-    """0, 1, ... `lengths[0]` - 1, 0, 1, ... `lengths[1]` - 1 and so on."""
-    starts = np.cumsum(lengths) - lengths
-    return np.arange(lengths.sum()) - np.repeat(starts, lengths)
+    first = np.ceil((flat.min(axis=1) - positions[0]) / spacing - 1e-6).clip(0).astype(int)
+    end = np.floor((flat.max(axis=1) - positions[0]) / spacing + 1e-6).clip(-1).astype(int) + 1
+    return [(slice(y, below), slice(x, after)) for (x, y), (after, below) in zip(first, end, strict=True)]
 
 
 def _away_from_zero(values: Floats) -> Floats:
     return np.where(np.abs(values) < _TINY, _TINY, values)
 
 
-_Hits = tuple[Ints, Floats, Vectors]
-"""Rays that hit their piece (indices `[m]`), their `t` `[m]`, and the unit normals in the world there."""
-
-
-def _meet_rounds(profiles: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
-    """Where rays hit pieces with the profiles `[J, 3]`.
+def _meet_round(profile: Floats, eye: Floats, direction: Vectors) -> tuple[Floats, Vectors]:
+    """`t` where rays meet a round piece of this profile, infinite where they miss it, and its normals there, of any
+    length, all in its coordinates.
 
     Along a ray the surface is the root of `f(t) = a t^2 + 2 b t + c`, which is negative inside.
 
@@ -218,55 +161,43 @@ def _meet_rounds(profiles: Floats, inverse: Floats, eye: Floats, job: Ints, dire
     ends. That is the root `(-b - sqrt(b^2 - a c)) / a` for either sign of `a`: the other half of a cone lies beyond the
     ends and is never reached.
     """
-    p, q, w = profiles.T
-    ex, ey, ez = eye.T
+    p, q, w = profile
+    ex, ey, ez = eye
     dx, dy, dz = direction
-    a = dx * dx + dy * dy - w[job] * (dz * dz)
-    b = ex[job] * dx + ey[job] * dy - (q / 2 + w * ez)[job] * dz
-    c = (ex * ex + ey * ey - p - (q + w * ez) * ez)[job]
+    a = dx * dx + dy * dy - w * (dz * dz)
+    b = ex * dx + ey * dy - (q / 2 + w * ez) * dz
+    c = ex * ex + ey * ey - p - (q + w * ez) * ez
     square = b * b - a * c
-    ray = np.flatnonzero(square > 0)
-    a, b, c, job, dz = a[ray], b[ray], c[ray], job[ray], _away_from_zero(dz[ray])
-    facing = np.where(dz > 0, -1.0, 1.0)  # the end that the ray reaches first
-    enter, leave = (facing - ez[job]) / dz, (-facing - ez[job]) / dz
-    falls = (-b - np.sqrt(square[ray])) / _away_from_zero(a)
+    slope = _away_from_zero(dz)
+    facing = np.where(slope > 0, -1.0, 1.0)  # the end that the ray reaches first
+    enter, leave = (facing - ez) / slope, (-facing - ez) / slope
+    falls = (-b - np.sqrt(square)) / _away_from_zero(a)
     by_end = (a * enter + 2 * b) * enter + c <= 0
-    met = np.flatnonzero(by_end | ((falls > enter) & (falls < leave)))
-    ray, job, by_end, facing = ray[met], job[met], by_end[met], facing[met]
-    distance = np.where(by_end, enter[met], falls[met])
-    x, y, z = (eye[job, axis] + distance * direction[axis][ray] for axis in range(3))
-    up = np.where(by_end, facing, -(q / 2)[job] - w[job] * z)
-    return ray, distance, _unit(inverse[job], (np.where(by_end, 0.0, x), np.where(by_end, 0.0, y), up))
+    met = (square > 0) & (by_end | ((falls > enter) & (falls < leave)))
+    distance = np.where(met, np.where(by_end, enter, falls), np.inf)
+    x, y, z = (start + falls * along for start, along in zip(eye, direction, strict=True))
+    up = np.where(by_end, facing, -(q / 2) - w * z)
+    return distance, (np.where(by_end, 0.0, x), np.where(by_end, 0.0, y), up)
 
 
-def _meet_blocks(planes: Floats, inverse: Floats, eye: Floats, job: Ints, direction: Vectors) -> _Hits:
-    """Where rays enter between planes `[J, 6, 4]`: at the last that is crossed inwards, if none was crossed
+def _meet_block(planes: Floats, eye: Floats, direction: Vectors) -> tuple[Floats, Vectors]:
+    """As `_meet_round`, for planes `[6, 4]`: a ray enters at the last that it crosses inwards, if it crossed none
     outwards before.
     """
-    room = planes[..., 3] - np.einsum("jka,ja->jk", planes[..., :3], eye)
+    normals, offsets = planes[:, :3], planes[:, 3]
+    nx, ny, nz = normals.T[..., None, None]
     dx, dy, dz = direction
-    enter = np.full(len(job), -np.inf)
-    leave = np.full(len(job), np.inf)
-    face = np.zeros(len(job), np.int64)
-    for plane in range(planes.shape[1]):
-        nx, ny, nz, _ = planes[:, plane].T
-        speed = _away_from_zero(nx[job] * dx + ny[job] * dy + nz[job] * dz)  # outwards
-        t = room[:, plane][job] / speed
-        inwards = speed < 0
-        later = inwards & (t > enter)
-        enter = np.where(later, t, enter)
-        face = np.where(later, plane, face)
-        leave = np.where(inwards, leave, np.minimum(leave, t))
-    ray = np.flatnonzero(enter < leave)
-    sides = planes.shape[1]
-    nx, ny, nz = planes[..., :3].reshape(-1, 3).T
-    x, y, z = _unit(np.repeat(inverse, sides, axis=0), (nx, ny, nz))
-    of = job[ray] * sides + face[ray]
-    return ray, enter[ray], (x[of], y[of], z[of])
+    speed = _away_from_zero(nx * dx + ny * dy + nz * dz)  # outwards
+    t = (offsets - np.einsum("ka,a->k", normals, eye))[:, None, None] / speed
+    entering = np.where(speed < 0, t, -np.inf)
+    enter, leave = entering.max(axis=0), np.where(speed < 0, np.inf, t).min(axis=0)
+    x, y, z = normals[entering.argmax(axis=0)].transpose(2, 0, 1)
+    return np.where(enter < leave, enter, np.inf), (x, y, z)
 
 
 def _unit(inverse: Floats, gradient: Vectors) -> Vectors:
-    """Unit normals in the world, from local normals and the maps `[n, 3, 3]` from world to local coordinates."""
-    x, y, z = (sum(inverse[:, row, column] * gradient[row] for row in range(3)) for column in range(3))
+    """Unit normals in the world, from local ones of any length and the map `[3, 3]` from world to local coordinates."""
+    gx, gy, gz = gradient
+    x, y, z = (a * gx + b * gy + c * gz for a, b, c in inverse.T)
     length = np.sqrt(x * x + y * y + z * z)
     return x / length, y / length, z / length

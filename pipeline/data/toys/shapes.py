@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.data.toys.pieces import SIDES, Pair, Point, ball, block, box, polar, rod, sine_cosine, wheels, wing
-from pipeline.data.toys.ray_casting import Piece, Solid, moved
+from pipeline.data.toys.ray_casting import Floats, Piece, Solid, moved
 
 Four = tuple[float, float, float, float]
 Limbs = tuple[Pair, Pair]
@@ -38,9 +38,9 @@ def _animal(size: Pair, limbs: Pair, nape: Pair, face: Pair, rump: Pair, stride:
     top = polar(withers, neck, rise)
     pieces += [ball(withers, 0.62 * girth, 0.55 * girth, 0.62 * girth), rod(withers, top, 0.6 * girth, 0.75 * head)]
 
-    def at(x: float, y: float, z: float) -> Point:
+    def at(x: float, y: float, z: float) -> Floats:
         """A point relative to the head, in units of its radius."""
-        return top[0] + x * head, y * head, top[2] + z * head
+        return top + head * np.array([x, y, z])
 
     nose = at(1 + muzzle / head, 0, -0.4 - 0.3 * muzzle / head)
     pieces.append(ball(at(0.25, 0, 0), 1.25 * head, 0.85 * head, head, pitch=-15))
@@ -95,15 +95,13 @@ def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float
     forward (0 hangs down); each leans to the left by `aside` times its length before leaning.
     """
     pieces: list[Piece] = []
-    here = start
     for swing, first, last in zip(swings, (1.0, 0.85), (0.85, 0.65), strict=True):
         s, c = sine_cosine(swing)
         step = np.array([s, aside, -c])
-        step *= length / np.sqrt((step * step).sum())
-        there = (here[0] + float(step[0]), here[1] + float(step[1]), here[2] + float(step[2]))
-        pieces.append(rod(here, there, first * radius, last * radius))
-        here = there
-    return pieces, here
+        end = start + step * (length / np.sqrt((step * step).sum()))
+        pieces.append(rod(start, end, first * radius, last * radius))
+        start = end
+    return pieces, start
 
 
 def _human(arms: Limbs, legs: Limbs, aside: Pair, bulk: float, leg: float, hat: str, stick: Pair) -> list[Piece]:
@@ -122,9 +120,9 @@ def _human(arms: Limbs, legs: Limbs, aside: Pair, bulk: float, leg: float, hat: 
     soles = []
     for side, swings in zip(SIDES, legs, strict=True):
         parts, foot = _limb((0, 0.11 * side * bulk, 0), leg, swings, side * aside[1], 0.12 * bulk)
-        pieces += [*parts, ball((foot[0] + 0.07, foot[1], foot[2]), 0.16, 0.08, 0.07)]
+        pieces += [*parts, ball(foot + np.array([0.07, 0, 0]), 0.16, 0.08, 0.07)]
         soles.append(foot[2] - 0.05)
-    hand = (0.0, 0.0, 0.0)
+    hand: Point = (0, 0, 0)
     for side, swings in zip(SIDES, arms, strict=True):
         parts, hand = _limb((0, 0.26 * side * bulk, shoulder + 0.03), 0.32, swings, side * aside[0], 0.09 * bulk)
         pieces += [*parts, ball(hand, 0.08, 0.08, 0.08)]

@@ -145,7 +145,7 @@ def minimisers(table: pd.DataFrame) -> Figure:
             axis.bar(places, rows[f"h{unit + 1}"], 0.24, color=colour, label=f"unit {unit + 1}")
         axis.axhline(0, color=INK, linewidth=0.7)
         axis.set_xticks(range(len(rows)), rows["penalty"])
-        axis.set_title(f"{OBJECTIVES[reading]},\nweight {weight:g}")
+        axis.set_title(f"{OBJECTIVES[str(reading)]},\nweight {weight:g}")
         axis.grid(axis="x", visible=False)
     axes[0].set_ylabel("hidden activity")
     axes[0].legend(loc="upper right")

@@ -26,8 +26,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from pipeline.errors import UserError
 from pipeline.learning.runs import of_kind
-from pipeline.learning.train import DivergedError
 from pipeline.probes.features import batches
 from pipeline.probes.generalisation import rotation_probes
 from pipeline.results.outcome import Outcome
@@ -137,14 +137,14 @@ def choose_sds(
     highest evidence lower bound on the validation images.
 
     Raises:
-        DivergedError: a bound is not finite.
+        UserError: a bound is not finite.
     """
 
     def bound(sds: tuple[float, float]) -> float:
         gaussian = with_gaussian_poses(model, *sds)
         found = float(image_bounds(gaussian, validation, study.grid_samples, study.seed, device)["elbo"].mean())
         if not math.isfinite(found):
-            raise DivergedError(f"sds of parts and objects {sds} give a bound of {found}; mend posterior.*.sd_grid")
+            raise UserError(f"sds of parts and objects {sds} give a bound of {found}; mend posterior.*.sd_grid")
         return found
 
     return max(product(study.sd_grid, study.sd_grid), key=bound)

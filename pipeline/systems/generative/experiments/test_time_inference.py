@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
-from pipeline.learning.train import DivergedError
+from pipeline.errors import UserError
 from pipeline.probes.generalisation import clean_probe, fit_probe
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
@@ -61,7 +61,7 @@ def optimisation_gains(
         And the way there: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
 
     Raises:
-        DivergedError: a measurement is not finite.
+        UserError: a measurement is not finite.
     """
     clean = clean_probe(model, dataset, "t0", evaluate, device)
     images, labels = dataset.part("test")
@@ -107,7 +107,7 @@ def optimisation_gains(
                 row["refit_gain_error"] = float(gains.std()) / math.sqrt(len(gains))
             row |= {f"accuracy_{when}": clean.score(each, labels) for when, each in t0.items()}
             if wrong := [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]:
-                raise DivergedError(f"{name} within {angle:g} degrees: not finite: {', '.join(wrong)}")
+                raise UserError(f"{name} within {angle:g} degrees: not finite: {', '.join(wrong)}")
             rows.append(row)
             curves.append(found.curve.assign(engine=name, angle=angle))
     return pd.DataFrame(rows), pd.concat(curves, ignore_index=True)
@@ -166,7 +166,7 @@ def measure(context: Context) -> Outcome:
     The mean bound by engine and angle after each round is tracked.
 
     Raises:
-        DivergedError: a measurement is not finite.
+        UserError: a measurement is not finite.
     """
     settings, evaluate, device = context.settings, context.params.evaluate, context.device
     dataset = context.evaluated(context.params.runs[settings.run].dataset)
