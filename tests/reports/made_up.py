@@ -163,13 +163,8 @@ def pictures(*shape: int) -> np.ndarray:
 
 def equivariance(n: int = 2) -> dict[str, Any]:
     """Deviations of poses that follow a tenth of the turn."""
-    found: dict[str, Any] = {}
-    for layer, size in (("parts", 0.55), ("objects", 1.1)):
-        ways = {f"{angle}": size * np.sin(np.deg2rad(angle / 2)) for angle in range(30, 181, 30)}
-        found[layer] = {
-            angle: {"deviation": 0.9 * way, "unfollowed": way, "missed": 0.9} for angle, way in ways.items()
-        }
-    return spreads(found, 0.005, n)
+    ways = {f"{angle}": 0.55 * np.sin(np.deg2rad(angle / 2)) for angle in range(30, 181, 30)}
+    return spreads({"parts": {at: {"deviation": 0.9 * way, "missed": 0.9} for at, way in ways.items()}}, 0.005, n)
 
 
 class Writer(ResultFiles):
@@ -214,11 +209,9 @@ class Writer(ResultFiles):
     def pictures(self, run: str) -> None:
         arrays = dict.fromkeys(("templates", "alphas"), pictures(16, 12, 12))
         arrays |= dict.fromkeys(("object_images", "object_parts"), pictures(16, 28, 28))
-        arrays |= dict.fromkeys(("pair_first", "pair_second", "pair_aligned"), pictures(8, 24, 24))
         # The last two objects own no image.
         classes = np.concatenate([1 + 4 * np.eye(14, 10) + np.arange(14)[:, None], np.zeros((2, 10))])
-        pairs = {"pair_parts": np.arange(16).reshape(8, 2), "pair_correlation": np.linspace(0.99, 0.85, 8)}
-        arrays |= {"prior_samples": pictures(26, 28, 28), "object_classes": classes, **pairs}
+        arrays |= {"prior_samples": pictures(26, 28, 28), "object_classes": classes}
         self.examples("evaluate", run, **arrays)
 
     def optimise(self, study: str) -> None:
@@ -275,7 +268,6 @@ class Writer(ResultFiles):
             measured: dict[str, Any] = {"probe": probe, "validation": {"bound": spread(300)}}
             if "t0" in values:
                 measured["consistency"] = spread(0.8 / (1 + angle / 30), 0.02, n)
-                measured["duplicates"] = {"pairs": spread(0.5, 0.05, n), "copied": spread(0.9, 0.05, n)}
                 arrays = {"images": pictures(10, 28, 28), "arrangements": pictures(10, 28, 28, 3)}
                 self.examples("sweep", f"{run}-{angle:g}", **arrays)
             self.numbers("sweep", f"{run}-{angle:g}", measured)

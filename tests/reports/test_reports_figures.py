@@ -29,7 +29,6 @@ ALL = {
     "optimisation-capsules-digits.svg",
     "prior-capsules-digits.png",
     "sweep-capsules-digits.svg",
-    "copies-capsules-digits.png",
     "part-use-capsules-digits.png",
     "turning-capsules-digits.png",
 }

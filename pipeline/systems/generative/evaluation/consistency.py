@@ -94,7 +94,7 @@ def part_use(
     angle: float,
     seed: int,
     device: torch.device,
-) -> tuple[dict[str, float], Arrays]:
+) -> tuple[float, Arrays]:
     """Consistency of part use on images turned within +-angle degrees, and digits of class 2 for the picture.
 
     Args:
@@ -102,8 +102,8 @@ def part_use(
         classes: `[N]`.
 
     Returns:
-        consistency by name, and arrays: images (upright) `[n, S, S]`, arrangements (parts in colour,
-        turned back) `[n, S, S, 3]`.
+        the consistency, and arrays: images (upright) `[n, S, S]`, arrangements (parts in colour, turned back)
+        `[n, S, S, 3]`.
     """
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     maps, colours = [], []
@@ -116,4 +116,4 @@ def part_use(
         colours.append(arrange(model, found).cpu().numpy())
     shown = np.flatnonzero(classes == 2)[:EXAMPLES]
     arrays = {"images": images[shown, 0].astype(np.float32) / 255, "arrangements": np.concatenate(colours)[shown]}
-    return {"consistency": consistency(np.concatenate(maps), classes)}, arrays
+    return consistency(np.concatenate(maps), classes), arrays
