@@ -5,7 +5,7 @@ Claims about Figures 5 and 6 rest on the run that answers Table 1, those about F
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -15,7 +15,6 @@ from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.films import Film
 from pipeline.results.findings import Finding, Measure
-from pipeline.results.measured import Measured
 from pipeline.results.reading import Numbers, Results, with_training
 from pipeline.systems.generative.report.shared import (
     Sweep,
@@ -115,15 +114,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         if capsules and (arrays := written.examples(results, "evaluate", run, _EVALUATED)):
             yield from _learnt(run, numbers, arrays)
     for sweep in sweeps(results).values():
-        consistency = sweep.measured("consistency")
-        if len(consistency) > 1:
-            ends = {angle: consistency[angle] for angle in (min(consistency), max(consistency))}
-            found = [
-                written.examples(results, "sweep", sweep.items[angle].path.stem, ("images", "arrangements"))
-                for angle in ends
-            ]
-            if all(found):
-                yield _part_use(sweep, ends, [arrays for arrays in found if arrays])
+        yield from _part_use(results, written, sweep)
 
 
 def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Drawing:
@@ -196,18 +187,25 @@ def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
     return pictures.image_rows(rows, headings, names)
 
 
-def _part_use(sweep: Sweep, ends: Mapping[float, Measured], found: Sequence[Mapping[str, np.ndarray]]) -> Drawing:
-    rows = [("digits", found[0]["images"])]
-    for (angle, consistency), arrays in zip(ends.items(), found, strict=True):
-        rows.append((f"{name_of_test(f'rotated_{angle:g}')}\n{consistency.mean:.2f}", arrays["arrangements"]))
-    return Drawing(
+def _part_use(results: Results, written: Written, sweep: Sweep) -> Iterator[Drawing]:
+    consistency, rows = sweep.measured("consistency"), []
+    if len(consistency) < 2:
+        return
+    ends = (min(consistency), max(consistency))
+    for angle in ends:
+        item = sweep.items[angle].path.stem
+        if (arrays := written.examples(results, "sweep", item, ("images", "arrangements"))) is None:
+            return
+        rows += [] if rows else [("digits", arrays["images"])]
+        rows.append((f"{name_of_test(f'rotated_{angle:g}')}\n{consistency[angle].mean:.2f}", arrays["arrangements"]))
+    yield Drawing(
         f"part-use-{sweep.run}",
         "png",
         f"Part use on narrow and wide rotations, {sweep.run}",
         "Trained and tested on narrow rotations, the same part draws the same stroke of every digit; on wide "
         "rotations, different parts draw it (the paper's Figure 7). The number below each range is the consistency: 1 "
-        "if it is always the same part, 0 for chance. The claim about this figure "
-        "tells whether the training or the test makes the difference.",
+        "if it is always the same part, 0 for chance. The claim about this figure tells whether the training or the "
+        "test makes the difference.",
         "Digits of one class; below them how models trained on narrow and on wide rotations draw them, one colour "
         "per part, rotated back upright.",
         [record for angle in ends for record in sweep.items[angle].records],

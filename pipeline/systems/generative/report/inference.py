@@ -10,11 +10,10 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
+from pipeline.drawing.style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, in_house_style, panels
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
@@ -23,11 +22,17 @@ from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import answer, tested_on
 
 LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"), (PURPLE, "D"), (ORANGE, "v"))
-ENGINES = {"gauss-newton": "Gauss-Newton", "l-bfgs": "L-BFGS", "adam": "Adam"}
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
 """Points: sds of the clean probes in Table 1. For a printed .00 it is 0.5, the largest value that rounds to it."""
-_EXAMPLES = ("angles", "images", "before", "after", "arrangements_before", "arrangements_after")
-_CURVES = ("replica", "engine", "angle", "round", "evaluations", "seconds", "bound")
+_EXAMPLES = {
+    "images": "input",
+    "before": "encoder",
+    "after": "optimised",
+    "arrangements_before": "encoder's parts",
+    "arrangements_after": "optimised parts",
+}
+"""Pictures of a digit, and what they are called."""
+_CURVES = ("replica", "engine", "angle", "round", "evaluations", "bound")
 
 
 def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]]:
@@ -164,26 +169,21 @@ MEASURES: dict[str, Measure] = {
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """A digit before and after optimisation, and the bound on the way."""
     for study, numbers in results.executed("optimise"):
-        arrays = written.examples(results, "optimise", study, _EXAMPLES)
-        chosen = str(numbers.settings.optimise[study].chosen)
-        if arrays:
-            names = {
-                "images": "input",
-                "before": "encoder",
-                "after": "optimised",
-                "arrangements_before": "encoder's parts",
-                "arrangements_after": "optimised parts",
-            }
+        if arrays := written.examples(results, "optimise", study, ("angles", *_EXAMPLES)):
             yield Drawing(
                 f"reconstructions-{study}",
                 "png",
                 f"Reconstructions before and after test-time optimisation, {study}",
                 "If the encoder's reconstruction of a rotated digit is bad, maximising the bound from there should "
-                f"repair it (as in the paper's Figure 3). Engine: {ENGINES.get(chosen, chosen)}.",
+                f"repair it (as in the paper's Figure 3). Engine: {numbers.settings.optimise[study].chosen}.",
                 "One digit rotated step by step; below it the reconstruction from the encoder and the one after "
                 "optimisation, then the parts of each in colour.",
                 numbers.records,
-                partial(pictures.over_rotation, arrays["angles"], [(words, arrays[of]) for of, words in names.items()]),
+                partial(
+                    pictures.over_rotation,
+                    arrays["angles"],
+                    [(words, arrays[name]) for name, words in _EXAMPLES.items()],
+                ),
             )
         steps = written.table(results, "optimise", study, _CURVES)
         if steps is not None:
@@ -191,11 +191,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 f"optimisation-{study}",
                 "svg",
                 f"The bound during test-time optimisation, {study}",
-                "The bound that each engine reaches after a number of gradient evaluations (left) and of seconds "
-                "for all images in one batch (right), for the narrowest and the widest range of rotation. The "
-                "vertical axis starts near the bounds of the encoder's output.",
-                "Two line plots of the bound, over gradient evaluations and over seconds: one line per engine for the "
-                "narrowest and for the widest range of rotation.",
+                "The bound that each engine reaches after a number of gradient evaluations, for the narrowest and the "
+                "widest range of rotation. The vertical axis starts near the bounds of the encoder's output.",
+                "The bound over gradient evaluations, one line per engine and range of rotation.",
                 numbers.records,
                 partial(optimisation_curves, steps),
             )
@@ -203,50 +201,27 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def optimisation_curves(table: pd.DataFrame) -> Figure:
-    """The bound over gradient evaluations and over seconds, for the narrowest and the widest range of rotation, with a
-    colour and marker per engine.
+    """The bound over gradient evaluations, for the narrowest and the widest range of rotation, with a colour and marker
+    per engine; means over replicas, of which one that has ended counts with its last row.
 
     Args:
-        table: columns replica, engine, angle (degrees), round, evaluations, seconds, bound; means over images.
+        table: columns replica, engine, angle (degrees), round, evaluations, bound; means over images.
     """
-    angles = sorted({table["angle"].min(), table["angle"].max()})
-    dashes: list[tuple[float, Any]] = list(zip(angles, ("-", (0, (4, 1.5))), strict=False))
-    looks = dict(zip(table["engine"].unique(), cycle(LOOKS), strict=False))
-    figure, axes = panels(2, 2.6, sharey=True)
-    for engine, (colour, marker) in looks.items():
-        for angle, dash in dashes:
-            chosen = table[(table["engine"] == engine) & (table["angle"] == angle) & (table["round"] > 0)]
-            means = mean_over_replicas(chosen)
-            style: Any = {"color": colour, "linestyle": dash, "marker": marker, "markersize": 3, "linewidth": 1.2}
-            for each, x in zip(axes, ("evaluations", "seconds"), strict=True):
-                each.plot(means[x], means["bound"], **style)
-    axes[0].set(xscale="log", xlabel="gradient evaluations per image", ylabel="bound (nats per image)")
-    axes[1].set(xscale="log", xlabel="seconds for all images")
+    figure, (axes,) = panels(1, 2.6)
+    dashes: dict[float, Any] = {table["angle"].max(): (0, (4, 1.5)), table["angle"].min(): "-"}
+    for (engine, rows), (colour, marker) in zip(table.groupby("engine", sort=False), cycle(LOOKS), strict=False):
+        for angle, dash in dashes.items():
+            done = rows[(rows["angle"] == angle) & (rows["round"] > 0)]
+            steps = done.pivot_table(["evaluations", "bound"], "round", "replica").ffill()
+            name = f"{engine}, {'upright' if angle == 0 else f'within ±{angle:g}°'}"
+            means = [steps[column].mean(axis=1) for column in ("evaluations", "bound")]
+            axes.plot(*means, color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2, label=name)
+    axes.set(xscale="log", xlabel="gradient evaluations per image", ylabel="bound (nats per image)")
     # From about the encoder's output to a little above the highest end.
-    last = table.groupby(["replica", "engine", "angle"])["bound"].last()
-    low, high = table[table["round"] == 0]["bound"].mean(), last.max()
-    axes[0].set_ylim(low - 0.02 * (high - low), high + 0.05 * (high - low))
-    handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=3, label=ENGINES.get(engine, engine))
-        for engine, (colour, marker) in looks.items()
-    ]
-    handles += [
-        Line2D([], [], color=INK, linestyle=dash, label="upright" if angle == 0 else f"within ±{angle:g}°")
-        for angle, dash in dashes
-    ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)), columnspacing=1.2)
+    low, high = table[table["round"] == 0]["bound"].mean(), table["bound"].max()
+    axes.set_ylim(low - 0.02 * (high - low), high + 0.05 * (high - low))
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, columnspacing=1.2)
     return figure
-
-
-def mean_over_replicas(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean evaluations, seconds and bound of all replicas at every round; one that has ended counts with its last row.
-
-    Args:
-        rows: of one engine and angle, columns as in `optimisation_curves`.
-    """
-    measured = ["evaluations", "seconds", "bound"]
-    of_each = rows.pivot_table(index="round", columns="replica", values=measured, aggfunc="last").ffill()
-    return pd.DataFrame({each: of_each.loc[:, [each]].mean(axis=1) for each in measured})
 
 
 def build(results: Results) -> list[Table]:
