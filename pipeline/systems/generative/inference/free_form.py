@@ -146,8 +146,8 @@ class Optimised:
     once: Capsules  # without restarts,
     end: Capsules  # and after the last one
     bound_start: Tensor
-    bound_end: Tensor
     error_start: Tensor
+    bound_end: Tensor
     error_end: Tensor
     evaluations: Tensor  # (N,), gradient evaluations of each image
     seconds: float  # wall-clock time of the minimisation
@@ -183,39 +183,23 @@ def optimise(
     start = model.encode(images) if start is None else start
     states = pack(start)
     noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator, images.device)
-    points: list[dict[str, float]] = []
+    points: dict[int, dict[str, float]] = {}
 
-    def measure(progress: Progress) -> None:
-        bound, error = mean_bound(model, images, unpack(progress.states, model.params.parts), noise[:CURVE_SAMPLES])
-        work = {"round": progress.rounds, "evaluations": float(progress.evaluations.float().mean())}
-        took = {"seconds": progress.seconds, "bound": float(bound.mean()), "pixel_error": float(error.mean())}
-        points.append(work | took)
+    def watch(progress: Progress, last: bool = False) -> None:
+        if last or progress.rounds in (0, *CURVE_POINTS):
+            found = mean_bound(model, images, unpack(progress.states, model.params.parts), noise[:CURVE_SAMPLES])
+            work = {"evaluations": float(progress.evaluations.float().mean()), "seconds": progress.seconds}
+            bound, error = (float(each.mean()) for each in found)
+            points[progress.rounds] = {"round": progress.rounds, **work, "bound": bound, "pixel_error": error}
 
-    def watch(progress: Progress) -> None:
-        if progress.rounds in CURVE_POINTS:
-            measure(progress)
-
-    measure(Progress(states))
+    watch(Progress(states))
     progress = minimise_bound(model, images, states, engine, generator, watch, logit_sd=logit_sd, refine=refine)
-    if points[-1]["round"] == progress.rounds:  # measured before the objects were refined
-        points.pop()
-    measure(progress)
-    before, after = (value_of(model, images, each)[0] for each in (states, progress.states))
-    better = (after < before).unsqueeze(-1)
+    watch(progress, last=True)  # after the objects were refined, in place of the same round before
+    better = (value_of(model, images, progress.states)[0] < value_of(model, images, states)[0]).unsqueeze(-1)
     once, end = (
         unpack(torch.where(better, found, states), model.params.parts) for found in (progress.once, progress.states)
     )
-    bound_start, error_start = mean_bound(model, images, start, noise)
-    bound_end, error_end = mean_bound(model, images, end, noise)
+    before, after = (mean_bound(model, images, each, noise) for each in (start, end))
     return Optimised(
-        start=start,
-        once=once,
-        end=end,
-        bound_start=bound_start,
-        bound_end=bound_end,
-        error_start=error_start,
-        error_end=error_end,
-        evaluations=progress.evaluations,
-        seconds=progress.seconds,
-        curve=pd.DataFrame(points),
+        start, once, end, *before, *after, progress.evaluations, progress.seconds, pd.DataFrame(points.values())
     )

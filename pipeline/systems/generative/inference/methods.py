@@ -53,12 +53,12 @@ def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, 
     return model.trace_bound(images, noise, guide=guide)
 
 
-Value = tuple[Tensor, Tensor]
-"""Negative bounds `[N]` and their gradients `[N, V]`."""
-
-
-def value_of(model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None) -> Value:
-    """The negative bound and its gradient: the analytic bound, or that of one sample of the presences by `noise`."""
+def value_of(
+    model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The negative bound `[N]` and its gradient `[N, V]`: the analytic bound, or that of one sample of the presences by
+    `noise`.
+    """
     values, gradients = [], []
     given = (images, states) if noise is None else (images, states, noise)
     for image, state, *sample in zip(*(each.split(_CHUNK) for each in given), strict=True):
@@ -205,18 +205,16 @@ class LBFGSMethod(Method):
         super().__init__(model, images)
         self.memory = memory
 
-    def evaluate(self, states: Tensor) -> Value:
-        """The values `[n]` and their gradients `[n, V]`."""
-        return value_of(self.model, self.images, states)
-
-    def first(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The values `[n]`, their gradients and the diagonal of their curvature, `[n, V]`, at the initial states."""
+    def evaluate(self, states: Tensor, first: bool = False) -> tuple[Tensor, ...]:
+        """The values `[n]` and their gradients `[n, V]`; `first`, also the diagonal of their curvature `[n, V]`."""
+        if not first:
+            return value_of(self.model, self.images, states)
         found = curvature.linearise(self.model, self.images, states)
         return found.value, found.gradient, found.diagonal()
 
     def begin(self, states: Tensor) -> Tensor:
         n = len(states)
-        value, gradient, diagonal = self.first(states)
+        value, gradient, diagonal = self.evaluate(states, first=True)
         self.scale = diagonal.clamp_min(1.0).rsqrt()
         self.state, self.value, self.gradient = states, value, gradient * self.scale
         shape = (n, self.memory, states.shape[1])
@@ -283,27 +281,18 @@ class ObjectMethod(LBFGSMethod):
         super().__init__(model, images, MEMORY)
         self.parts = parts
 
-    def evaluate(self, states: Tensor) -> Value:
-        value, gradient, *_ = self.with_routing(states)
-        return value, gradient
-
-    def first(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        value, gradient, routing, found, t = self.with_routing(states)
-        with torch.no_grad():
-            of_objects = curvature.object_curvature(self.model, found, routing, t)
-        return value, gradient, curvature.objects_diagonal(*of_objects)
-
-    def with_routing(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor, Capsules, Tensor]:
-        """The negative bound without its pixels `[n]`, its gradient `[n, 7 O]`, and what it was computed from: the
-        routing `[n, P, 1 + O]`, the posterior, and the means of the parts' presences `[n, P]`.
-        """
+    def evaluate(self, states: Tensor, first: bool = False) -> tuple[Tensor, ...]:
         model, x = self.model, states.detach().requires_grad_()
         with torch.enable_grad():
             found = unpack(torch.cat([self.parts, x], dim=1), model.params.parts)
             t, _ = presence_moments(found.part_logits, model.temperature)
             bound, routing = hierarchy_bound(model, found, t)
             (gradient,) = torch.autograd.grad(-bound.sum(), x)
-        return -bound.detach(), gradient, routing, found, t
+        if not first:
+            return -bound.detach(), gradient
+        with torch.no_grad():
+            of_objects = curvature.object_curvature(model, found, routing, t)
+        return -bound.detach(), gradient, curvature.objects_diagonal(*of_objects)
 
 
 def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -322,7 +311,7 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
     """
     parts, objects = states.tensor_split([STATE * model.params.parts], dim=1)
     method = ObjectMethod(model, images, parts)
-    before, _ = method.evaluate(objects)
+    before, *_ = method.evaluate(objects)
     found, after = minimise(method, objects, ROUNDS, TOLERANCE)
     return torch.cat([parts, found], dim=1), before - after
 
