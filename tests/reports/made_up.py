@@ -161,12 +161,6 @@ def pictures(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).random(shape)
 
 
-def equivariance(n: int = 2) -> dict[str, Any]:
-    """Deviations of poses that follow a tenth of the turn."""
-    ways = {f"{angle}": 0.55 * np.sin(np.deg2rad(angle / 2)) for angle in range(30, 181, 30)}
-    return spreads({"parts": {at: {"deviation": 0.9 * way, "missed": 0.9} for at, way in ways.items()}}, 0.005, n)
-
-
 class Writer(ResultFiles):
     """Writes made-up results below `root` as a repository would hold them."""
 
@@ -203,7 +197,10 @@ class Writer(ResultFiles):
         if "t0" in features:
             use = {f"{angle}": {"consistency": spread(0.7, 0.02, n)} for angle in (0, 180)}
             copies = {"pairs": 0.6, "copied": 0.9, "faded_strokes_pairs": 0.3, "faded_strokes_pairs_sd": 0.1}
-            failures = {"equivariance": equivariance(n), "templates": spreads(copies, n=n), "part_use": use}
+            # Poses follow a tenth of the turn.
+            ways = {f"{angle}": 0.5 * float(np.sin(np.deg2rad(angle / 2))) for angle in range(30, 181, 30)}
+            turned = spreads({at: {"deviation": way, "missed": 0.9} for at, way in ways.items()}, 0.005, n)
+            failures = {"equivariance": {"parts": turned}, "templates": spreads(copies, n=n), "part_use": use}
         self.numbers("evaluate", run, {"probe": probe, "test": test, **failures}, **provenance)
 
     def pictures(self, run: str) -> None:
@@ -228,12 +225,6 @@ class Writer(ResultFiles):
                 found[f"refit_accuracy_{when}"] = found[f"accuracy_{when}"]
             engines[engine][angle] = spreads(found)
         self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2})
-        steps = [
-            (replica, engine, float(angle), done, 10.0 * done, 2.0 * done, before[angle][0] + done - 8 * replica)
-            for replica, engine, angle, done in product(range(2), work, before, range(5))
-        ]
-        names = ["replica", "engine", "angle", "round", "evaluations", "seconds", "bound"]
-        self.table("optimise", study, pd.DataFrame(steps, columns=names))
         drawn = dict.fromkeys(("images", "before", "after"), pictures(13, 28, 28))
         drawn |= dict.fromkeys(("arrangements_before", "arrangements_after"), pictures(13, 28, 28, 3))
         self.examples("optimise", study, angles=np.arange(-180, 181, 30).astype(np.float32), **drawn)

@@ -145,7 +145,7 @@ def template_copies(
     return {
         "drawn": float(len(pictures)),
         **copies(pictures, failures),
-        **controls.mean().add_prefix("faded_strokes_").to_dict(),
+        **{f"faded_strokes_{name}": float(mean) for name, mean in controls.mean().items()},
         "faded_strokes_pairs_sd": float(controls["pairs"].std()),
     }
 

@@ -36,7 +36,6 @@ from pipeline.systems.generative.report.shared import (
     swept_shortcomings,
 )
 
-MAX_PARAMETERS = 30_000
 WIDE = 90.0
 """Degrees: training ranges from here on count as wide in the comparison with the VAE."""
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
@@ -96,7 +95,7 @@ def parameters(results: Results) -> Finding | None:
     count = numbers.number("parameters", "generative")
     if count is None:
         return None
-    return answer(results, numbers, run, Measured(count, 0.0, 1), holds=count < MAX_PARAMETERS)
+    return answer(results, numbers, run, Measured(count, 0.0, 1), holds=count < 30_000)
 
 
 def children_classify(results: Results) -> Finding:
@@ -106,9 +105,8 @@ def children_classify(results: Results) -> Finding:
     """
     run, numbers = evaluated_capsules(results)
     children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
-    chance = 100 / classes_of(numbers, run)
+    chance, tested = 100 / classes_of(numbers, run), numbers.dataset_of(run).test
     holds, notes = children.mean - chance >= (t0.mean - chance) / 2 > 0, [f"probe on t0: {t0.mean:.1f} %"]
-    tested = numbers.dataset_of(run).test
     return answer(results, numbers, run, children, replicas=children.n, tested=tested, holds=holds, notes=notes)
 
 
@@ -211,12 +209,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     for group in groups(evidence.table_1, found):
         drawn = {name: found[run] for run in group for name in found[run].names("probe") if name in FEATURES_DRAWN}
         paper = {name: tests for name, tests in paper_accuracies(found[group[0]], group[0]).items() if name in drawn}
-        theirs = f"; open markers: Table 1 of the paper ({LABELS['mnist']}), in both plots" if paper else ""
         yield _drawing(
             f"accuracy-{group[0]}",
             f"Probe accuracy over rotation, {' and '.join(group)}",
             "as test images are rotated further than the training images. Left: the probe is refit on equally warped "
-            f"images; right: it is fit on clean images{theirs}.",
+            f"images; right: it is fit on clean images; open markers: Table 1 of the paper ({LABELS['mnist']}).",
             "range of rotation of the test images, or affine warps",
             {
                 title: {name: accuracies(numbers, name, protocol) for name, numbers in drawn.items()}
@@ -233,7 +230,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             for name in FEATURES_DRAWN
             if (curve := swept[run].measured("probe", name))
         }
-        first = next(iter(swept[group[0]].items.values()))
         yield _drawing(
             f"sweep-{group[0]}",
             f"Trained and tested on rotations, {' and '.join(group)}",
@@ -242,7 +238,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "range of rotation in training and test",
             {"": curves},
             {},
-            100 / classes_of(first, group[0]),
+            100 / classes_of(next(iter(swept[group[0]].items.values())), group[0]),
             [record for run in group for record in swept[run].records],
         )
 
@@ -288,12 +284,12 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
     for each, (title, ours) in zip(axes, plots.items(), strict=True):
         for i, features in enumerate(kinds):
             places = np.arange(len(tests)) + 0.16 * (i - (len(kinds) - 1) / 2)
-            style = {"color": look(features).colour, "marker": look(features).marker, "elinewidth": 0.8}
+            style: dict[str, Any] = {"color": look(features).colour, "marker": look(features).marker}
             own = FILLED | {"label": look(features).label}
             for found, looks in ((ours[features], own), (paper.get(features, {}), OPEN)):
                 at = [found.get(test, Measured(math.nan, math.nan, 0)) for test in tests]
                 bars = [accuracy.sd if accuracy.n > 1 else math.nan for accuracy in at]
-                each.errorbar(places, [accuracy.mean for accuracy in at], yerr=bars, **style | looks)
+                each.errorbar(places, [accuracy.mean for accuracy in at], yerr=bars, elinewidth=0.8, **style | looks)
         each.axhline(chance, color=FAINT, linewidth=0.8, linestyle=":", label="chance")
         each.grid(False, axis="x")
         each.set_xticks(np.flatnonzero(tests), [name_of_test(test) for test in tests if test])
@@ -317,11 +313,11 @@ def build(results: Results) -> list[Table]:
     for group in groups(results.evidence.generative.table_1, found):
         paper = paper_accuracies(found[group[0]], group[0])
         rows: list[Row] = []
-        for run, numbers in ((run, found[run]) for run in group):
-            for name in numbers.names("probe"):
-                ours = {source: accuracies(numbers, name, protocol) for protocol, source in SOURCES.items()}
-                for source, row in {PAPER: paper.get(name, {}), **ours}.items():
-                    rows += [([run, look(name).name, source], row, numbers)] if row else []
+        for run in group:
+            for name in found[run].names("probe"):
+                ours = {source: accuracies(found[run], name, protocol) for protocol, source in SOURCES.items()}
+                sources = {PAPER: paper.get(name, {}), **ours}
+                rows += [([run, look(name).name, source], row, found[run]) for source, row in sources.items() if row]
         heads = {test: (name_of_test(test), 1) for test in in_order(test for _, row, _ in rows for test in row)}
         rows = [(keys, dict.fromkeys(heads) | dict(row), numbers) for keys, row, numbers in rows]
         title = f"Probe accuracy over rotation: {' and '.join(group)}"

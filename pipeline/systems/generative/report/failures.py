@@ -5,7 +5,7 @@ Claims about Figures 5 and 6 rest on the run that answers Table 1, those about F
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -138,7 +138,7 @@ def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> D
 
 def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Iterator[Drawing]:
     owned = int((arrays["object_classes"].sum(1) > 0).sum())
-    figures: dict[str, tuple[str, str, str, Callable[[], Figure]]] = {
+    figures = {
         "templates": (
             f"Templates learned by {run}",
             "Look for templates that look like strokes, for parts that are never used (blank or grainy alpha channel), "
@@ -179,16 +179,14 @@ def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
     shares = [(classes[i].max() / images[i], images[i] / images.sum()) for i in order]
     percent = [[f"{100 * share:.0f}" if share >= 0.01 else "<1" for share in each] for each in shares]
     headings = ["\n".join([str(classes[i].argmax()), *each]) for i, each in zip(order, percent, strict=True)]
-    rows = [
-        ("mean of its images", arrays["object_images"][order]),
-        ("mean of its parts", arrays["object_parts"][order]),
-    ]
+    rows = [(f"mean of its {name}", arrays[f"object_{name}"][order]) for name in ("images", "parts")]
     names = "most common class\nits share of these images (%)\nshare of all images (%)"
     return pictures.image_rows(rows, headings, names)
 
 
 def _part_use(results: Results, written: Written, sweep: Sweep) -> Iterator[Drawing]:
-    consistency, rows = sweep.measured("consistency"), []
+    consistency = sweep.measured("consistency")
+    rows: list[tuple[str, np.ndarray]] = []
     if len(consistency) < 2:
         return
     ends = (min(consistency), max(consistency))

@@ -5,15 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from itertools import cycle
-from typing import Any
-
-import pandas as pd
-from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import BLUE, GREEN, ORANGE, PURPLE, VERMILLION, in_house_style, panels
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
@@ -21,7 +15,6 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Result
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import answer, tested_on
 
-LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"), (PURPLE, "D"), (ORANGE, "v"))
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
 """Points: sds of the clean probes in Table 1. For a printed .00 it is 0.5, the largest value that rounds to it."""
 _EXAMPLES = {
@@ -32,19 +25,16 @@ _EXAMPLES = {
     "arrangements_after": "optimised parts",
 }
 """Pictures of a digit, and what they are called."""
-_CURVES = ("replica", "engine", "angle", "round", "evaluations", "bound")
 
 
 def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]]:
     """A study's settings, its numbers, and the measurements of its chosen engine by angle."""
     name, numbers = results.answering("optimise", item)
     study = numbers.settings.optimise[name]
-    angles = {
-        float(angle): {each: numbers.needed(*place, each) for each in numbers.names(*place)}
-        for angle in sorted(numbers.names("engine", study.chosen), key=float)
-        if (place := ("engine", study.chosen, angle))
-    }
-    return study, numbers, angles
+    chosen = numbers.part("engine", study.chosen)
+    angles = sorted(numbers.names("engine", study.chosen), key=float)
+    found = {float(angle): {each: chosen.needed(angle, each) for each in chosen.names(angle)} for angle in angles}
+    return study, numbers, found
 
 
 def optimisation_repairs(results: Results) -> Finding:
@@ -167,7 +157,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A digit before and after optimisation, and the bound on the way."""
+    """A digit before and after optimisation."""
     for study, numbers in results.executed("optimise"):
         if arrays := written.examples(results, "optimise", study, ("angles", *_EXAMPLES)):
             yield Drawing(
@@ -185,43 +175,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     [(words, arrays[name]) for name, words in _EXAMPLES.items()],
                 ),
             )
-        steps = written.table(results, "optimise", study, _CURVES)
-        if steps is not None:
-            yield Drawing(
-                f"optimisation-{study}",
-                "svg",
-                f"The bound during test-time optimisation, {study}",
-                "The bound that each engine reaches after a number of gradient evaluations, for the narrowest and the "
-                "widest range of rotation. The vertical axis starts near the bounds of the encoder's output.",
-                "The bound over gradient evaluations, one line per engine and range of rotation.",
-                numbers.records,
-                partial(optimisation_curves, steps),
-            )
-
-
-@in_house_style
-def optimisation_curves(table: pd.DataFrame) -> Figure:
-    """The bound over gradient evaluations, for the narrowest and the widest range of rotation, with a colour and marker
-    per engine; means over replicas, of which one that has ended counts with its last row.
-
-    Args:
-        table: columns replica, engine, angle (degrees), round, evaluations, bound; means over images.
-    """
-    figure, (axes,) = panels(1, 2.6)
-    dashes: dict[float, Any] = {table["angle"].max(): (0, (4, 1.5)), table["angle"].min(): "-"}
-    for (engine, rows), (colour, marker) in zip(table.groupby("engine", sort=False), cycle(LOOKS), strict=False):
-        for angle, dash in dashes.items():
-            done = rows[(rows["angle"] == angle) & (rows["round"] > 0)]
-            steps = done.pivot_table(["evaluations", "bound"], "round", "replica").ffill()
-            name = f"{engine}, {'upright' if angle == 0 else f'within ±{angle:g}°'}"
-            means = [steps[column].mean(axis=1) for column in ("evaluations", "bound")]
-            axes.plot(*means, color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2, label=name)
-    axes.set(xscale="log", xlabel="gradient evaluations per image", ylabel="bound (nats per image)")
-    # From about the encoder's output to a little above the highest end.
-    low, high = table[table["round"] == 0]["bound"].mean(), table["bound"].max()
-    axes.set_ylim(low - 0.02 * (high - low), high + 0.05 * (high - low))
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, columnspacing=1.2)
-    return figure
 
 
 def build(results: Results) -> list[Table]:
@@ -253,9 +206,8 @@ def optimisation(results: Results) -> list[Table]:
         "summed over an image, and accuracy of a probe on t0, fit on encoded clean images (fixed) or on training "
         "images rotated and optimised in the same way (refit)."
     )
-    return measured_table(
-        "optimise", "Test-time optimisation", caption, ["study", "engine", "angle", "images"], heads, rows
-    )
+    keys = ["study", "engine", "angle", "images"]
+    return measured_table("optimise", "Test-time optimisation", caption, keys, heads, rows)
 
 
 def posterior(results: Results) -> list[Table]:
