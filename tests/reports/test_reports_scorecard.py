@@ -182,8 +182,6 @@ def test_a_result_is_judged_by_its_own_settings(full: Writer, values: dict[str, 
 
 # ---- silent presences are found, and informative ones are not
 
-CLAIM = "000.t1.t0.0"
-
 
 @pytest.mark.parametrize(
     ("classes", "information", "sampled", "log_odds", "is_silent"),
@@ -212,11 +210,13 @@ def test_a_silent_run_says_so_in_its_rows_and_in_the_table(full: Writer, params:
         row = tables["presences"].shown.to_dict("records")[0]
         return {str(key): value for key, value in row.items()}
 
-    rows = scorecard(full, params, "000")
-    for claim in (CLAIM, "000.t1.t0.180", "000.freeform.acc"):
-        (said,) = (note for note in rows[claim]["notes"] if "I(t0; x)" in note)
-        assert all(number in said for number in (" 78.0 %", " 91.0 %", " 2.10 nats"))
-    assert not any("I(t0; x)" in note for note in rows["000.t1.vae.0"]["notes"])
+    def warned() -> set[str]:
+        rows = scorecard(full, params, "000")
+        return {
+            name for name, row in rows.items() for note in row["notes"] if "next to no information: 0.00 nats" in note
+        }
+
+    assert not warned()
     found = table()
     assert (found["run"], found["presences"]) == ("capsules-digits", "informative")
     cells = ("probe: 0 or 1 (%)", "probe: relaxed sample (%)", "probe: log odds (%)", "I(t0; x), relaxed")
@@ -226,7 +226,6 @@ def test_a_silent_run_says_so_in_its_rows_and_in_the_table(full: Writer, params:
     record = changed(load_record(path), "probe/t0_binary/refit/rotated_0", spread(0.11))
     record["test"] |= presences(information=0.004)
     dump_record(path, record)
-    rows = scorecard(full, params, "000")
-    for claim in (CLAIM, "000.freeform.acc"):
-        assert any("presences carry next to no information: 0.00 nats" in note for note in rows[claim]["notes"])
+    t0 = {name for name in scorecard(full, params, "000") if name.startswith("000.t1.t0.")}
+    assert warned() == t0 | {"000.freeform.acc"}
     assert table()["presences"] == "silent"

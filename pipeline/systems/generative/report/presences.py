@@ -1,4 +1,4 @@
-"""Whether the presences of a run carry information, and what settings contribute: notes for claims, and tables.
+"""Whether the presences of a run carry information, and what settings contribute: notes for claims, and a table.
 
 A probe on standardised log odds does not show it, and a relaxed sample leaks a trace of them: only a sample that is 0
 or 1 is what a capsule that is there or not there can tell.
@@ -59,16 +59,9 @@ def silence(found: Found, classes: int) -> str | None:
 
 
 def notes(numbers: Numbers, run: str) -> list[str]:
-    """What the evaluation of a run measured of its presences, as notes; none if it lacks these numbers."""
-    found = measured(numbers)
-    binary, relaxed, information = (found[name] for name in ("t0_binary", "t0_sampled", "presence_information"))
-    if not (binary and relaxed and information):
-        return []
-    said = (
-        f"probe on samples that are 0 or 1 {binary.mean:.1f} %, on relaxed samples {relaxed.mean:.1f} % (standardised, "
-        f"like the log odds), I(t0; x) {_nats(information)} nats, relaxed"
-    )
-    return [note for note in (silence(found, classes_of(numbers, run)), said) if note]
+    """A note that the presences of an evaluated run are silent, if they are."""
+    why = silence(measured(numbers), classes_of(numbers, run))
+    return [why] if why else []
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
