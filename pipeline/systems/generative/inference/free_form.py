@@ -136,19 +136,16 @@ def minimise_bound(
 
 @dataclass(frozen=True)
 class Optimised:
-    """The result of free-form inference of N images.
+    """The result of free-form inference of N images, by when it was read: "before", "once" (posteriors without
+    restarts) and "after".
 
     Bounds (nats) and squared pixel errors (summed over the pixels), `[N]`, are averaged over the same presence samples.
     No step and no choice used these samples, so that a bound can end below its start.
     """
 
-    start: Capsules  # the posteriors before,
-    once: Capsules  # without restarts,
-    end: Capsules  # and after the last one
-    bound_start: Tensor
-    error_start: Tensor
-    bound_end: Tensor
-    error_end: Tensor
+    posteriors: dict[str, Capsules]
+    bounds: dict[str, Tensor]
+    errors: dict[str, Tensor]
     evaluations: Tensor  # (N,), gradient evaluations of each image
     seconds: float  # wall-clock time of the minimisation
     curve: pd.DataFrame
@@ -196,10 +193,9 @@ def optimise(
     progress = minimise_bound(model, images, states, engine, generator, watch, logit_sd=logit_sd, refine=refine)
     watch(progress, last=True)  # after the objects were refined, in place of the same round before
     better = (value_of(model, images, progress.states)[0] < value_of(model, images, states)[0]).unsqueeze(-1)
-    once, end = (
-        unpack(torch.where(better, found, states), model.params.parts) for found in (progress.once, progress.states)
-    )
-    before, after = (mean_bound(model, images, each, noise) for each in (start, end))
-    return Optimised(
-        start, once, end, *before, *after, progress.evaluations, progress.seconds, pd.DataFrame(points.values())
-    )
+    ends = {"once": progress.once, "after": progress.states}
+    kept = {when: unpack(torch.where(better, end, states), model.params.parts) for when, end in ends.items()}
+    posteriors = {"before": start, **kept}
+    measured = {when: mean_bound(model, images, posteriors[when], noise) for when in ("before", "after")}
+    bounds, errors = ({when: each[i] for when, each in measured.items()} for i in (0, 1))
+    return Optimised(posteriors, bounds, errors, progress.evaluations, progress.seconds, pd.DataFrame(points.values()))
