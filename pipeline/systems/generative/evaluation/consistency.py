@@ -17,7 +17,6 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
-from pipeline.probes.features import batches
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
@@ -74,16 +73,6 @@ def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
     through = (1 - a).flip(1).cumprod(1).flip(1)  # what the parts from j on let through
     share = C * a * torch.cat([through[:, 1:], torch.ones_like(through[:, :1])], dim=1)
     return torch.where(share.sum(1) > INK, share.argmax(1), NO_INK)
-
-
-@torch.no_grad()
-def use_of_parts(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> NDArray[np.float64]:
-    """The share `[P]` of all ink that each part is responsible for, as uint8 `images [N, 1, S, S]` are drawn."""
-    counts = np.zeros(model.params.parts)
-    for pixels in batches(images, device, BATCH):
-        parts = responsible_parts(model, model.states(model.encode(pixels)))
-        counts += np.bincount(parts[parts != NO_INK].cpu().numpy(), minlength=len(counts))
-    return counts / max(counts.sum(), 1)
 
 
 @torch.no_grad()

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.layers.rendering import pixel_centres, warp_templates
-from pipeline.systems.generative.evaluation.consistency import use_of_parts
+from pipeline.probes.features import batches
+from pipeline.systems.generative.evaluation.consistency import BATCH, NO_INK, responsible_parts
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
@@ -40,11 +41,14 @@ CONTROLS = 10
 """Draws of strokes that templates are compared with."""
 
 
+@torch.no_grad()
 def drawn(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> Tensor:
     """Templates in use for uint8 `images [N, 1, S, S]`, as they appear on black, `[n, h, w]`."""
-    intensity, opacity = model.templates.detach().unbind(1)
-    used = use_of_parts(model, images, device) >= LEAST_USE
-    return (intensity * opacity)[torch.from_numpy(used).to(device)]
+    ink = torch.zeros(model.params.parts, dtype=torch.float64, device=device)
+    for pixels in batches(images, device, BATCH):
+        parts = responsible_parts(model, model.states(model.encode(pixels)))
+        ink += torch.bincount(parts[parts != NO_INK], minlength=len(ink))
+    return model.templates.prod(1)[ink / ink.sum().clamp_min(1) >= LEAST_USE]
 
 
 def placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:

@@ -193,8 +193,8 @@ def accuracies(numbers: Numbers, *place: str) -> dict[str, Measured]:
 
 
 def in_order(tests: Iterable[str]) -> list[str]:
-    """Test sets without repetitions: rotations by angle, then the others."""
-    return sorted(set(tests), key=lambda test: float(test[8:]) if test.startswith("rotated_") else math.inf)
+    """Test sets without repetitions: rotations by angle, then the others by name."""
+    return sorted(set(tests), key=lambda test: (float(test[8:]) if test.startswith("rotated_") else math.inf, test))
 
 
 Accuracies = Mapping[str, Mapping[str, Measured]]
@@ -277,9 +277,9 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
         x: what the tests are.
     """
     kinds = list(next(iter(plots.values())))
-    tests = in_order(test for by_features in (*plots.values(), paper) for each in by_features.values() for test in each)
-    if "affine" in tests:
-        tests.insert(-1, "")  # a gap: it is not joined to the rotations
+    shown = in_order(test for by_features in (*plots.values(), paper) for each in by_features.values() for test in each)
+    # Others than rotations have a gap before them: they are not joined to these.
+    tests = [each for test in shown for each in ([test] if test.startswith("rotated_") else ["", test])]
     figure, axes = panels(len(plots), 2.75, width=WIDTH * (1 + len(plots)) / 3, sharey=True)
     for each, (title, ours) in zip(axes, plots.items(), strict=True):
         for i, features in enumerate(kinds):

@@ -186,15 +186,14 @@ def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
 
 def _part_use(results: Results, written: Written, sweep: Sweep) -> Iterator[Drawing]:
     consistency = sweep.measured("consistency")
-    rows: list[tuple[str, np.ndarray]] = []
-    if len(consistency) < 2:
+    ends = [min(consistency), max(consistency)] if len(consistency) > 1 else []
+    items = [sweep.items[angle].path.stem for angle in ends]
+    found = [written.examples(results, "sweep", item, ("images", "arrangements")) for item in items]
+    shown = {angle: arrays for angle, arrays in zip(ends, found, strict=True) if arrays}
+    if len(shown) < 2:
         return
-    ends = (min(consistency), max(consistency))
-    for angle in ends:
-        item = sweep.items[angle].path.stem
-        if (arrays := written.examples(results, "sweep", item, ("images", "arrangements"))) is None:
-            return
-        rows += [] if rows else [("digits", arrays["images"])]
+    rows = [("digits", shown[ends[0]]["images"])]
+    for angle, arrays in shown.items():
         rows.append((f"{name_of_test(f'rotated_{angle:g}')}\n{consistency[angle].mean:.2f}", arrays["arrangements"]))
     yield Drawing(
         f"part-use-{sweep.run}",
