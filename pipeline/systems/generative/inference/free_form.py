@@ -114,20 +114,16 @@ def minimise_bound(
             method = GaussNewtonMethod(model, images)
             if isinstance(engine, LBFGSEngine):
                 method = LBFGSMethod(model, images, engine.memory)
-
-        def record(active: Tensor, state: Tensor, value: Tensor, noisy: bool = method.noisy) -> None:
-            nonlocal begun
+        for active, best in minimise(method, begin, engine.steps, engine.tolerance):
             progress.evaluations[active] += 1
             progress.rounds += 1
-            progress.improve(active, state, value, noisy)
+            progress.improve(everyone, best.states, best.values, method.noisy)
             progress.seconds += time.perf_counter() - begun
             watch(progress)
             begun = time.perf_counter()
-
-        found, values = minimise(method, begin, engine.steps, engine.tolerance, record)
         if refine:
-            refined, rise = refine_objects(model, images, found)
-            progress.improve(everyone, refined, values - rise, method.noisy)
+            refined, rise = refine_objects(model, images, best.states)
+            progress.improve(everyone, refined, torch.sub(best.values, rise), method.noisy)
         progress.seconds += time.perf_counter() - begun
         if not restart:
             progress.once = progress.states.clone()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import pyro
 import pyro.distributions as dist
@@ -80,11 +80,11 @@ class Method(ABC):
         images: `[N, 1, S, S]` in [0, 1].
     """
 
-    patience: int
+    patience: float
     """Rounds without an improvement by the tolerance after which an image has converged."""
 
     noisy = False
-    """Whether values are estimated with samples. Then no best state is kept, and all steps are used."""
+    """Whether values are estimated with samples. Then no best state is kept."""
 
     state: Tensor
     """The last accepted states `[n, V]`."""
@@ -120,31 +120,22 @@ class Best:
         self.states[active] = torch.where(better.unsqueeze(-1), states, self.states[active])
 
 
-def minimise(
-    method: Method,
-    states: Tensor,
-    steps: int,
-    tolerance: float,
-    watch: Callable[[Tensor, Tensor, Tensor], None] = lambda active, states, values: None,
-) -> tuple[Tensor, Tensor]:
+def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> Iterator[tuple[Tensor, Best]]:
     """Let `method` minimise the value of each image from `states [N, V]`, for at most `steps` rounds.
 
     In every round it proposes a trial state for each active image, evaluates value and gradient once, and accepts or
     rejects it for each image separately; no image waits for another's line search. An image has converged, and leaves
     the batch, when its best value has not fallen by more than `tolerance` over the rounds of the method's patience.
 
-    Returns:
-        the best states `[N, V]` and their values `[N]`, or the last ones if values are noisy.
+    Yields:
+        after each round, the indices of the images that took part in it, and the best states so far.
     """
     active, best = torch.arange(len(states), device=states.device), Best(states)
     best.values = method.begin(states).clone()
     anchor, waited = best.values.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
     for _ in range(steps):
-        state, value = method.step()
-        best.improve(active, state, value, method.noisy)
-        watch(active, state, value)
-        if method.noisy:
-            continue
+        best.improve(active, *method.step(), method.noisy)
+        yield active, best
         fallen = best.values[active] < anchor - tolerance
         anchor = torch.where(fallen, best.values[active], anchor)
         waited = torch.where(fallen, 0, waited + 1)
@@ -154,21 +145,21 @@ def minimise(
             active, anchor, waited = active[working], anchor[working], waited[working]
         if not len(active):
             break
-    return best.states, best.values
 
 
 class AdamMethod(Method):
     """Adam (Kingma & Ba 2015) with cosine decay of the step size to a tenth, so that the last steps converge.
 
-    On the sampled bound every step is accepted.
+    On the sampled bound every step is accepted, and all steps are used.
     """
 
-    patience = 50
+    patience = 50.0
 
     def __init__(self, model: GenerativeModel, images: Tensor, settings: AdamEngine, generator: Generator) -> None:
         super().__init__(model, images)
         self.settings, self.generator, self.count = settings, generator, 0
-        self.noisy = settings.bound == "sampled"
+        if settings.bound == "sampled":
+            self.noisy, self.patience = True, math.inf
 
     def begin(self, states: Tensor) -> Tensor:
         self.state = states
@@ -312,8 +303,8 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
     parts, objects = states.tensor_split([STATE * model.params.parts], dim=1)
     method = ObjectMethod(model, images, parts)
     before, *_ = method.evaluate(objects)
-    found, after = minimise(method, objects, ROUNDS, TOLERANCE)
-    return torch.cat([parts, found], dim=1), before - after
+    *_, (_, best) = minimise(method, objects, ROUNDS, TOLERANCE)
+    return torch.cat([parts, best.states], dim=1), before - best.values
 
 
 class GaussNewtonMethod(Method):

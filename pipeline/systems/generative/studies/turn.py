@@ -73,10 +73,10 @@ def measure(context: Context) -> Outcome:
     image = images[int(np.argmax(labels == DIGIT))]
     found = [turning(model, image, context.device) for model in context.models(run, GenerativeModel)]
     tables = [
-        pd.DataFrame(
-            {"angle": e["angles"], "pixel_error": e["pixel_errors"], "parts_on": (e["presences"] > 0.5).sum(1)}
+        pd.DataFrame({"angle": each["angles"], "pixel_error": each["pixel_errors"]}).assign(
+            parts_on=(each["presences"].astype(float) > 0.5).sum(1)
         )
-        for e in found
+        for each in found
     ]
     errors = [table.set_index("angle")["pixel_error"] for table in tables]
     numbers = {"pixel_error": spread_each([{"upright": e[0.0], "mean": e.mean(), "worst": e.max()} for e in errors])}
