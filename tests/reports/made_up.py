@@ -162,17 +162,6 @@ def pictures(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).random(shape)
 
 
-def equivariance(n: int = 2) -> dict[str, Any]:
-    """Deviations of poses that follow a tenth of the turn."""
-    found: dict[str, Any] = {}
-    for layer, size in (("parts", 0.55), ("objects", 1.1)):
-        ways = {f"{angle}": size * np.sin(np.deg2rad(angle / 2)) for angle in range(30, 181, 30)}
-        found[layer] = {
-            angle: {"deviation": 0.9 * way, "unfollowed": way, "missed": 0.9} for angle, way in ways.items()
-        }
-    return spreads(found, 0.005, n)
-
-
 class Writer(ResultFiles):
     """Writes made-up results below `root` as a repository would hold them."""
 
@@ -209,17 +198,18 @@ class Writer(ResultFiles):
         if "t0" in features:
             use = {f"{angle}": {"consistency": spread(0.7, 0.02, n)} for angle in (0, 180)}
             copies = {"pairs": 0.6, "copied": 0.9, "faded_strokes_pairs": 0.3, "faded_strokes_pairs_sd": 0.1}
-            failures = {"equivariance": equivariance(n), "templates": spreads(copies, n=n), "part_use": use}
+            # Poses follow a tenth of the turn.
+            ways = {f"{angle}": 0.5 * float(np.sin(np.deg2rad(angle / 2))) for angle in range(30, 181, 30)}
+            turned = spreads({at: {"deviation": way, "missed": 0.9} for at, way in ways.items()}, 0.005, n)
+            failures = {"equivariance": {"parts": turned}, "templates": spreads(copies, n=n), "part_use": use}
         self.numbers("evaluate", run, {"probe": probe, "test": test, **failures}, **provenance)
 
     def pictures(self, run: str) -> None:
         arrays = dict.fromkeys(("templates", "alphas"), pictures(16, 12, 12))
         arrays |= dict.fromkeys(("object_images", "object_parts"), pictures(16, 28, 28))
-        arrays |= dict.fromkeys(("pair_first", "pair_second", "pair_aligned"), pictures(8, 24, 24))
         # The last two objects own no image.
         classes = np.concatenate([1 + 4 * np.eye(14, 10) + np.arange(14)[:, None], np.zeros((2, 10))])
-        pairs = {"pair_parts": np.arange(16).reshape(8, 2), "pair_correlation": np.linspace(0.99, 0.85, 8)}
-        arrays |= {"prior_samples": pictures(26, 28, 28), "object_classes": classes, **pairs}
+        arrays |= {"prior_samples": pictures(26, 28, 28), "object_classes": classes}
         self.examples("evaluate", run, **arrays)
 
     def optimise(self, study: str) -> None:
@@ -236,12 +226,6 @@ class Writer(ResultFiles):
                 found[f"refit_accuracy_{when}"] = found[f"accuracy_{when}"]
             engines[engine][angle] = spreads(found)
         self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2})
-        steps = [
-            (replica, engine, float(angle), done, 10.0 * done, 2.0 * done, before[angle][0] + done - 8 * replica)
-            for replica, engine, angle, done in product(range(2), work, before, range(5))
-        ]
-        names = ["replica", "engine", "angle", "round", "evaluations", "seconds", "bound"]
-        self.table("optimise", study, pd.DataFrame(steps, columns=names))
         drawn = dict.fromkeys(("images", "before", "after"), pictures(13, 28, 28))
         drawn |= dict.fromkeys(("arrangements_before", "arrangements_after"), pictures(13, 28, 28, 3))
         self.examples("optimise", study, angles=np.arange(-180, 181, 30).astype(np.float32), **drawn)
@@ -276,7 +260,6 @@ class Writer(ResultFiles):
             measured: dict[str, Any] = {"probe": probe, "validation": {"bound": spread(300)}}
             if "t0" in values:
                 measured["consistency"] = spread(0.8 / (1 + angle / 30), 0.02, n)
-                measured["duplicates"] = {"pairs": spread(0.5, 0.05, n), "copied": spread(0.9, 0.05, n)}
                 arrays = {"images": pictures(10, 28, 28), "arrangements": pictures(10, 28, 28, 3)}
                 self.examples("sweep", f"{run}-{angle:g}", **arrays)
             self.numbers("sweep", f"{run}-{angle:g}", measured)

@@ -26,10 +26,8 @@ ALL = {
     "reconstructions-capsules-digits.png",
     "templates-capsules-digits.png",
     "objects-capsules-digits.png",
-    "optimisation-capsules-digits.svg",
     "prior-capsules-digits.png",
     "sweep-capsules-digits.svg",
-    "copies-capsules-digits.png",
     "part-use-capsules-digits.png",
     "turning-capsules-digits.png",
 }

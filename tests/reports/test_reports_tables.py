@@ -47,21 +47,6 @@ def test_table_1_has_both_protocols_beside_the_paper(tables: dict[str, Table]) -
     assert shown.loc[("t0 and A0", refit)].tolist()[1:5] == ["2", "97.0 ± 1.2", "90.0 ± 1.2", "82.0 ± 1.2"]
 
 
-def test_sweep_names_the_run_of_each_angle(tables: dict[str, Table]) -> None:
-    table = tables["sweep"]
-    assert table.shown.to_numpy().tolist() == [
-        ["capsules-digits", "0", "1", "93.0", "96.0", ""],
-        ["capsules-digits", "45", "1", "74.0", "90.0", ""],
-        ["capsules-digits", "180", "1", "47.0", "81.0", ""],
-        ["vae-digits", "0", "1", "", "", "92.0"],
-        ["vae-digits", "45", "1", "", "", "85.0"],
-        ["vae-digits", "180", "1", "", "", "62.0"],
-    ]
-    row = table.data.set_index(["run", "angle"]).loc[("capsules-digits", 45)]
-    assert row["tracking_run"] == "20251102-140509-sweep-capsules-digits-45-a1b2c3"
-    assert row["t0"] == pytest.approx(74)
-
-
 def test_training_says_what_each_run_took(tables: dict[str, Table]) -> None:
     table = tables["training"]
     assert table.shown.to_numpy().tolist()[0] == [

@@ -9,17 +9,14 @@ from pipeline.learning.runs import of_kind
 from pipeline.learning.train import Trained
 from pipeline.probes import sweep as probes
 from pipeline.results.outcome import Outcome
-from pipeline.results.spread import spread_each
+from pipeline.results.spread import spread
 from pipeline.systems.generative.evaluation.consistency import part_use
-from pipeline.systems.generative.evaluation.templates import copies, drawn
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """Accuracies of probes, consistency of part use, copies among templates; digits of one class as the first replica
-    draws them.
-    """
+    """Accuracies of probes, consistency of part use, and digits of one class as the first replica draws them."""
     outcome = probes.sweep(inputs, trained)
     models, device, failures = of_kind(GenerativeModel, inputs.models), inputs.device, inputs.sections["failures"]
     assert isinstance(failures, FailureParams)
@@ -27,9 +24,5 @@ def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
     images, classes = images[: failures.images], classes[: failures.images]
     angle = inputs.run.augmentation.rotation
     used = [part_use(model, images, classes, angle, failures.seed, device) for model in models]
-    numbers = {
-        **outcome.numbers,
-        **spread_each([numbers for numbers, _ in used]),
-        "duplicates": spread_each([copies(drawn(model, images, device)[0], failures)[0] for model in models]),
-    }
+    numbers = {**outcome.numbers, "consistency": spread(found for found, _ in used)}
     return replace(outcome, numbers=numbers, arrays={**used[0][1]})

@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from small import SIZE, SMALL
@@ -15,16 +18,30 @@ def small_params() -> GenerativeModelParams:
 
 
 @pytest.fixture
-def model(small_params: GenerativeModelParams) -> GenerativeModel:
-    """A tiny model in float64 whose parameters are all away from their symmetric start."""
-    torch.manual_seed(0)
-    model = GenerativeModel(small_params, SIZE).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
+def changed(small_params: GenerativeModelParams) -> Callable[..., GenerativeModel]:
+    """Makes tiny models in float64 whose parameters are all away from their symmetric start, with other settings."""
+
+    def make(**changes: Any) -> GenerativeModel:
+        torch.manual_seed(0)
+        model = GenerativeModel(small_params.model_copy(update=changes), SIZE).double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+        return model
+
+    return make
+
+
+@pytest.fixture
+def model(changed: Callable[..., GenerativeModel]) -> GenerativeModel:
+    return changed()
 
 
 @pytest.fixture
 def images() -> Tensor:
     return torch.rand(COUNT, 1, SIZE, SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def noise(model: GenerativeModel, images: Tensor) -> Tensor:
+    return model.draw_noise((len(images),), torch.Generator().manual_seed(2), "cpu").double()

@@ -46,9 +46,9 @@ def bound(model: GenerativeModel, images: Tensor, states: Tensor) -> Tensor:
 @pytest.mark.parametrize("asked", ALL, ids=lambda engine: engine.method)
 def test_the_bound_rises_and_the_curve_shows_it(model: GenerativeModel, images: Tensor, asked: Engine) -> None:
     found = optimise(model, images, asked, generator())
-    assert (found.bound_end > found.bound_start).all()
-    assert found.bound_end.mean() > found.bound_start.mean() + 5
-    assert found.error_end.mean() < found.error_start.mean()
+    assert (found.bounds["after"] > found.bounds["before"]).all()
+    assert found.bounds["after"].mean() > found.bounds["before"].mean() + 5
+    assert found.errors["after"].mean() < found.errors["before"].mean()
     rounds = found.curve["round"].tolist()
     assert rounds[:4] == [0, 1, 2, 3]
     assert set(rounds[:-1]) <= {0, *CURVE_POINTS}
@@ -62,17 +62,17 @@ def test_the_bound_rises_and_the_curve_shows_it(model: GenerativeModel, images: 
 
 def test_no_image_ends_worse_than_it_began(model: GenerativeModel, images: Tensor) -> None:
     """Two images start near their best, where large steps only lead away: they keep their start, the others do not."""
-    good = optimise(model, images, adam(80, 0.05), generator()).end
+    good = optimise(model, images, adam(80, 0.05), generator()).posteriors["after"]
     near = torch.arange(COUNT) < 2
     mixed = torch.where(near.unsqueeze(1), pack(good), pack(model.encode(images))).detach()
     found = optimise(model, images, adam(4, 0.3), generator(), unpack(mixed, PARTS // STATE))
-    assert (found.bound_end >= found.bound_start).all()
-    kept = found.bound_end == found.bound_start
+    assert (found.bounds["after"] >= found.bounds["before"]).all()
+    kept = found.bounds["after"] == found.bounds["before"]
     assert torch.equal(kept, near)
-    start, end = pack(found.start), pack(found.end)
+    start, end = pack(found.posteriors["before"]), pack(found.posteriors["after"])
     assert torch.equal(end[kept], start[kept])
     assert (end[~kept] != start[~kept]).all(1).all()
-    assert torch.equal(found.error_end[kept], found.error_start[kept])
+    assert torch.equal(found.errors["after"][kept], found.errors["before"][kept])
 
 
 def test_the_start_is_the_encoders_output_and_its_bound_the_amortised_one(
@@ -80,9 +80,9 @@ def test_the_start_is_the_encoders_output_and_its_bound_the_amortised_one(
 ) -> None:
     """Where presences do not vary between samples, the encoder's own guide and the free-form start agree."""
     found = optimise(model, images, adam(1, 1e-6), generator())
-    torch.testing.assert_close(pack(found.start), pack(model.encode(images)))
+    torch.testing.assert_close(pack(found.posteriors["before"]), pack(model.encode(images)))
     noise = torch.zeros(COUNT, model.noise_size, dtype=torch.float64)
-    free = expected_bound(model, images, found.start, noise)
+    free = expected_bound(model, images, found.posteriors["before"], noise)
     torch.testing.assert_close(free.bound, model.trace_bound(images, noise).bound)
 
 
@@ -92,14 +92,15 @@ def test_a_restart_goes_on_from_where_it_is_told(model: GenerativeModel, images:
     """
     asked, once = (engine("gauss-newton", steps=20, restarts=restarts) for restarts in (2, 0))
     found, without = optimise(model, images, asked, generator()), optimise(model, images, once, generator())
-    assert (bound(model, images, pack(found.end)) >= bound(model, images, pack(without.end)) - 1e-9).all()
+    better, worse = (bound(model, images, pack(each.posteriors["after"])) for each in (found, without))
+    assert (better >= worse - 1e-9).all()
     assert (found.evaluations > without.evaluations).all()
-    torch.testing.assert_close(pack(found.once), pack(without.end))
-    torch.testing.assert_close(pack(without.once), pack(without.end))
-    assert not torch.allclose(found.bound_end, without.bound_end)
-    further = optimise(model, images, asked, generator(), found.once)
-    assert torch.equal(further.start.part_poses, found.once.part_poses)
-    torch.testing.assert_close(further.bound_start, without.bound_end)
+    torch.testing.assert_close(pack(found.posteriors["once"]), pack(without.posteriors["after"]))
+    torch.testing.assert_close(pack(without.posteriors["once"]), pack(without.posteriors["after"]))
+    assert not torch.allclose(found.bounds["after"], without.bounds["after"])
+    further = optimise(model, images, asked, generator(), found.posteriors["once"])
+    assert torch.equal(further.posteriors["before"].part_poses, found.posteriors["once"].part_poses)
+    torch.testing.assert_close(further.bounds["before"], without.bounds["after"])
 
 
 def test_the_model_stays_as_it_is_and_can_be_trained_on(model: GenerativeModel, images: Tensor) -> None:
@@ -133,10 +134,10 @@ def test_poses_that_were_moved_away_are_found_again() -> None:
     moved = truth + torch.randn_like(truth) * 0.06
 
     found = optimise(model, images, adam(150, 0.02), generator(), Capsules(y1, moved, y0, A0))
-    before, after = ((poses - truth).square().sum((1, 2)) for poses in (moved, found.end.part_poses))
+    before, after = ((poses - truth).square().sum((1, 2)) for poses in (moved, found.posteriors["after"].part_poses))
     assert (after < before).all()
     assert after.mean() < 0.5 * before.mean()
-    assert (found.error_end < 0.3 * found.error_start).all()
+    assert (found.errors["after"] < 0.3 * found.errors["before"]).all()
 
 
 # ---- without the estimates and the curve

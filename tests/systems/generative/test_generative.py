@@ -16,11 +16,6 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.model.information import joint_information, presence_kl
 
 
-@pytest.fixture
-def noise(model, images) -> torch.Tensor:
-    return model.draw_noise((len(images),), torch.Generator().manual_seed(2), "cpu").double()
-
-
 def test_bound_and_gradient_equal_trace_enum_elbo_over_an_explicit_choice_of_parent(model, images, noise):
     parameters = list(model.parameters())
     ours = model.trace_bound(images, noise).bound
@@ -30,16 +25,6 @@ def test_bound_and_gradient_equal_trace_enum_elbo_over_an_explicit_choice_of_par
     gradients = (torch.autograd.grad(bound, parameters) for bound in (ours.sum(), theirs))
     for mine, other in zip(*gradients, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-6, atol=1e-7)
-
-
-def changed(params, **changes) -> GenerativeModel:
-    """A tiny model of `model`'s kind with other parameters, in float64, all away from their symmetric start."""
-    torch.manual_seed(0)
-    model = GenerativeModel(params.model_copy(update=changes), 12).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
 
 
 def test_a_gaussian_guide_begins_as_the_delta_one_with_the_stated_sds(small_params, images):
@@ -64,9 +49,9 @@ def test_a_gaussian_guide_begins_as_the_delta_one_with_the_stated_sds(small_para
     torch.testing.assert_close(trace.nodes["A0"]["value"], A0 + 0.05 * eps[:, 4:], rtol=1e-6, atol=1e-8)
 
 
-def test_the_bound_of_a_gaussian_guide_is_that_of_its_samples_less_their_density(small_params, images):
+def test_the_bound_of_a_gaussian_guide_is_that_of_its_samples_less_their_density(changed, images):
     """Written out with torch's own distributions; the generative terms are those of the delta guide's referee."""
-    model = changed(small_params, pose_posterior="gaussian")
+    model = changed(pose_posterior="gaussian")
     noise = model.draw_noise((5,), torch.Generator().manual_seed(2), "cpu").double()
     found = model.trace_bound(images, noise)
     trace = poutine.trace(model.guide).get_trace(images, noise)
@@ -87,16 +72,16 @@ def test_the_bound_of_a_gaussian_guide_is_that_of_its_samples_less_their_density
 
 @pytest.mark.parametrize(("epoch", "expected"), [(0.0, 0.8), (2.0, 0.8 / 2**0.5), (4.0, 0.4), (100.0, 0.4)])
 def test_the_temperature_falls_by_equal_factors_and_is_the_last_one_in_evaluation(
-    small_params, images, noise, epoch, expected
+    changed, images, noise, epoch, expected
 ):
-    model = changed(small_params, final_temperature=0.4, temperature_epochs=4)
+    model = changed(final_temperature=0.4, temperature_epochs=4)
     at = torch.tensor(epoch, dtype=torch.float64)
-    constant = changed(small_params, temperature=expected, final_temperature=expected)
+    constant = changed(temperature=expected, final_temperature=expected)
     loss, _ = model(images, noise, at)
     torch.testing.assert_close(loss, constant(images, noise, at)[0])
     assert model.temperature == 0.4
     model.eval()
-    last = changed(small_params, temperature=0.4, final_temperature=0.4)
+    last = changed(temperature=0.4, final_temperature=0.4)
     torch.testing.assert_close(model(images, noise, at)[0], last(images, noise, at)[0])
     torch.testing.assert_close(model.trace_bound(images, noise).bound, last.trace_bound(images, noise).bound)
     torch.testing.assert_close(model.encode(images).object_logits, last.encode(images).object_logits)
@@ -122,8 +107,8 @@ def test_gradients_agree_with_finite_differences(model, images, noise, name):
     any(kernels.find(module._SOURCE) is None for module in (attention, rendering)),
     reason="the kernels are not compiled here",
 )
-def test_a_training_step_by_the_kernels_is_that_of_pytorchs_operators(small_params, images, noise):
-    model = changed(small_params, hidden=32, heads=2).float()
+def test_a_training_step_by_the_kernels_is_that_of_pytorchs_operators(changed, images, noise):
+    model = changed(hidden=32, heads=2).float()
 
     def step():
         loss = model(images.float(), noise.float(), torch.tensor(5.0))[0]
@@ -168,9 +153,9 @@ def test_early_coupling_scales_the_gradient_into_the_parts_only(model, images, n
     torch.testing.assert_close(quarter[1], full[1])
 
 
-def test_without_coupling_only_pixels_change_the_sds_of_gaussian_parts(small_params, images):
+def test_without_coupling_only_pixels_change_the_sds_of_gaussian_parts(changed, images):
     """Their entropy is held by the prior alone: without its gradient the sds of absent parts would only grow."""
-    model = changed(small_params, pose_posterior="gaussian")
+    model = changed(pose_posterior="gaussian")
     noise = model.draw_noise((5,), torch.Generator().manual_seed(2), "cpu").double()
     wanted = model.part_sd_head[2].bias
 
@@ -243,10 +228,9 @@ def test_uniform_affinities_are_not_learned_and_an_objects_presence_alone_decide
     assert model.trace_bound(images, noise).bound.isfinite().all()
 
 
-def test_evaluation_tells_the_information_of_presences(small_params, images):
+def test_evaluation_tells_the_information_of_presences(model, images, noise):
     """Its noise is that of the presences of objects; in training, where it would cost time, it is not measured."""
-    model, now = changed(small_params), torch.tensor(3.0)
-    noise = model.draw_noise((len(images),), torch.Generator().manual_seed(2), "cpu").double()
+    now = torch.tensor(3.0)
     assert not {"presence_information", "presence_kl"} & set(model(images, noise, now)[1])
     found = model.eval()(images, noise, now)[1]
     logits = model.encode(images).object_logits

@@ -48,8 +48,8 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     # Errors are those of paired images.
     pixels = torch.from_numpy(images[:10]).float() / 255
     found = optimise(capsules, pixels, STUDY.engines["adam"], torch.Generator().manual_seed(STUDY.seed))
-    row, rise = table.loc[("adam", 0.0)], (found.bound_end - found.bound_start).numpy()
-    fall = (found.error_start - found.error_end).numpy()
+    row, rise = table.loc[("adam", 0.0)], (found.bounds["after"] - found.bounds["before"]).numpy()
+    fall = (found.errors["before"] - found.errors["after"]).numpy()
     for name, changes in (("bound_rise_error", rise), ("pixel_fall_error", fall)):
         assert row[name] == pytest.approx(changes.std(ddof=1) / math.sqrt(10), rel=1e-4)
     assert row["bound_fell"] == (rise < 0).mean()

@@ -19,12 +19,11 @@ from pipeline.probes import evaluation
 from pipeline.probes.features import BATCH
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
-from pipeline.results.spread import nest, spread_each, stack_replicas
+from pipeline.results.spread import nest, spread, spread_each, stack_replicas
 from pipeline.systems.generative.evaluation.consistency import part_use
 from pipeline.systems.generative.evaluation.examples import evaluation_examples, object_examples
 from pipeline.systems.generative.evaluation.presences import presence_measures
 from pipeline.systems.generative.evaluation.templates import template_copies
-from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
@@ -48,25 +47,25 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     images, labels = inputs.dataset.part("test")
     few, classes = images[: failures.images], labels[: failures.images]
     turned = stack_replicas([equivariance(model, few, failures.turns, device) for model in models])
-    by_measure = turned.assign(angle=turned["angle"].map("{:g}".format)).melt(
-        id_vars=["replica", "layer", "angle"], var_name="measure"
-    )
-    templates = [template_copies(model, few, failures, device) for model in models]
+    turned["angle"] = turned["angle"].map("{:g}".format)
+    by_measure = turned.melt(id_vars=["replica", "angle"], var_name="measure")
     presences = spread_each([presence_measures(model, images, params.seed, device) for model in models])
     numbers = {
         **outcome.numbers,
         "test": {**outcome.numbers["test"], **presences},
-        "equivariance": nest(by_measure, ["layer", "angle", "measure"], "value"),
-        "templates": spread_each([copied for copied, _ in templates]),
+        "equivariance": {"parts": nest(by_measure, ["angle", "measure"], "value")},
+        "templates": spread_each([template_copies(model, few, failures, device) for model in models]),
         "part_use": {
-            f"{angle:g}": spread_each(
-                [part_use(model, few, classes, angle, failures.seed, device)[0] for model in models]
-            )
+            f"{angle:g}": {
+                "consistency": spread(
+                    part_use(model, few, classes, angle, failures.seed, device)[0] for model in models
+                )
+            }
             for angle in params.angles
         },
     }
     headline = tuple(dict.fromkeys((*RULER, *outcome.headline)))[:MOST_HEADLINES]
-    examples = evaluation_examples(models[0], params.seed, device) | templates[0][1]
+    examples = evaluation_examples(models[0], params.seed, device)
     objects = object_examples(models[0], images, labels, device)
     return replace(outcome, numbers=numbers, headline=headline, arrays={**examples, **objects})
 
@@ -75,44 +74,42 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 def equivariance(
     model: GenerativeModel, images: NDArray[np.uint8], angles: Sequence[float], device: torch.device
 ) -> pd.DataFrame:
-    """Poses in turned images against the turned poses (Figure 5).
+    """Poses of parts in turned images against the turned poses (Figure 5).
 
     If an encoder finds the same arrangement of parts at every angle, its poses in an image rotated by R are R (I + A),
     with the poses I + A of the upright image (`pipeline.layers.poses`). The deviation from this is measured, and for
     comparison that of poses that stay unchanged: if both are equal, poses follow no better.
 
-    Distances are root mean squares over the numbers of a pose, in units of the image's half width, capsules weighted
-    by their presence in both images: the pose of an absent capsule means nothing.
+    Distances are root mean squares over the numbers of a pose, in units of the image's half width, parts weighted by
+    their presence in both images: the pose of an absent part means nothing.
 
     Args:
         images: uint8 `[N, 1, S, S]`.
         angles: degrees, each applied to every image.
 
     Returns:
-        one row per layer ("parts", "objects") and angle: columns layer, angle; deviation over all images; unfollowed,
-        the deviation if poses stayed as they are; missed, the deviation as a share of that.
+        one row per angle: columns angle; deviation over all images; unfollowed, the deviation if poses stayed as they
+        are; missed, the deviation as a share of that.
     """
 
-    def layers(angle: float) -> dict[str, tuple[Tensor, Tensor]]:
-        """Presences `[N, n]` and poses `[N, n, 2, 3]` of each layer in the images turned by an angle."""
+    def parts(angle: float) -> tuple[Tensor, Tensor]:
+        """Presences `[N, P]` and poses `[N, P, 2, 3]` in the images turned by an angle."""
         found = []
         for batch in torch.from_numpy(images).to(device).split(BATCH):
             turns = warps.rotations(torch.full((len(batch),), angle, device=device))
-            found.append(model.encode(warps.warp(batch, turns) if angle else batch.float() / 255))
-        whole = Capsules(*map(torch.cat, zip(*(vars(each).values() for each in found), strict=True)))
-        of = {"parts": (whole.part_logits, whole.part_poses), "objects": (whole.object_logits, whole.object_poses)}
-        return {name: ((y / model.temperature).sigmoid(), poses.to_matrix(A)) for name, (y, A) in of.items()}
+            posterior = model.encode(warps.warp(batch, turns) if angle else batch.float() / 255)
+            found.append((posterior.part_logits, posterior.part_poses))
+        y, A = map(torch.cat, zip(*found, strict=True))
+        return (y / model.temperature).sigmoid(), poses.to_matrix(A)
 
-    upright, rows = layers(0.0), []
+    (present, upright), rows = parts(0.0), []
     for angle in map(float, angles):
-        turn = warps.rotations(torch.full((1, 1), angle, device=device))
-        for layer, (t, found) in layers(angle).items():
-            weight, matrix = t * upright[layer][0], upright[layer][1]
-            expected = poses.compose(turn, matrix)
-            error, unfollowed = (
-                float(((weight * ((A - expected) ** 2).mean((-1, -2))).sum() / weight.sum().clamp_min(1e-12)).sqrt())
-                for A in (found, matrix)
-            )
-            missed = error / max(unfollowed, 1e-12)
-            rows.append([layer, angle, error, unfollowed, missed])
-    return pd.DataFrame(rows, columns=["layer", "angle", "deviation", "unfollowed", "missed"])
+        t, found = parts(angle)
+        expected = poses.compose(warps.rotations(torch.full((1, 1), angle, device=device)), upright)
+        weight = t * present
+        deviation, unfollowed = (
+            float(((weight * ((A - expected) ** 2).mean((-1, -2))).sum() / weight.sum().clamp_min(1e-12)).sqrt())
+            for A in (found, upright)
+        )
+        rows.append([angle, deviation, unfollowed, deviation / max(unfollowed, 1e-12)])
+    return pd.DataFrame(rows, columns=["angle", "deviation", "unfollowed", "missed"])

@@ -17,7 +17,6 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
-from pipeline.probes.features import batches
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
@@ -77,16 +76,6 @@ def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def use_of_parts(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> NDArray[np.float64]:
-    """The share `[P]` of all ink that each part is responsible for, as uint8 `images [N, 1, S, S]` are drawn."""
-    counts = np.zeros(model.params.parts)
-    for pixels in batches(images, device, BATCH):
-        parts = responsible_parts(model, model.states(model.encode(pixels)))
-        counts += np.bincount(parts[parts != NO_INK].cpu().numpy(), minlength=len(counts))
-    return counts / max(counts.sum(), 1)
-
-
-@torch.no_grad()
 def part_use(
     model: GenerativeModel,
     images: NDArray[np.uint8],
@@ -94,7 +83,7 @@ def part_use(
     angle: float,
     seed: int,
     device: torch.device,
-) -> tuple[dict[str, float], Arrays]:
+) -> tuple[float, Arrays]:
     """Consistency of part use on images turned within +-angle degrees, and digits of class 2 for the picture.
 
     Args:
@@ -102,8 +91,8 @@ def part_use(
         classes: `[N]`.
 
     Returns:
-        consistency by name, and arrays: images (upright) `[n, S, S]`, arrangements (parts in colour,
-        turned back) `[n, S, S, 3]`.
+        the consistency, and arrays: images (upright) `[n, S, S]`, arrangements (parts in colour, turned back)
+        `[n, S, S, 3]`.
     """
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     maps, colours = [], []
@@ -116,4 +105,4 @@ def part_use(
         colours.append(arrange(model, found).cpu().numpy())
     shown = np.flatnonzero(classes == 2)[:EXAMPLES]
     arrays = {"images": images[shown, 0].astype(np.float32) / 255, "arrangements": np.concatenate(colours)[shown]}
-    return {"consistency": consistency(np.concatenate(maps), classes)}, arrays
+    return consistency(np.concatenate(maps), classes), arrays

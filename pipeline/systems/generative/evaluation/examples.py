@@ -8,6 +8,7 @@ import colorsys
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -83,19 +84,17 @@ def object_examples(
         object_images and object_parts `[O, S, S]`: means over the object's images of these and of its parts drawn;
         object_classes `[O, classes]`: how many of them are of each class.
     """
-    count, size, O = min(len(images), OWNED_BY), model.image_size, model.params.objects
-    drawn, parts = (torch.zeros(O, size, size, dtype=torch.float64) for _ in range(2))
-    classes = np.zeros((O, int(labels.max()) + 1), dtype=np.float32)
-    owners = []
-    for pixels in batches(images[:count], device, _BATCH):
+    found = []
+    for pixels in batches(images[:OWNED_BY], device, _BATCH):
         posterior = model.encode(pixels)
         owned = model.routing(posterior)[..., 1:] * model.states(posterior)[..., :1].sigmoid()  # (B, P, O)
         owner = owned.sum(1).argmax(-1)  # (B,)
-        owners.append(owner.cpu())
         presence = owned.take_along_dim(owner[:, None, None], dim=-1).squeeze(-1)
-        pictures = render(model.templates, posterior.part_poses, presence, size)
-        drawn.index_add_(0, owner.cpu(), pixels[:, 0].double().cpu())
-        parts.index_add_(0, owner.cpu(), pictures.double().cpu())
-    np.add.at(classes, (torch.cat(owners).numpy(), labels[:count]), 1)
-    of_each = torch.from_numpy(classes.sum(1)).clamp_min(1)[:, None, None]
-    return arrays_of(object_images=drawn / of_each, object_parts=parts / of_each) | {"object_classes": classes}
+        parts = render(model.templates, posterior.part_poses, presence, model.image_size)
+        found.append((owner, pixels[:, 0], parts))
+    owners, drawn, parts = (torch.cat(each).double().cpu() for each in zip(*found, strict=True))
+    owns = F.one_hot(owners.long(), model.params.objects).double()  # (N, O)
+    classes = owns.T @ F.one_hot(torch.from_numpy(labels))[: len(owns)].double()
+    share = owns / owns.sum(0).clamp_min(1)
+    images_of, parts_of = (torch.einsum("no,nhw->ohw", share, each) for each in (drawn, parts))
+    return arrays_of(object_images=images_of, object_parts=parts_of, object_classes=classes)

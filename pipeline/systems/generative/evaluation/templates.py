@@ -22,8 +22,8 @@ from torch import Tensor
 
 from pipeline.layers import poses
 from pipeline.layers.rendering import pixel_centres, warp_templates
-from pipeline.systems.generative.evaluation.consistency import use_of_parts
-from pipeline.systems.generative.evaluation.examples import Arrays, arrays_of
+from pipeline.probes.features import batches
+from pipeline.systems.generative.evaluation.consistency import BATCH, NO_INK, responsible_parts
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
@@ -39,16 +39,16 @@ LEAST_USE = 0.01
 """Share of the ink from which a part is in use. The template of another has learnt no shape: it is noise or nothing."""
 CONTROLS = 10
 """Draws of strokes that templates are compared with."""
-BEST = 6
-"""Pairs kept for the picture."""
 
 
-def drawn(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Templates in use for uint8 `images [N, 1, S, S]`, as they appear on black `[n, h, w]`, and their parts `[n]`."""
-    intensity, opacity = model.templates.detach().unbind(1)
-    used = np.flatnonzero(use_of_parts(model, images, device) >= LEAST_USE)
-    parts = torch.from_numpy(used).to(device)
-    return (intensity * opacity)[parts], parts
+@torch.no_grad()
+def drawn(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> Tensor:
+    """Templates in use for uint8 `images [N, 1, S, S]`, as they appear on black, `[n, h, w]`."""
+    ink = torch.zeros(model.params.parts, dtype=torch.float64, device=device)
+    for pixels in batches(images, device, BATCH):
+        parts = responsible_parts(model, model.states(model.encode(pixels)))
+        ink += torch.bincount(parts[parts != NO_INK], minlength=len(ink))
+    return model.templates.prod(1)[ink / ink.sum().clamp_min(1) >= LEAST_USE]
 
 
 def placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
@@ -111,40 +111,33 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
     return values, chosen
 
 
-def copies(pictures: Tensor, failures: FailureParams) -> tuple[dict[str, float], Tensor, Tensor, Tensor]:
-    """How many of `pictures [P, h, h]` are affine copies of each other.
-
-    Returns:
-        "pairs", the share of pairs whose correlation reaches the threshold, and "copied", the share of pictures in at
-        least one such pair (both 0 where there is no pair); then every pair as indices `[2, n]`, the first below the
-        second, and what `align` returns of them.
+def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
+    """How many of `pictures [P, h, h]` are affine copies of each other: "pairs", the share of pairs whose correlation
+    reaches the threshold, and "copied", the share of pictures in at least one such pair (both 0 where there is no
+    pair).
     """
     pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
-    found, maps = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
+    found, _ = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
     alike = found >= failures.threshold
-    share = {
+    return {
         "pairs": int(alike.sum()) / max(len(alike), 1),
         "copied": len(pairs[:, alike].unique()) / max(len(pictures), 1),
     }
-    return share, pairs, found, maps
 
 
 def template_copies(
     model: GenerativeModel, images: NDArray[np.uint8], failures: FailureParams, device: torch.device
-) -> tuple[dict[str, float], Arrays]:
+) -> dict[str, float]:
     """Copies among a model's templates, and among strokes of digits, as many, for comparison.
 
     Args:
         images: uint8 `[N, 1, S, S]`: those the templates are used for, and the digits that strokes are cut from.
 
     Returns:
-        numbers: drawn (templates in use), pairs and copied of `copies`, the same two of `strokes` that fade as the
-        templates do, in the mean over `CONTROLS` draws of them, and the sd of the first over the draws;
-        arrays: for each of the k `BEST` pairs pair_parts `[k, 2]`, pair_correlation `[k]` and pair_first, pair_second,
-        pair_aligned `[k, H, H]` on the canvas.
+        drawn (templates in use), pairs and copied of `copies`, the same two of `strokes` that fade as the templates
+        do, in the mean over `CONTROLS` draws of them, and the sd of the first over the draws.
     """
-    pictures, parts = drawn(model, images, device)
-    share, pairs, found, maps = copies(pictures, failures)
+    pictures = drawn(model, images, device)
     size, scale = model.params.template_size, model.params.template_scale
     count = max(len(pictures), 2)  # a pair at least
     # Strokes fade towards the edges of their frame as the templates do in the mean, 1 at its largest: ink that ends at
@@ -152,22 +145,13 @@ def template_copies(
     fading = pictures.mean(0) if len(pictures) else torch.ones(size, size, device=device)
     fading = fading / fading.max().clamp_min(1e-12)
     draws = [strokes(images, count, size, scale, failures.seed + draw).to(device) for draw in range(CONTROLS)]
-    controls = pd.DataFrame([copies(windows * fading, failures)[0] for windows in draws])
-    control = {f"faded_strokes_{name}": float(mean) for name, mean in controls.mean().items()}
-    control["faded_strokes_pairs_sd"] = float(controls["pairs"].std())
-    shown: list[int] = []  # the most alike pairs, each picture in one of them
-    for index in found.argsort(descending=True).tolist():
-        if len(shown) < BEST and not torch.isin(pairs[:, index], pairs[:, shown]).any():
-            shown.append(index)
-    first, second = pairs[:, shown]
-    numbers = {"drawn": float(len(pictures)), **share, **control}
-    return numbers, arrays_of(
-        pair_parts=torch.stack([parts[first], parts[second]], dim=1),
-        pair_correlation=found[shown],
-        pair_first=placed(pictures[first])[:, 0],
-        pair_second=placed(pictures[second])[:, 0],
-        pair_aligned=placed(pictures[second], maps[shown])[:, 0],
-    )
+    controls = pd.DataFrame([copies(windows * fading, failures) for windows in draws])
+    return {
+        "drawn": float(len(pictures)),
+        **copies(pictures, failures),
+        **{f"faded_strokes_{name}": float(mean) for name, mean in controls.mean().items()},
+        "faded_strokes_pairs_sd": float(controls["pairs"].std()),
+    }
 
 
 def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:

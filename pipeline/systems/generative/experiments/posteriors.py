@@ -117,17 +117,11 @@ def image_bounds(
         columns elbo, iwae, elbo_normalised (nats) and pixel_error (squared, summed over the pixels), one row per image.
     """
     generator = torch.Generator(device).manual_seed(seed)
-    tables = []
-    for batch in batches(images, device):
-        weights, normalised, errors = draw_weights(model, batch, samples, generator)
-        columns = {
-            "elbo": weights.mean(0),
-            "iwae": importance_weighted(weights),
-            "elbo_normalised": normalised.mean(0),
-            "pixel_error": errors.mean(0),
-        }
-        tables.append(pd.DataFrame({name: column.double().cpu().numpy() for name, column in columns.items()}))
-    return pd.concat(tables, ignore_index=True)
+    drawn = [draw_weights(model, batch, samples, generator) for batch in batches(images, device)]
+    weights, normalised, errors = (torch.cat(each, dim=1) for each in zip(*drawn, strict=True))
+    columns = {"elbo": weights.mean(0), "iwae": importance_weighted(weights)}
+    columns |= {"elbo_normalised": normalised.mean(0), "pixel_error": errors.mean(0)}
+    return pd.DataFrame({name: column.double().cpu().numpy() for name, column in columns.items()})
 
 
 def choose_sds(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,8 +45,6 @@ EXAMPLE_ANGLES = np.arange(0, 181, 30, dtype=np.float32)
 BATCH = 512
 """Training images optimised as one batch."""
 
-Array = NDArray[np.float32]
-
 
 def optimisation_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams, device: torch.device
@@ -75,7 +74,7 @@ def optimisation_gains(
         inputs, classes = dataset.part("train")
         inputs, classes = inputs[: study.refit_images], classes[: study.refit_images]
         batches = _turn(inputs, angle, study.seed + 1, device).split(BATCH)
-        found = [_optimised(model, batch, study, study.chosen, angle)[1] for batch in batches]
+        found = [_t0(_optimised(model, batch, study, study.chosen, angle)) for batch in batches]
         kept, probes = len(inputs) - len(inputs) // 5, {}
         for when in found[0]:
             t0 = np.concatenate([each[when] for each in found])
@@ -86,19 +85,19 @@ def optimisation_gains(
     for angle in study.angles:
         pixels = _turn(images, angle, study.seed, device)
         for name in study.engines:
-            found, t0, bounds = _optimised(model, pixels, study, name, angle)
+            found = _optimised(model, pixels, study, name, angle)
+            t0, rise = _t0(found), found.bounds["after"] - found.bounds["before"]
             row = {
                 "engine": name,
                 "angle": angle,
-                **{f"bound_{when}": float(each.mean()) for when, each in bounds.items()},
-                "pixel_error_before": float(found.error_start.mean()),
-                "pixel_error_after": float(found.error_end.mean()),
+                **{f"bound_{when}": float(each.mean()) for when, each in found.bounds.items()},
+                **{f"pixel_error_{when}": float(each.mean()) for when, each in found.errors.items()},
                 "evaluations": float(found.evaluations.float().mean()),
                 "seconds": found.seconds,
                 "images": len(images),
-                "bound_rise_error": _error(found.bound_end - found.bound_start),
-                "pixel_fall_error": _error(found.error_start - found.error_end),
-                "bound_fell": float((found.bound_end < found.bound_start).double().mean()),
+                "bound_rise_error": _error(rise),
+                "pixel_fall_error": _error(found.errors["before"] - found.errors["after"]),
+                "bound_fell": float((rise < 0).double().mean()),
             }
             if name == study.chosen:
                 right = {when: probe.predict(t0[when]) == labels for when, probe in refit_probes(angle).items()}
@@ -113,25 +112,24 @@ def optimisation_gains(
     return pd.DataFrame(rows), pd.concat(curves, ignore_index=True)
 
 
-def _optimised(
-    model: GenerativeModel, images: Tensor, study: OptimiseParams, name: str, angle: float
-) -> tuple[Optimised, dict[str, Array], dict[str, Tensor]]:
-    """Images optimised by an engine; t0 and the images' bounds by when they were read.
-
-    They are read "before" and "after". If the engine is the chosen one and has restarts, t0 is read "once", without
-    them, too; and at the smallest angle both when "kicked".
+def _optimised(model: GenerativeModel, images: Tensor, study: OptimiseParams, name: str, angle: float) -> Optimised:
+    """Images optimised by an engine. Only if it is the chosen one and has restarts, there is a posterior "once",
+    without them; and at the smallest angle posterior and bound when "kicked".
     """
     engine = study.engines[name]
     found = optimise(model, images, engine, torch.Generator(images.device).manual_seed(study.seed))
-    posteriors = {"before": found.start, "after": found.end}
-    bounds = {"before": found.bound_start, "after": found.bound_end}
-    if name == study.chosen and not isinstance(engine, AdamEngine) and engine.restarts:
-        posteriors["once"] = found.once
-        if angle == min(study.angles):
-            generator = torch.Generator(images.device).manual_seed(study.seed)
-            kicked = optimise(model, images, engine, generator, found.once, logit_sd=study.kick_logit, refine=False)
-            posteriors["kicked"], bounds["kicked"] = kicked.end, kicked.bound_end
-    return found, {when: each.object_logits.cpu().numpy() for when, each in posteriors.items()}, bounds
+    posteriors, bounds = dict(found.posteriors), dict(found.bounds)
+    if name != study.chosen or isinstance(engine, AdamEngine) or not engine.restarts:
+        del posteriors["once"]
+    elif angle == min(study.angles):
+        generator, start = torch.Generator(images.device).manual_seed(study.seed), posteriors["once"]
+        kicked = optimise(model, images, engine, generator, start, logit_sd=study.kick_logit, refine=False)
+        posteriors["kicked"], bounds["kicked"] = kicked.posteriors["after"], kicked.bounds["after"]
+    return replace(found, posteriors=posteriors, bounds=bounds)
+
+
+def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
+    return {when: each.object_logits.cpu().numpy() for when, each in found.posteriors.items()}
 
 
 def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device) -> Arrays:
@@ -141,7 +139,7 @@ def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParam
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, device)
     found = optimise(model, pixels, study.engines[study.chosen], torch.Generator(device).manual_seed(study.seed))
-    posteriors = {"before": found.start, "after": found.end}
+    posteriors = {when: found.posteriors[when] for when in ("before", "after")}
     with torch.no_grad():
         drawn = {when: reconstruct(model, each) for when, each in posteriors.items()}
         coloured = {f"arrangements_{when}": arrange(model, each) for when, each in posteriors.items()}

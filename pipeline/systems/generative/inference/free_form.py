@@ -114,20 +114,16 @@ def minimise_bound(
             method = GaussNewtonMethod(model, images)
             if isinstance(engine, LBFGSEngine):
                 method = LBFGSMethod(model, images, engine.memory)
-
-        def record(active: Tensor, state: Tensor, value: Tensor, noisy: bool = method.noisy) -> None:
-            nonlocal begun
+        for active, best in minimise(method, begin, engine.steps, engine.tolerance):
             progress.evaluations[active] += 1
             progress.rounds += 1
-            progress.improve(active, state, value, noisy)
+            progress.improve(everyone, best.states, best.values, method.noisy)
             progress.seconds += time.perf_counter() - begun
             watch(progress)
             begun = time.perf_counter()
-
-        found, values = minimise(method, begin, engine.steps, engine.tolerance, record)
         if refine:
-            refined, rise = refine_objects(model, images, found)
-            progress.improve(everyone, refined, values - rise, method.noisy)
+            refined, rise = refine_objects(model, images, best.states)
+            progress.improve(everyone, refined, torch.sub(best.values, rise), method.noisy)
         progress.seconds += time.perf_counter() - begun
         if not restart:
             progress.once = progress.states.clone()
@@ -136,19 +132,16 @@ def minimise_bound(
 
 @dataclass(frozen=True)
 class Optimised:
-    """The result of free-form inference of N images.
+    """The result of free-form inference of N images, by when it was read: "before", "once" (posteriors without
+    restarts) and "after".
 
     Bounds (nats) and squared pixel errors (summed over the pixels), `[N]`, are averaged over the same presence samples.
     No step and no choice used these samples, so that a bound can end below its start.
     """
 
-    start: Capsules  # the posteriors before,
-    once: Capsules  # without restarts,
-    end: Capsules  # and after the last one
-    bound_start: Tensor
-    bound_end: Tensor
-    error_start: Tensor
-    error_end: Tensor
+    posteriors: dict[str, Capsules]
+    bounds: dict[str, Tensor]
+    errors: dict[str, Tensor]
     evaluations: Tensor  # (N,), gradient evaluations of each image
     seconds: float  # wall-clock time of the minimisation
     curve: pd.DataFrame
@@ -183,39 +176,22 @@ def optimise(
     start = model.encode(images) if start is None else start
     states = pack(start)
     noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator, images.device)
-    points: list[dict[str, float]] = []
+    points: dict[int, dict[str, float]] = {}
 
-    def measure(progress: Progress) -> None:
-        bound, error = mean_bound(model, images, unpack(progress.states, model.params.parts), noise[:CURVE_SAMPLES])
-        work = {"round": progress.rounds, "evaluations": float(progress.evaluations.float().mean())}
-        took = {"seconds": progress.seconds, "bound": float(bound.mean()), "pixel_error": float(error.mean())}
-        points.append(work | took)
+    def watch(progress: Progress, last: bool = False) -> None:
+        if last or progress.rounds in (0, *CURVE_POINTS):
+            found = mean_bound(model, images, unpack(progress.states, model.params.parts), noise[:CURVE_SAMPLES])
+            work = {"evaluations": float(progress.evaluations.float().mean()), "seconds": progress.seconds}
+            bound, error = (float(each.mean()) for each in found)
+            points[progress.rounds] = {"round": progress.rounds, **work, "bound": bound, "pixel_error": error}
 
-    def watch(progress: Progress) -> None:
-        if progress.rounds in CURVE_POINTS:
-            measure(progress)
-
-    measure(Progress(states))
+    watch(Progress(states))
     progress = minimise_bound(model, images, states, engine, generator, watch, logit_sd=logit_sd, refine=refine)
-    if points[-1]["round"] == progress.rounds:  # measured before the objects were refined
-        points.pop()
-    measure(progress)
-    before, after = (value_of(model, images, each)[0] for each in (states, progress.states))
-    better = (after < before).unsqueeze(-1)
-    once, end = (
-        unpack(torch.where(better, found, states), model.params.parts) for found in (progress.once, progress.states)
-    )
-    bound_start, error_start = mean_bound(model, images, start, noise)
-    bound_end, error_end = mean_bound(model, images, end, noise)
-    return Optimised(
-        start=start,
-        once=once,
-        end=end,
-        bound_start=bound_start,
-        bound_end=bound_end,
-        error_start=error_start,
-        error_end=error_end,
-        evaluations=progress.evaluations,
-        seconds=progress.seconds,
-        curve=pd.DataFrame(points),
-    )
+    watch(progress, last=True)  # after the objects were refined, in place of the same round before
+    better = (value_of(model, images, progress.states)[0] < value_of(model, images, states)[0]).unsqueeze(-1)
+    ends = {"once": progress.once, "after": progress.states}
+    kept = {when: unpack(torch.where(better, end, states), model.params.parts) for when, end in ends.items()}
+    posteriors = {"before": start, **kept}
+    measured = {when: mean_bound(model, images, posteriors[when], noise) for when in ("before", "after")}
+    bounds, errors = ({when: each[i] for when, each in measured.items()} for i in (0, 1))
+    return Optimised(posteriors, bounds, errors, progress.evaluations, progress.seconds, pd.DataFrame(points.values()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import pyro
 import pyro.distributions as dist
@@ -53,12 +53,12 @@ def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, 
     return model.trace_bound(images, noise, guide=guide)
 
 
-Value = tuple[Tensor, Tensor]
-"""Negative bounds `[N]` and their gradients `[N, V]`."""
-
-
-def value_of(model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None) -> Value:
-    """The negative bound and its gradient: the analytic bound, or that of one sample of the presences by `noise`."""
+def value_of(
+    model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The negative bound `[N]` and its gradient `[N, V]`: the analytic bound, or that of one sample of the presences by
+    `noise`.
+    """
     values, gradients = [], []
     given = (images, states) if noise is None else (images, states, noise)
     for image, state, *sample in zip(*(each.split(_CHUNK) for each in given), strict=True):
@@ -80,11 +80,11 @@ class Method(ABC):
         images: `[N, 1, S, S]` in [0, 1].
     """
 
-    patience: int
+    patience: float
     """Rounds without an improvement by the tolerance after which an image has converged."""
 
     noisy = False
-    """Whether values are estimated with samples. Then no best state is kept, and all steps are used."""
+    """Whether values are estimated with samples. Then no best state is kept."""
 
     state: Tensor
     """The last accepted states `[n, V]`."""
@@ -120,31 +120,22 @@ class Best:
         self.states[active] = torch.where(better.unsqueeze(-1), states, self.states[active])
 
 
-def minimise(
-    method: Method,
-    states: Tensor,
-    steps: int,
-    tolerance: float,
-    watch: Callable[[Tensor, Tensor, Tensor], None] = lambda active, states, values: None,
-) -> tuple[Tensor, Tensor]:
+def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> Iterator[tuple[Tensor, Best]]:
     """Let `method` minimise the value of each image from `states [N, V]`, for at most `steps` rounds.
 
     In every round it proposes a trial state for each active image, evaluates value and gradient once, and accepts or
     rejects it for each image separately; no image waits for another's line search. An image has converged, and leaves
     the batch, when its best value has not fallen by more than `tolerance` over the rounds of the method's patience.
 
-    Returns:
-        the best states `[N, V]` and their values `[N]`, or the last ones if values are noisy.
+    Yields:
+        after each round, the indices of the images that took part in it, and the best states so far.
     """
     active, best = torch.arange(len(states), device=states.device), Best(states)
     best.values = method.begin(states).clone()
     anchor, waited = best.values.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
     for _ in range(steps):
-        state, value = method.step()
-        best.improve(active, state, value, method.noisy)
-        watch(active, state, value)
-        if method.noisy:
-            continue
+        best.improve(active, *method.step(), method.noisy)
+        yield active, best
         fallen = best.values[active] < anchor - tolerance
         anchor = torch.where(fallen, best.values[active], anchor)
         waited = torch.where(fallen, 0, waited + 1)
@@ -154,21 +145,21 @@ def minimise(
             active, anchor, waited = active[working], anchor[working], waited[working]
         if not len(active):
             break
-    return best.states, best.values
 
 
 class AdamMethod(Method):
     """Adam (Kingma & Ba 2015) with cosine decay of the step size to a tenth, so that the last steps converge.
 
-    On the sampled bound every step is accepted.
+    On the sampled bound every step is accepted, and all steps are used.
     """
 
-    patience = 50
+    patience = 50.0
 
     def __init__(self, model: GenerativeModel, images: Tensor, settings: AdamEngine, generator: Generator) -> None:
         super().__init__(model, images)
         self.settings, self.generator, self.count = settings, generator, 0
-        self.noisy = settings.bound == "sampled"
+        if settings.bound == "sampled":
+            self.noisy, self.patience = True, math.inf
 
     def begin(self, states: Tensor) -> Tensor:
         self.state = states
@@ -205,18 +196,16 @@ class LBFGSMethod(Method):
         super().__init__(model, images)
         self.memory = memory
 
-    def evaluate(self, states: Tensor) -> Value:
-        """The values `[n]` and their gradients `[n, V]`."""
-        return value_of(self.model, self.images, states)
-
-    def first(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The values `[n]`, their gradients and the diagonal of their curvature, `[n, V]`, at the initial states."""
+    def evaluate(self, states: Tensor, first: bool = False) -> tuple[Tensor, ...]:
+        """The values `[n]` and their gradients `[n, V]`; `first`, also the diagonal of their curvature `[n, V]`."""
+        if not first:
+            return value_of(self.model, self.images, states)
         found = curvature.linearise(self.model, self.images, states)
         return found.value, found.gradient, found.diagonal()
 
     def begin(self, states: Tensor) -> Tensor:
         n = len(states)
-        value, gradient, diagonal = self.first(states)
+        value, gradient, diagonal = self.evaluate(states, first=True)
         self.scale = diagonal.clamp_min(1.0).rsqrt()
         self.state, self.value, self.gradient = states, value, gradient * self.scale
         shape = (n, self.memory, states.shape[1])
@@ -283,27 +272,18 @@ class ObjectMethod(LBFGSMethod):
         super().__init__(model, images, MEMORY)
         self.parts = parts
 
-    def evaluate(self, states: Tensor) -> Value:
-        value, gradient, *_ = self.with_routing(states)
-        return value, gradient
-
-    def first(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        value, gradient, routing, found, t = self.with_routing(states)
-        with torch.no_grad():
-            of_objects = curvature.object_curvature(self.model, found, routing, t)
-        return value, gradient, curvature.objects_diagonal(*of_objects)
-
-    def with_routing(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor, Capsules, Tensor]:
-        """The negative bound without its pixels `[n]`, its gradient `[n, 7 O]`, and what it was computed from: the
-        routing `[n, P, 1 + O]`, the posterior, and the means of the parts' presences `[n, P]`.
-        """
+    def evaluate(self, states: Tensor, first: bool = False) -> tuple[Tensor, ...]:
         model, x = self.model, states.detach().requires_grad_()
         with torch.enable_grad():
             found = unpack(torch.cat([self.parts, x], dim=1), model.params.parts)
             t, _ = presence_moments(found.part_logits, model.temperature)
             bound, routing = hierarchy_bound(model, found, t)
             (gradient,) = torch.autograd.grad(-bound.sum(), x)
-        return -bound.detach(), gradient, routing, found, t
+        if not first:
+            return -bound.detach(), gradient
+        with torch.no_grad():
+            of_objects = curvature.object_curvature(model, found, routing, t)
+        return -bound.detach(), gradient, curvature.objects_diagonal(*of_objects)
 
 
 def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
@@ -322,9 +302,9 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
     """
     parts, objects = states.tensor_split([STATE * model.params.parts], dim=1)
     method = ObjectMethod(model, images, parts)
-    before, _ = method.evaluate(objects)
-    found, after = minimise(method, objects, ROUNDS, TOLERANCE)
-    return torch.cat([parts, found], dim=1), before - after
+    before, *_ = method.evaluate(objects)
+    *_, (_, best) = minimise(method, objects, ROUNDS, TOLERANCE)
+    return torch.cat([parts, best.states], dim=1), before - best.values
 
 
 class GaussNewtonMethod(Method):

@@ -364,13 +364,9 @@ class GenerativeModel(Model):
 
     def beginning_images(self, epoch: int) -> int:
         """Those that the objects start from."""
-        if epoch != self.params.seeding_epoch:
-            return 0
-        return (
-            self.params.seeding.images
-            if self.params.seeding
-            else max(arrangements.STARTING_IMAGES, self.params.objects)
-        )
+        seeding, fewest = self.params.seeding, max(arrangements.STARTING_IMAGES, self.params.objects)
+        images = seeding.images if seeding else fewest
+        return images if epoch == self.params.seeding_epoch else 0
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:

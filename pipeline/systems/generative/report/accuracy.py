@@ -9,19 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from matplotlib.axes import Axes
+import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.features import look
-from pipeline.drawing.style import FAINT, INK, in_house_style, panels
-from pipeline.drawing.table import Row, Table, cells, measured_table
+from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, panels
+from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS, documents
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure, Remark
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import dataset_label
+from pipeline.results.provenance import Record, dataset_label
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import (
@@ -37,7 +36,6 @@ from pipeline.systems.generative.report.shared import (
     swept_shortcomings,
 )
 
-MAX_PARAMETERS = 30_000
 WIDE = 90.0
 """Degrees: training ranges from here on count as wide in the comparison with the VAE."""
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
@@ -51,9 +49,8 @@ TABLE_1 = {
 PAPER = f"the paper ({LABELS['mnist']})"
 SOURCES = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
-RING: dict[str, Any] = {"markersize": 7.5, "markeredgewidth": 0.9, "markerfacecolor": "none", "linestyle": "none"}
-FILLED: dict[str, Any] = {"markersize": 4, "markeredgewidth": 0.9, "zorder": 3}
-OPEN = RING | {"zorder": 4}
+FILLED: dict[str, Any] = {"markersize": 4, "markeredgewidth": 0.9, "linewidth": 1.2, "zorder": 3}
+OPEN: dict[str, Any] = FILLED | {"markersize": 7.5, "markerfacecolor": "none", "linestyle": "none", "zorder": 4}
 """Open markers are larger than filled ones, so that both are visible when they overlap."""
 
 
@@ -98,7 +95,7 @@ def parameters(results: Results) -> Finding | None:
     count = numbers.number("parameters", "generative")
     if count is None:
         return None
-    return answer(results, numbers, run, Measured(count, 0.0, 1), holds=count < MAX_PARAMETERS)
+    return answer(results, numbers, run, Measured(count, 0.0, 1), holds=count < 30_000)
 
 
 def children_classify(results: Results) -> Finding:
@@ -108,9 +105,8 @@ def children_classify(results: Results) -> Finding:
     """
     run, numbers = evaluated_capsules(results)
     children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
-    chance = 100 / classes_of(numbers, run)
+    chance, tested = 100 / classes_of(numbers, run), numbers.dataset_of(run).test
     holds, notes = children.mean - chance >= (t0.mean - chance) / 2 > 0, [f"probe on t0: {t0.mean:.1f} %"]
-    tested = numbers.dataset_of(run).test
     return answer(results, numbers, run, children, replicas=children.n, tested=tested, holds=holds, notes=notes)
 
 
@@ -197,151 +193,116 @@ def accuracies(numbers: Numbers, *place: str) -> dict[str, Measured]:
 
 
 def in_order(tests: Iterable[str]) -> list[str]:
-    """Test sets without repetitions: rotations by angle, then the others."""
-    return sorted(set(tests), key=lambda test: float(test[8:]) if test.startswith("rotated_") else math.inf)
+    """Test sets without repetitions: rotations by angle, then the others by name."""
+    return sorted(set(tests), key=lambda test: (float(test[8:]) if test.startswith("rotated_") else math.inf, test))
+
+
+Accuracies = Mapping[str, Mapping[str, Measured]]
+"""Percent by features and test ("rotated_<degrees>" or "affine")."""
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Accuracy over rotation, and over the range of training."""
-    yield from _over_rotation(results)
-    yield from _over_training(results)
-
-
-def _over_rotation(results: Results) -> Iterator[Drawing]:
-    """Accuracy over rotation, beside the paper's, a figure for each group of runs."""
-    found = evaluated(results)
-    for group in groups(results.evidence.generative.table_1, found):
-        first, records = found[group[0]], [record for run in group for record in found[run].records]
-        kinds = {
-            name: {protocol: accuracies(found[run], name, protocol) for protocol in PROTOCOLS}
-            for run in group
-            for name in found[run].names("probe")
-            if name in FEATURES_DRAWN
-        }
-        paper = {name: tests for name, tests in paper_accuracies(first, group[0]).items() if name in kinds}
-        theirs = f"; open markers: Table 1 of the paper ({LABELS['mnist']}), in both plots" if paper else ""
-        yield Drawing(
+    """Accuracy over the rotation of test images, beside the paper's, and over that of all images, a figure for each
+    group of runs.
+    """
+    evidence, found, swept = results.evidence.generative, evaluated(results), sweeps(results)
+    for group in groups(evidence.table_1, found):
+        drawn = {name: found[run] for run in group for name in found[run].names("probe") if name in FEATURES_DRAWN}
+        paper = {name: tests for name, tests in paper_accuracies(found[group[0]], group[0]).items() if name in drawn}
+        yield _drawing(
             f"accuracy-{group[0]}",
-            "svg",
             f"Probe accuracy over rotation, {' and '.join(group)}",
-            f"Accuracy of a linear probe on {dataset_label(records)} (of capsules, t0: presences of the objects; A0: "
-            "their poses) as test images are rotated further than the training images. Left: the probe is refit on "
-            "equally warped images; right: it is fit on clean images. Bars: one sd over seeds, where there are "
-            f"several{theirs}.",
-            "Two plots of accuracy by range of test rotation and for affine warps, one line each for "
-            f"{', '.join(look(name).name for name in kinds)}.",
-            records,
-            partial(accuracy_over_rotation, kinds, paper, 100 / classes_of(first, group[0])),
+            "as test images are rotated further than the training images. Left: the probe is refit on equally warped "
+            f"images; right: it is fit on clean images; open markers: Table 1 of the paper ({LABELS['mnist']}).",
+            "range of rotation of the test images, or affine warps",
+            {
+                title: {name: accuracies(numbers, name, protocol) for name, numbers in drawn.items()}
+                for protocol, title in PROTOCOLS.items()
+            },
+            paper,
+            100 / classes_of(found[group[0]], group[0]),
+            [record for run in group for record in found[run].records],
         )
-
-
-@in_house_style
-def accuracy_over_rotation(
-    kinds: Mapping[str, Mapping[str, Mapping[str, Measured]]],
-    paper: Mapping[str, Mapping[str, Measured]],
-    chance: float,
-) -> Figure:
-    """Probe accuracy by test set, with the paper's numbers. Left: probe refit on equally warped images; right: fixed.
-
-    Args:
-        kinds: percent by features, protocol ("refit" or "fixed") and test ("rotated_<degrees>" or "affine").
-        paper: percent by features and test; Table 1 of document 000.
-        chance: accuracy of a guess, in percent.
-    """
-    tests = in_order(test for each in (*(by[p] for by in kinds.values() for p in by), *paper.values()) for test in each)
-    position = {test: float(i) for i, test in enumerate(tests) if test != "affine"}
-    position["affine"] = len(position) + 0.25
-    figure, axes = panels(2, 2.75, sharey=True)
-    for each, (protocol, title) in zip(axes, PROTOCOLS.items(), strict=True):
-        for i, (features, ours) in enumerate(kinds.items()):
-            shift = 0.16 * (i - (len(kinds) - 1) / 2)
-            for found, looks in ((ours[protocol], FILLED), (paper.get(features, {}), OPEN)):
-                turned = {position[test] + shift: found[test] for test in tests if test in found and test != "affine"}
-                plot(each, features, turned, **looks)
-                if "affine" in found:  # not joined to the rotations
-                    place = position["affine"] + shift
-                    plot(each, features, {place: found["affine"]}, **looks | {"linestyle": "none"})
-        accuracy_axis(each, chance)
-        each.set_title(title)
-        each.set_xticks(list(position.values()), [name_of_test(test) for test in position])
-        each.set_xlim(-0.4, position["affine"] + 0.45)
-        each.set_xlabel("range of rotation of the test images, or affine warps")
-    axes[0].set_ylabel("accuracy (%)")
-    theirs = Line2D([], [], color=INK, marker="o", label="open: the paper, MNIST", **RING)
-    legend(figure, list(kinds), ", ours", [theirs] if paper else [], most=5, handletextpad=0.5)
-    return figure
-
-
-def plot(axes: Axes, features: str, found: Mapping[float, Measured], **looks: Any) -> None:
-    """Accuracies by place on the x axis, with bars of one sd where there are several replicas."""
-    style = {"color": look(features).colour, "marker": look(features).marker, "linewidth": 1.2, "elinewidth": 0.8}
-    if found:
-        bars = [each.sd if each.n > 1 else math.nan for each in found.values()]
-        axes.errorbar(list(found), [each.mean for each in found.values()], yerr=bars, **{**style, **looks})
-
-
-def accuracy_axis(axes: Axes, chance: float) -> None:
-    axes.set_ylim(0, 102)
-    axes.set_yticks(range(0, 101, 20))
-    axes.axhline(chance, color=FAINT, linewidth=0.8, linestyle=":")
-    axes.grid(False, axis="x")
-
-
-def legend(figure: Figure, kinds: Sequence[str], ours: str, more: list[Line2D], most: int, **options: float) -> None:
-    """A line for each kind of features, `more`, and chance, in rows of about the same length, at most `most`."""
-    looks = [look(kind) for kind in kinds]
-    lines = [Line2D([], [], color=each.colour, marker=each.marker, label=f"{each.label}{ours}") for each in looks]
-    chance = Line2D([], [], color=FAINT, linestyle=":", linewidth=0.8, label="chance")
-    handles = [*lines, *more, chance]
-    ncols = math.ceil(len(handles) / math.ceil(len(handles) / most))
-    figure.legend(handles=handles, loc="outside upper center", ncols=ncols, columnspacing=1.2, **options)
-
-
-def _over_training(results: Results) -> Iterator[Drawing]:
-    """Accuracy over the range of training, a figure for each group of runs."""
-    swept = sweeps(results)
-    for group in groups(results.evidence.generative.sweep, swept):
-        first, records = swept[group[0]], [record for run in group for record in swept[run].records]
+    for group in groups(evidence.sweep, swept):
         curves = {
-            name: curve for run in group for name in FEATURES_DRAWN if (curve := swept[run].measured("probe", name))
+            name: {f"rotated_{angle:g}": accuracy.scaled(100) for angle, accuracy in curve.items()}
+            for run in group
+            for name in FEATURES_DRAWN
+            if (curve := swept[run].measured("probe", name))
         }
-        yield Drawing(
+        yield _drawing(
             f"sweep-{group[0]}",
-            "svg",
             f"Trained and tested on rotations, {' and '.join(group)}",
-            f"Accuracy of a linear probe on {dataset_label(records)} (of capsules, t0: presences of the objects; A0: "
-            "their poses) after training and testing on rotations within an angle. In the paper's Figure 4 that of the "
-            "capsules falls, and neither they nor SCAE stay ahead of the VAE. Bars: one sd over seeds, where there are "
-            "several.",
-            "Accuracy over the range of rotation in training and testing, one line each for "
-            f"{', '.join(look(name).name for name in curves)}.",
-            records,
-            partial(accuracy_over_training_range, curves, 100 / classes_of(next(iter(first.items.values())), group[0])),
+            "after training and testing on rotations within an angle. In the paper's Figure 4 that of the capsules "
+            "falls, and neither they nor SCAE stay ahead of the VAE.",
+            "range of rotation in training and test",
+            {"": curves},
+            {},
+            100 / classes_of(next(iter(swept[group[0]].items.values())), group[0]),
+            [record for run in group for record in swept[run].records],
         )
 
 
+def _drawing(
+    name: str,
+    title: str,
+    words: str,
+    x: str,
+    plots: Mapping[str, Accuracies],
+    paper: Accuracies,
+    chance: float,
+    records: list[Record],
+) -> Drawing:
+    kinds = ", ".join(look(features).name for features in next(iter(plots.values())))
+    return Drawing(
+        name,
+        "svg",
+        title,
+        f"Accuracy of a linear probe on {dataset_label(records)} (of capsules, t0: presences of the objects; A0: their "
+        f"poses) {words} Bars: one sd over seeds, where there are several.",
+        f"Accuracy over the {x}, one line each for {kinds}.",
+        records,
+        partial(accuracy_over_rotation, plots, paper, chance, x),
+    )
+
+
 @in_house_style
-def accuracy_over_training_range(curves: Mapping[str, Mapping[float, Measured]], chance: float) -> Figure:
-    """Probe accuracy after training and testing on rotations up to an angle, as in the paper's Figure 4.
+def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, chance: float, x: str) -> Figure:
+    """Probe accuracy by test set, one plot beside the other, with the paper's numbers in each.
 
     Args:
-        curves: accuracies in [0, 1] by features and angle (degrees).
+        plots: ours by title.
+        paper: Table 1 of document 000.
         chance: accuracy of a guess, in percent.
+        x: what the tests are.
     """
-    angles = sorted({angle for curve in curves.values() for angle in curve})
-    figure, (axes,) = panels(1, 2.5, width=4.4)
-    for i, (features, curve) in enumerate(curves.items()):
-        shift = 2.0 * (i - (len(curves) - 1) / 2)
-        plot(axes, features, {angle + shift: each.scaled(100) for angle, each in curve.items()})
-    accuracy_axis(axes, chance)
-    axes.set_xticks(angles, [name_of_test(f"rotated_{angle:g}") for angle in angles])
-    axes.set(xlabel="trained and tested on images rotated within", ylabel="accuracy (%)")
-    legend(figure, list(curves), "", [], most=4)
+    kinds = list(next(iter(plots.values())))
+    shown = in_order(test for by_features in (*plots.values(), paper) for each in by_features.values() for test in each)
+    # Others than rotations have a gap before them: they are not joined to these.
+    tests = [each for test in shown for each in ([test] if test.startswith("rotated_") else ["", test])]
+    figure, axes = panels(len(plots), 2.75, width=WIDTH * (1 + len(plots)) / 3, sharey=True)
+    for each, (title, ours) in zip(axes, plots.items(), strict=True):
+        for i, features in enumerate(kinds):
+            places = np.arange(len(tests)) + 0.16 * (i - (len(kinds) - 1) / 2)
+            style: dict[str, Any] = {"color": look(features).colour, "marker": look(features).marker}
+            own = FILLED | {"label": look(features).label}
+            for found, looks in ((ours[features], own), (paper.get(features, {}), OPEN)):
+                at = [found.get(test, Measured(math.nan, math.nan, 0)) for test in tests]
+                bars = [accuracy.sd if accuracy.n > 1 else math.nan for accuracy in at]
+                each.errorbar(places, [accuracy.mean for accuracy in at], yerr=bars, elinewidth=0.8, **style | looks)
+        each.axhline(chance, color=FAINT, linewidth=0.8, linestyle=":", label="chance")
+        each.grid(False, axis="x")
+        each.set_xticks(np.flatnonzero(tests), [name_of_test(test) for test in tests if test])
+        each.set(title=title, xlabel=x, ylim=(0, 102), yticks=range(0, 101, 20))
+    axes[0].set_ylabel("accuracy (%)")
+    if paper:
+        axes[0].plot([], color=INK, marker="o", label="open: the paper, MNIST", **OPEN)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, columnspacing=1.2)
     return figure
 
 
 def build(results: Results) -> list[Table]:
-    """Table 1, our numbers by both protocols and the paper's, a table for each group of runs; Figure 4 in numbers."""
+    """Table 1, our numbers by both protocols and the paper's, a table for each group of runs."""
     found, tables = evaluated(results), []
     caption = (
         "Accuracy (%) of a linear probe, with test images rotated within the angle or warped affinely. Probe refit: "
@@ -355,25 +316,12 @@ def build(results: Results) -> list[Table]:
         for run in group:
             for name in found[run].names("probe"):
                 ours = {source: accuracies(found[run], name, protocol) for protocol, source in SOURCES.items()}
-                for source, row in {PAPER: paper.get(name, {}), **ours}.items():
-                    rows += [([run, look(name).name, source], row, found[run])] if row else []
+                sources = {PAPER: paper.get(name, {}), **ours}
+                rows += [([run, look(name).name, source], row, found[run]) for source, row in sources.items() if row]
         heads = {test: (name_of_test(test), 1) for test in in_order(test for _, row, _ in rows for test in row)}
-        rows = [(keys, {test: row.get(test) for test in heads}, numbers) for keys, row, numbers in rows]
+        rows = [(keys, dict.fromkeys(heads) | dict(row), numbers) for keys, row, numbers in rows]
         title = f"Probe accuracy over rotation: {' and '.join(group)}"
         table = measured_table(f"table1-{group[0]}", title, caption, ["run", "features", "source"], heads, rows)
         table[0].data.loc[table[0].data["source"] == PAPER, ["dataset", "tracking_run"]] = [LABELS["mnist"], ""]
         tables += table
-    return tables + _sweep_table(results)
-
-
-def _sweep_table(results: Results) -> list[Table]:
-    """Figure 4 in numbers: accuracy after training and testing on rotations up to an angle."""
-    items = [(sweep.run, angle, item) for sweep in sweeps(results).values() for angle, item in sweep.items.items()]
-    names = dict.fromkeys(name for *_, item in items for name in item.names("probe"))
-    heads = {name: (f"{look(name).name} (%)", 1) for name in names}
-    rows: list[Row] = [([run, angle], cells(item, heads, "probe"), item) for run, angle, item in items]
-    caption = (
-        "Accuracy of a linear probe when the model is both trained and tested on images rotated within the angle "
-        "(degrees). The paper's Figure 4 shows curves without numbers."
-    )
-    return measured_table("sweep", "Trained and tested on rotations", caption, ["run", "angle"], heads, rows)
+    return tables

@@ -5,16 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from itertools import cycle
-from typing import Any
-
-import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
@@ -22,24 +15,26 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Result
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import answer, tested_on
 
-LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"), (PURPLE, "D"), (ORANGE, "v"))
-ENGINES = {"gauss-newton": "Gauss-Newton", "l-bfgs": "L-BFGS", "adam": "Adam"}
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
 """Points: sds of the clean probes in Table 1. For a printed .00 it is 0.5, the largest value that rounds to it."""
-_EXAMPLES = ("angles", "images", "before", "after", "arrangements_before", "arrangements_after")
-_CURVES = ("replica", "engine", "angle", "round", "evaluations", "seconds", "bound")
+_EXAMPLES = {
+    "images": "input",
+    "before": "encoder",
+    "after": "optimised",
+    "arrangements_before": "encoder's parts",
+    "arrangements_after": "optimised parts",
+}
+"""Pictures of a digit, and what they are called."""
 
 
 def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]]:
     """A study's settings, its numbers, and the measurements of its chosen engine by angle."""
     name, numbers = results.answering("optimise", item)
     study = numbers.settings.optimise[name]
-    angles = {
-        float(angle): {each: numbers.needed(*place, each) for each in numbers.names(*place)}
-        for angle in sorted(numbers.names("engine", study.chosen), key=float)
-        if (place := ("engine", study.chosen, angle))
-    }
-    return study, numbers, angles
+    chosen = numbers.part("engine", study.chosen)
+    angles = sorted(numbers.names("engine", study.chosen), key=float)
+    found = {float(angle): {each: chosen.needed(angle, each) for each in chosen.names(angle)} for angle in angles}
+    return study, numbers, found
 
 
 def optimisation_repairs(results: Results) -> Finding:
@@ -162,91 +157,24 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A digit before and after optimisation, and the bound on the way."""
+    """A digit before and after optimisation."""
     for study, numbers in results.executed("optimise"):
-        arrays = written.examples(results, "optimise", study, _EXAMPLES)
-        chosen = str(numbers.settings.optimise[study].chosen)
-        if arrays:
-            names = {
-                "images": "input",
-                "before": "encoder",
-                "after": "optimised",
-                "arrangements_before": "encoder's parts",
-                "arrangements_after": "optimised parts",
-            }
+        if arrays := written.examples(results, "optimise", study, ("angles", *_EXAMPLES)):
             yield Drawing(
                 f"reconstructions-{study}",
                 "png",
                 f"Reconstructions before and after test-time optimisation, {study}",
                 "If the encoder's reconstruction of a rotated digit is bad, maximising the bound from there should "
-                f"repair it (as in the paper's Figure 3). Engine: {ENGINES.get(chosen, chosen)}.",
+                f"repair it (as in the paper's Figure 3). Engine: {numbers.settings.optimise[study].chosen}.",
                 "One digit rotated step by step; below it the reconstruction from the encoder and the one after "
                 "optimisation, then the parts of each in colour.",
                 numbers.records,
-                partial(pictures.over_rotation, arrays["angles"], [(words, arrays[of]) for of, words in names.items()]),
+                partial(
+                    pictures.over_rotation,
+                    arrays["angles"],
+                    [(words, arrays[name]) for name, words in _EXAMPLES.items()],
+                ),
             )
-        steps = written.table(results, "optimise", study, _CURVES)
-        if steps is not None:
-            yield Drawing(
-                f"optimisation-{study}",
-                "svg",
-                f"The bound during test-time optimisation, {study}",
-                "The bound that each engine reaches after a number of gradient evaluations (left) and of seconds "
-                "for all images in one batch (right), for the narrowest and the widest range of rotation. The "
-                "vertical axis starts near the bounds of the encoder's output.",
-                "Two line plots of the bound, over gradient evaluations and over seconds: one line per engine for the "
-                "narrowest and for the widest range of rotation.",
-                numbers.records,
-                partial(optimisation_curves, steps),
-            )
-
-
-@in_house_style
-def optimisation_curves(table: pd.DataFrame) -> Figure:
-    """The bound over gradient evaluations and over seconds, for the narrowest and the widest range of rotation, with a
-    colour and marker per engine.
-
-    Args:
-        table: columns replica, engine, angle (degrees), round, evaluations, seconds, bound; means over images.
-    """
-    angles = sorted({table["angle"].min(), table["angle"].max()})
-    dashes: list[tuple[float, Any]] = list(zip(angles, ("-", (0, (4, 1.5))), strict=False))
-    looks = dict(zip(table["engine"].unique(), cycle(LOOKS), strict=False))
-    figure, axes = panels(2, 2.6, sharey=True)
-    for engine, (colour, marker) in looks.items():
-        for angle, dash in dashes:
-            chosen = table[(table["engine"] == engine) & (table["angle"] == angle) & (table["round"] > 0)]
-            means = mean_over_replicas(chosen)
-            style: Any = {"color": colour, "linestyle": dash, "marker": marker, "markersize": 3, "linewidth": 1.2}
-            for each, x in zip(axes, ("evaluations", "seconds"), strict=True):
-                each.plot(means[x], means["bound"], **style)
-    axes[0].set(xscale="log", xlabel="gradient evaluations per image", ylabel="bound (nats per image)")
-    axes[1].set(xscale="log", xlabel="seconds for all images")
-    # From about the encoder's output to a little above the highest end.
-    last = table.groupby(["replica", "engine", "angle"])["bound"].last()
-    low, high = table[table["round"] == 0]["bound"].mean(), last.max()
-    axes[0].set_ylim(low - 0.02 * (high - low), high + 0.05 * (high - low))
-    handles = [
-        Line2D([], [], color=colour, marker=marker, markersize=3, label=ENGINES.get(engine, engine))
-        for engine, (colour, marker) in looks.items()
-    ]
-    handles += [
-        Line2D([], [], color=INK, linestyle=dash, label="upright" if angle == 0 else f"within ±{angle:g}°")
-        for angle, dash in dashes
-    ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)), columnspacing=1.2)
-    return figure
-
-
-def mean_over_replicas(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean evaluations, seconds and bound of all replicas at every round; one that has ended counts with its last row.
-
-    Args:
-        rows: of one engine and angle, columns as in `optimisation_curves`.
-    """
-    measured = ["evaluations", "seconds", "bound"]
-    of_each = rows.pivot_table(index="round", columns="replica", values=measured, aggfunc="last").ffill()
-    return pd.DataFrame({each: of_each.loc[:, [each]].mean(axis=1) for each in measured})
 
 
 def build(results: Results) -> list[Table]:
@@ -278,9 +206,8 @@ def optimisation(results: Results) -> list[Table]:
         "summed over an image, and accuracy of a probe on t0, fit on encoded clean images (fixed) or on training "
         "images rotated and optimised in the same way (refit)."
     )
-    return measured_table(
-        "optimise", "Test-time optimisation", caption, ["study", "engine", "angle", "images"], heads, rows
-    )
+    keys = ["study", "engine", "angle", "images"]
+    return measured_table("optimise", "Test-time optimisation", caption, keys, heads, rows)
 
 
 def posterior(results: Results) -> list[Table]:
