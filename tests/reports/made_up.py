@@ -226,6 +226,12 @@ class Writer(ResultFiles):
                 found[f"refit_accuracy_{when}"] = found[f"accuracy_{when}"]
             engines[engine][angle] = spreads(found)
         self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2})
+        steps = [
+            (replica, engine, float(angle), done, 10.0 * done, before[angle][0] + done - 8 * replica)
+            for replica, engine, angle, done in product(range(2), work, before, range(5))
+        ]
+        names = ["replica", "engine", "angle", "round", "evaluations", "bound"]
+        self.table("optimise", study, pd.DataFrame(steps, columns=names))
         drawn = dict.fromkeys(("images", "before", "after"), pictures(13, 28, 28))
         drawn |= dict.fromkeys(("arrangements_before", "arrangements_after"), pictures(13, 28, 28, 3))
         self.examples("optimise", study, angles=np.arange(-180, 181, 30).astype(np.float32), **drawn)

@@ -26,6 +26,7 @@ ALL = {
     "reconstructions-capsules-digits.png",
     "templates-capsules-digits.png",
     "objects-capsules-digits.png",
+    "optimisation-capsules-digits.svg",
     "prior-capsules-digits.png",
     "sweep-capsules-digits.svg",
     "part-use-capsules-digits.png",

@@ -96,7 +96,7 @@ def test_every_claim_is_shown_once_with_its_verdict(content: str) -> None:
 def test_figures_and_tables_name_their_runs_and_link_to_their_code(content: str) -> None:
     page = Page(content)
     images = [found for tag, found in page.tags if tag == "img"]
-    assert len(images) == 8 + 1  # and one of them, smaller, on the first screen
+    assert len(images) == 9 + 1  # and one of them, smaller, on the first screen
     assert all(len(found["alt"] or "") > 20 for found in images)
     for part in (*content.split("<figure ")[1:], *content.split('class="table"')[1:]):
         assert "Source: " in part

@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import cycle
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import BLUE, GREEN, VERMILLION, in_house_style, panels
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
@@ -15,6 +21,8 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Result
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import answer, tested_on
 
+LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"))
+"""Colours and markers of engines."""
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
 """Points: sds of the clean probes in Table 1. For a printed .00 it is 0.5, the largest value that rounds to it."""
 _EXAMPLES = {
@@ -25,6 +33,7 @@ _EXAMPLES = {
     "arrangements_after": "optimised parts",
 }
 """Pictures of a digit, and what they are called."""
+_CURVES = ("replica", "engine", "angle", "round", "evaluations", "bound")
 
 
 def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]]:
@@ -157,7 +166,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A digit before and after optimisation."""
+    """A digit before and after optimisation, and the bound on the way."""
     for study, numbers in results.executed("optimise"):
         if arrays := written.examples(results, "optimise", study, ("angles", *_EXAMPLES)):
             yield Drawing(
@@ -175,6 +184,43 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     [(words, arrays[name]) for name, words in _EXAMPLES.items()],
                 ),
             )
+        steps = written.table(results, "optimise", study, _CURVES)
+        if steps is not None:
+            yield Drawing(
+                f"optimisation-{study}",
+                "svg",
+                f"The bound during test-time optimisation, {study}",
+                "The bound that each engine reaches after a number of gradient evaluations, for the narrowest and the "
+                "widest range of rotation. The vertical axis starts near the bounds of the encoder's output.",
+                "The bound over gradient evaluations, one line per engine and range of rotation.",
+                numbers.records,
+                partial(optimisation_curves, steps),
+            )
+
+
+@in_house_style
+def optimisation_curves(table: pd.DataFrame) -> Figure:
+    """The bound over gradient evaluations, for the narrowest and the widest range of rotation, with a colour and marker
+    per engine; means over replicas, of which one that has ended counts with its last row.
+
+    Args:
+        table: columns replica, engine, angle (degrees), round, evaluations, bound; means over images.
+    """
+    figure, (axes,) = panels(1, 2.6)
+    dashes: dict[float, Any] = {table["angle"].max(): (0, (4, 1.5)), table["angle"].min(): "-"}
+    for (engine, rows), (colour, marker) in zip(table.groupby("engine", sort=False), cycle(LOOKS), strict=False):
+        for angle, dash in dashes.items():
+            done = rows[(rows["angle"] == angle) & (rows["round"] > 0)]
+            steps = done.pivot_table(["evaluations", "bound"], "round", "replica").ffill()
+            name = f"{engine}, {'upright' if angle == 0 else f'within ±{angle:g}°'}"
+            means = [steps[column].mean(axis=1) for column in ("evaluations", "bound")]
+            axes.plot(*means, color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2, label=name)
+    axes.set(xscale="log", xlabel="gradient evaluations per image", ylabel="bound (nats per image)")
+    # From about the encoder's output to a little above the highest end.
+    low, high = table[table["round"] == 0]["bound"].mean(), table["bound"].max()
+    axes.set_ylim(low - 0.02 * (high - low), high + 0.05 * (high - low))
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, columnspacing=1.2)
+    return figure
 
 
 def build(results: Results) -> list[Table]:
