@@ -1,29 +1,47 @@
-"""Iterative inference in place of routing, and how sparse capsules are (document 001, Figure 1B-E and section 3.1).
+"""CapsNet with and without routing, with and without reconstruction (document 001, appendix A and Figure 2); iterative
+inference in place of routing, and how sparse capsules are (Figure 1B-E and section 3.1).
 
-Claims are answered by the items that the profile's `evidence` names.
+Claims are answered by the items that the profile's `evidence` names. Two results are compared only if their networks
+differ in nothing but what the comparison is about.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import BLACK, WIDTH, in_house_style
+from pipeline.drawing.style import BLACK, BLUE, ORANGE, SKY, VERMILLION, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Row, Table, cells, tables_of
-from pipeline.results.findings import Finding, Measure
+from pipeline.results.documents import remarks
+from pipeline.results.findings import Finding, Measure, Remark, stalled
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.provenance import distinct, unique
-from pipeline.results.reading import NotMeasuredError, Results
-from pipeline.systems.capsnet.report.conditions import Network, network, records_of
+from pipeline.results.provenance import Record, distinct, unique
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
+CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "routed": ({}, BLUE, "-", "routing, reconstruction"),
+    "unrouted": ({"iterations": 0}, VERMILLION, "-", "no routing, reconstruction"),
+    "routed_margin": ({"reconstruction": "none"}, SKY, "--", "routing, no reconstruction"),
+    "unrouted_margin": ({"iterations": 0, "reconstruction": "none"}, ORANGE, "--", "no routing, no reconstruction"),
+}
+"""The conditions of appendix A, as evidence and `documents.yaml` call them: what they change in the first's model
+(whether votes are routed, and whether the loss has a reconstruction term), and how they are drawn and called.
+"""
+FIRST_EPOCHS, SLOWER = 3, 1.05
+"""Learning "starts slower" if the loss is higher by at least this factor, as a geometric mean over the first epochs."""
+LIKE_LOSS = 1.5
+"""Two best losses are "nearly the same" up to this ratio (the paper's figure has a logarithmic axis)."""
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
 """Conditions in results: the forward pass of all test images, and of those used for inference; inference without a
@@ -61,9 +79,115 @@ _SPARSITY = {
 }
 
 
-def _measured(study: Network, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
-    """A measure of a layer's capsules after a condition."""
-    return study.numbers.needed("condition", condition, layer, name)
+class Network(NamedTuple):
+    """A result about a trained CapsNet.
+
+    Attributes:
+        item: the item of the stage that made it.
+        name: of the run that it is about.
+        run, dataset: the settings of the network and of its data, as recorded in the result.
+        inference: the settings of iterative inference; empty for results of other stages.
+    """
+
+    item: str
+    numbers: Numbers
+    name: str
+    run: Recorded
+    dataset: Recorded
+    inference: Recorded
+
+    def is_but_for(self, other: Network, **changes: Any) -> bool:
+        """Whether it is another's network with `changes` of the model, on the same data."""
+        wanted = {**other.run, "model": {**other.run.model, **changes}}
+        return self.run == wanted and self.dataset == other.dataset
+
+    def shortcomings(self, document: str) -> list[Remark]:
+        """In what it falls short of the paper's, which `documents.yaml` calls `document`."""
+        return remarks("capsnet", document, {**self.run, **self.inference}, self.dataset)
+
+    def measured(self, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
+        """A measure of a layer's capsules after a condition of iterative inference."""
+        return self.numbers.needed("condition", condition, layer, name)
+
+
+def network(results: Results, stage: str, item: str | None) -> Network:
+    """The result of a stage. Raises `NotMeasuredError` if there is none."""
+    item, numbers = results.answering(stage, item)
+    inference = numbers.settings.infer[item] if stage == "infer" else Recorded({})
+    name = inference.get("run", item)
+    return Network(item, numbers, name, numbers.run(name), numbers.dataset_of(name), inference)
+
+
+def records_of(results: Results, *found: Network) -> list[Record]:
+    """The provenance of results, each after that of its network's training."""
+    return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
+
+
+def _said(pair: Mapping[str, Network]) -> list[Remark]:
+    """In what networks fall short of those that `documents.yaml` calls as `pair` does."""
+    return unique(words for role, each in pair.items() for words in each.shortcomings(role))
+
+
+# ---- networks without routing
+
+
+def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
+    """The trainings that evidence names for the conditions and that differ in the condition alone, with their losses:
+    columns replica, epoch, train_loss, validation_loss. Raises `NotMeasuredError` without the first.
+    """
+    names = results.evidence.capsnet.runs
+    found: dict[str, tuple[Network, pd.DataFrame]] = {}
+    first = network(results, "train", names.get("routed"))
+    for role, (changes, *_) in CONDITIONS.items():
+        with suppress(NotMeasuredError):
+            run = network(results, "train", names.get(role))
+            table = results.table("train", run.item, ("replica", "epoch", "train_loss", "validation_loss"))
+            if table is not None and run.is_but_for(first, **changes):
+                found[role] = run, table
+    return found
+
+
+def _accuracy(results: Results, role: str) -> Finding:
+    """Appendix A: test accuracy (percent), with the longest class capsule as the answer."""
+    found = network(results, "evaluate", results.evidence.capsnet.runs.get(role))
+    accuracy = found.numbers.needed("test", "accuracy").scaled(100)
+    history = results.table("train", found.name, ("replica", "epoch", "train_gradient_norm"))
+    notes = [words] if history is not None and (words := stalled(history, found.run)) else []
+    return Finding(accuracy, records_of(results, found), remarks=found.shortcomings(role), notes=notes)
+
+
+def slower_to_the_same_loss(results: Results) -> Finding | None:
+    """Figure 2: without routing the loss is higher in the first epochs and nearly the same at its best, both with and
+    without reconstruction. Our number is the ratio of the best losses without and with routing, with reconstruction,
+    over replicas.
+    """
+    trained = trained_conditions(results)
+    if len(trained) < len(CONDITIONS):
+        return None
+    losses = {role: table.pivot_table("validation_loss", "epoch", "replica") for role, (_, table) in trained.items()}
+    ratios, slower, notes = [], [], []
+    for words, ending in (("with", ""), ("without", "_margin")):
+        with_, without = losses[f"routed{ending}"], losses[f"unrouted{ending}"]
+        ratios.append(Measured.of(without.min() / with_.min()))
+        first = min(len(with_), len(without), FIRST_EPOCHS)
+        early = np.log(without.to_numpy()[:first] / with_.to_numpy()[:first])
+        slower.append(float(np.exp(early.mean())))
+        notes.append(
+            f"{words} reconstruction, loss without routing / with it: "
+            f"{slower[-1]:.2f} in the first {FIRST_EPOCHS} epochs, {ratios[-1].mean:.2f} at best"
+        )
+    same = all(1 / LIKE_LOSS < ratio.mean < LIKE_LOSS for ratio in ratios)
+    networks = {role: run for role, (run, _) in trained.items()}
+    return Finding(
+        ratios[0],
+        records_of(results, *networks.values()),
+        holds=same and all(ratio > SLOWER for ratio in slower),
+        remarks=[Remark("loss of shifted validation images (paper: test)"), *_said(networks)],
+        notes=notes,
+    )
+
+
+# ---- sparsity
 
 
 def inferred_pair(results: Results) -> dict[str, Network]:
@@ -80,12 +204,12 @@ def inferred_pair(results: Results) -> dict[str, Network]:
 def sparse_without_routing(results: Results) -> Finding:
     """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass, with routing minus without."""
     pair = inferred_pair(results)
-    with_, without = (_measured(each, FORWARD) for each in pair.values())
+    with_, without = (each.measured(FORWARD) for each in pair.values())
     return Finding(
         with_.minus(without),
         records_of(results, *pair.values()),
         holds=abs(with_.mean - without.mean) <= LIKE_SPARSITY and min(with_.mean, without.mean) >= SPARSE,
-        remarks=unique(words for role, each in pair.items() for words in each.shortcomings(role)),
+        remarks=_said(pair),
         notes=[f"index {with_.mean:.2f} with routing, {without.mean:.2f} without"],
     )
 
@@ -99,28 +223,24 @@ def sparse_only_with_l1(results: Results) -> Finding:
     """
     found = network(results, "infer", results.evidence.capsnet.inference.get("unrouted"))
     conditions = (SPARSER, PLAIN, START)
-    sparser, plain, before = (_measured(found, condition) for condition in conditions)
-    errors = [_measured(found, condition, name="hoyer_standard_error").mean for condition in conditions]
+    sparser, plain, before = (found.measured(condition) for condition in conditions)
+    errors = [found.measured(condition, name="hoyer_standard_error").mean for condition in conditions]
     right, falls = (
-        min(_measured(found, condition, name=name).mean for condition in (SPARSER, PLAIN))
-        for name in ("right", "falls")
+        min(found.measured(condition, name=name).mean for condition in (SPARSER, PLAIN)) for name in ("right", "falls")
     )
-    with_l1, without, start = (
-        f"{index.mean:.3f} ± {error:.3f}" for index, error in zip((sparser, plain, before), errors, strict=True)
-    )
-    notes = [
-        f"index {with_l1} with L1, {without} without, {start} before inference "
-        f"(standard errors over {found.numbers.number('images'):.0f} images)",
-        f"the correct capsule is longest in {100 * right:.0f} % of images, and the energy never rises in "
-        f"{100 * falls:.0f} %, by the worse of both conditions",
-    ]
     rises = plain.mean - before.mean > SIGNIFICANT_SES * math.hypot(*errors[1:])
     return Finding(
         sparser.minus(plain),
         records_of(results, found),
         holds=sparser.mean >= SPARSE and not rises and min(right, falls) >= ALMOST_ALL,
         remarks=found.shortcomings("inference"),
-        notes=notes,
+        notes=[
+            f"index {sparser.mean:.3f} ± {errors[0]:.3f} with L1, {plain.mean:.3f} ± {errors[1]:.3f} without, "
+            f"{before.mean:.3f} ± {errors[2]:.3f} before inference "
+            f"(standard errors over {found.numbers.number('images'):.0f} images)",
+            f"the correct capsule is longest in {100 * right:.0f} % of images, and the energy never rises in "
+            f"{100 * falls:.0f} %, by the worse of both conditions",
+        ],
     )
 
 
@@ -153,10 +273,10 @@ def _middle(results: Results, inference: str, without: str) -> tuple[Network, Fi
     own = network(results, "evaluate", inferred.name)
     if not (own.is_but_for(inferred) and other.is_but_for(inferred, middle=0)):
         raise NotMeasuredError("the networks differ in more than the middle layer")
-    index, output = (_measured(inferred, FORWARD, layer) for layer in ("middle", "class"))
+    index, output = (inferred.measured(FORWARD, layer) for layer in ("middle", "class"))
     accuracy, before = (each.numbers.needed("test", "accuracy").mean for each in (own, other))
     saturated, length_sd, inputs = (
-        _measured(inferred, FORWARD, "middle", name).mean for name in ("saturated", "length_sd", "hoyer_inputs")
+        inferred.measured(FORWARD, "middle", name).mean for name in ("saturated", "length_sd", "hoyer_inputs")
     )
     tells = saturated < MOSTLY  # in a saturated layer lengths are nearly equal whatever the inputs are
     dense = index.mean < SPARSE and output.mean - index.mean > LIKE_SPARSITY
@@ -174,21 +294,44 @@ def _middle(results: Results, inference: str, without: str) -> tuple[Network, Fi
 
 
 MEASURES: dict[str, Measure] = {
+    "001.acc.r3": partial(_accuracy, role="routed"),
+    "001.acc.r0": partial(_accuracy, role="unrouted"),
+    "001.acc.r3norec": partial(_accuracy, role="routed_margin"),
+    "001.acc.r0norec": partial(_accuracy, role="unrouted_margin"),
+    "001.fig2": slower_to_the_same_loss,
     "001.fig1.sparse": sparse_without_routing,
     "001.fig1.l1": sparse_only_with_l1,
     "001.mid": middle_stays_dense,
 }
 
 
+# ---- what is drawn
+
+
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Figure 1, for the studies with routing and without that evidence names, if both have examples."""
+    """Figure 2, of the network with routing and reconstruction, and of those that differ from it in nothing else; and
+    Figure 1, of the studies with routing and without that evidence names, if both have examples.
+    """
+    with suppress(NotMeasuredError):
+        trained = trained_conditions(results)
+        dataset = trained["routed"][0].run.dataset
+        yield Drawing(
+            f"capsnet-losses-{dataset}",
+            "svg",
+            f"CapsNet's loss with and without routing, {dataset}",
+            "Means over seeds. Shifted validation images stand for the test images of Figure 2 of "
+            "document 001. Losses with and without reconstruction are different functions, which nearly coincide "
+            "where its weight is small.",
+            "Training and validation loss per epoch of four conditions.",
+            [record for found, _ in trained.values() for record in found.numbers.records],
+            partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
+        )
     with suppress(NotMeasuredError):
         pair = inferred_pair(results)
         names = ("images", "labels")
         arrays = {role: written.examples(results, "infer", each.item, names) or {} for role, each in pair.items()}
-        panels = {title: (arrays[role], f"capsules_{condition}") for role, condition, title in _PANELS}
-        shown = {title: found[name] for title, (found, name) in panels.items() if name in found}
-        if len(shown) < len(_PANELS):
+        shown = {title: arrays[role].get(f"capsules_{condition}") for role, condition, title in _PANELS}
+        if any(capsules is None for capsules in shown.values()):
             return
         dataset = pair["routed"].run.dataset
         yield Drawing(
@@ -205,7 +348,25 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 @in_house_style
-def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, np.ndarray]) -> Figure:
+def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Figure 2: training and validation loss per epoch on a logarithmic axis."""
+    figure, axes = panels(2, 2.5, sharey=True)
+    for axis, part in zip(axes, ("train", "validation"), strict=True):
+        for role, table in tables.items():
+            _, colour, dashes, words = CONDITIONS[role]
+            means = table.groupby("epoch")[f"{part}_loss"].mean()
+            axis.plot(means, color=colour, linestyle=dashes, label=words)
+        axis.set(yscale="log", title=part.replace("train", "training"), xlabel="epoch")
+    axes[0].set_ylabel("loss")
+    axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes[0].yaxis.set_major_formatter("{x:g}")
+    axes[0].yaxis.set_minor_locator(NullLocator())
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+@in_house_style
+def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str, np.ndarray]) -> Figure:
     """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. Of
     images `[k, S, S]` the first few are drawn, and of capsules `[k, n, D]`, by title.
     """
@@ -219,7 +380,7 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, n
         for axis, (title, values) in zip(grid[row, 1:], capsules.items(), strict=True):
             n, size = values[row].shape
             frame = (-0.5, labels[row] - 0.5), size, 1
-            axis.imshow(values[row], cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
+            colours = axis.imshow(values[row], cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
             axis.add_patch(Rectangle(*frame, fill=False, edgecolor=BLACK, linewidth=1.6, zorder=5))
             for j, length in enumerate(np.linalg.norm(values[row], axis=1)):
                 weight = "bold" if j == labels[row] else "normal"
@@ -229,7 +390,6 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: dict[str, n
             axis.grid(visible=False)
             axis.spines[:].set_visible(False)
         grid[row, 1].set_ylabel("class")
-    (colours,) = grid[0, 1].images  # all panels have the same
     figure.colorbar(
         colours, ax=grid[:, 1:], location="bottom", shrink=0.5, aspect=40, label="values of a class capsule"
     )
