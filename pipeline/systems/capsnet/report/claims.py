@@ -18,7 +18,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import LogLocator, NullLocator
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLACK, BLUE, ORANGE, SKY, VERMILLION, WIDTH, in_house_style, panels
@@ -47,12 +46,10 @@ PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
 """Conditions in results: the forward pass of all test images, and of those used for inference; inference without a
 penalty (Figure 1D) and with L1 (Figure 1E).
 """
-ALMOST_ALL = 0.95
-"""Share of images that counts as almost all."""
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
 """Largest difference of two Hoyer indices that count as alike; smallest index that counts as sparse."""
-MOSTLY = 0.5
-"""A layer counts as saturated if at least this share of its capsules is."""
+ALMOST_ALL, MOSTLY = 0.95, 0.5
+"""Share of images that counts as almost all; of a layer's capsules, from which on it counts as saturated."""
 _PANELS = (
     ("routed", START, "B: routing"),
     ("unrouted", START, "C: no routing"),
@@ -60,7 +57,6 @@ _PANELS = (
     ("unrouted", SPARSER, "E: inference with L1"),
 )
 """The panels of Figure 1: network, condition, title."""
-_EXAMPLES = 2
 _SPARSITY = {
     "hoyer": ("Hoyer's index", 3),
     "hoyer_standard_error": ("standard error", 3),
@@ -328,12 +324,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         )
     with suppress(NotMeasuredError):
         pair = inferred_pair(results)
-        names = ("images", "labels")
-        arrays = {role: written.examples(results, "infer", each.item, names) or {} for role, each in pair.items()}
+        named, dataset = ("images", "labels"), pair["routed"].run.dataset
+        arrays = {role: written.examples(results, "infer", each.item, named) or {} for role, each in pair.items()}
         shown = {title: arrays[role].get(f"capsules_{condition}") for role, condition, title in _PANELS}
         if any(capsules is None for capsules in shown.values()):
             return
-        dataset = pair["routed"].run.dataset
         yield Drawing(
             f"capsnet-capsules-{dataset}",
             "png",
@@ -358,9 +353,6 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
             axis.plot(means, color=colour, linestyle=dashes, label=words)
         axis.set(yscale="log", title=part.replace("train", "training"), xlabel="epoch")
     axes[0].set_ylabel("loss")
-    axes[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes[0].yaxis.set_major_formatter("{x:g}")
-    axes[0].yaxis.set_minor_locator(NullLocator())
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
@@ -370,7 +362,7 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str
     """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. Of
     images `[k, S, S]` the first few are drawn, and of capsules `[k, n, D]`, by title.
     """
-    count = min(_EXAMPLES, *(len(values) for values in capsules.values()))
+    count = min(2, *(len(values) for values in capsules.values()))
     figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))
     grid = figure.subplots(count, 1 + len(capsules), squeeze=False, width_ratios=[0.7, *[1.0] * len(capsules)])
     largest = max(float(np.abs(values[:count]).max()) for values in capsules.values())
@@ -379,9 +371,9 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str
         grid[row, 0].axis("off")
         for axis, (title, values) in zip(grid[row, 1:], capsules.items(), strict=True):
             n, size = values[row].shape
-            frame = (-0.5, labels[row] - 0.5), size, 1
+            corner = -0.5, labels[row] - 0.5
             colours = axis.imshow(values[row], cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
-            axis.add_patch(Rectangle(*frame, fill=False, edgecolor=BLACK, linewidth=1.6, zorder=5))
+            axis.add_patch(Rectangle(corner, size, 1, fill=False, edgecolor=BLACK, linewidth=1.6, zorder=5))
             for j, length in enumerate(np.linalg.norm(values[row], axis=1)):
                 weight = "bold" if j == labels[row] else "normal"
                 axis.text(size - 0.1, j, f"{length:.2f}", va="center", ha="left", fontsize=6.5, weight=weight)
@@ -390,9 +382,7 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str
             axis.grid(visible=False)
             axis.spines[:].set_visible(False)
         grid[row, 1].set_ylabel("class")
-    figure.colorbar(
-        colours, ax=grid[:, 1:], location="bottom", shrink=0.5, aspect=40, label="values of a class capsule"
-    )
+    figure.colorbar(colours, ax=grid[:, 1:], location="bottom", shrink=0.5, aspect=40, label="value in a capsule")
     return figure
 
 
