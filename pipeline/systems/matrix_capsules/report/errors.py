@@ -139,7 +139,6 @@ def _novel(axis: str, network: str) -> Measure:
         if abs(capsules.mean - cnn.mean) > SIGNIFICANT_SES * math.sqrt(variance):
             return None
         at, ratio = numbers.needed("matched", network, "epoch"), numbers.needed("novel_ratio")
-        familiar, novel = (numbers.needed("late", network, where) for where in ("familiar", "novel"))
         run, document = numbers.trained[network], "viewpoint" if network == "capsules" else "viewpoint_cnn"
         dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
         return Finding(
@@ -151,8 +150,6 @@ def _novel(axis: str, network: str) -> Measure:
                 f"(paper: {PAPER_FAMILIAR[axis]} %), after {at.mean:.0f} of {run.training.epochs} epochs",
                 f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
                 f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
-                f"over its last epochs: {in_percent(familiar)} on familiar viewpoints, "
-                f"{in_percent(novel)} on novel ones",
             ],
         )
 
