@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from pipeline.drawing.table import Row, Table, cells, in_words, measured_table, tables_of
@@ -68,23 +69,19 @@ def paper_error(trial: Trial) -> float | None:
     return {claim.id: claim.value for claim in load_claims()}.get(row_of(trial) or "")
 
 
-def _row(row: str) -> Measure:
+def _row(results: Results, row: str) -> Finding:
     """Test error of a row of Table 1, from the middle of the image, beside that of the unchanged network."""
-
-    def measure(results: Results) -> Finding:
-        rows = results.evidence.matrix_capsules.table_1
-        trial = trial_of(results, rows.get(row))
-        found = _answer(results, trial, row)
-        with suppress(NotMeasuredError):
-            unchanged = trial_of(results, rows.get("iterations_3"))
-            # But for the condition of Table 1, and the number of seeds
-            model = {**unchanged.run.model, **{name: trial.run.model[name] for name in CONDITION}}
-            alike = trial.run == {**unchanged.run, "model": model, "replicas": trial.run.replicas}
-            if row != "iterations_3" and alike and trial.dataset == unchanged.dataset:
-                found.notes.append(_beside(trial, unchanged))
-        return found
-
-    return measure
+    rows = results.evidence.matrix_capsules.table_1
+    trial = trial_of(results, rows.get(row))
+    found = _answer(results, trial, row)
+    with suppress(NotMeasuredError):
+        unchanged = trial_of(results, rows.get("iterations_3"))
+        # But for the condition of Table 1, and the number of seeds
+        model = {**unchanged.run.model, **{name: trial.run.model[name] for name in CONDITION}}
+        alike = trial.run == {**unchanged.run, "model": model, "replicas": trial.run.replicas}
+        if row != "iterations_3" and alike and trial.dataset == unchanged.dataset:
+            found.notes.append(_beside(trial, unchanged))
+    return found
 
 
 def _beside(trial: Trial, unchanged: Trial) -> str:
@@ -97,9 +94,9 @@ def _beside(trial: Trial, unchanged: Trial) -> str:
     return words
 
 
-def _error(named: Callable[[Any], str | None], document: str, test: str = "centre") -> Measure:
+def _error(results: Results, named: Callable[[Any], str | None], document: str, test: str = "centre") -> Finding:
     """Test error of a network that evidence names, and that is no row of Table 1."""
-    return lambda results: _answer(results, trial_of(results, named(results.evidence.matrix_capsules)), document, test)
+    return _answer(results, trial_of(results, named(results.evidence.matrix_capsules)), document, test)
 
 
 def _answer(results: Results, trial: Trial, document: str, test: str = "centre") -> Finding:
@@ -124,49 +121,45 @@ def _answer(results: Results, trial: Trial, document: str, test: str = "centre")
     )
 
 
-def _novel(axis: str, network: str) -> Measure:
+def _novel(results: Results, axis: str, network: str) -> Finding | None:
     """Error on novel viewpoints where both networks are alike on familiar ones.
 
     There is no answer where they are not: where their errors on familiar viewpoints differ by more than two standard
     errors (binomial, of the test images, and over replicas).
     """
-
-    def measure(results: Results) -> Finding | None:
-        item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
-        images = numbers.number("images", "familiar")
-        capsules, cnn = (numbers.needed("matched", each, "familiar") for each in NETWORKS)
-        variance = sum(each.variance_of_share(images) for each in (capsules, cnn)) if images else 0.0
-        if abs(capsules.mean - cnn.mean) > SIGNIFICANT_SES * math.sqrt(variance):
-            return None
-        at, ratio = numbers.needed("matched", network, "epoch"), numbers.needed("novel_ratio")
-        run, document = numbers.trained[network], "viewpoint" if network == "capsules" else "viewpoint_cnn"
-        dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
-        return Finding(
-            numbers.needed("matched", network, "novel").scaled(100),
-            numbers.records,
-            remarks=remarks("matrix_capsules", document, run, dataset, share=FAMILIAR_SHARE),
-            notes=[
-                f"matched on familiar viewpoints: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
-                f"(paper: {PAPER_FAMILIAR[axis]} %), after {at.mean:.0f} of {run.training.epochs} epochs",
-                f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
-                f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
-            ],
-        )
-
-    return measure
+    item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
+    images = numbers.number("images", "familiar")
+    capsules, cnn = (numbers.needed("matched", each, "familiar") for each in NETWORKS)
+    variance = sum(each.variance_of_share(images) for each in (capsules, cnn)) if images else 0.0
+    if abs(capsules.mean - cnn.mean) > SIGNIFICANT_SES * math.sqrt(variance):
+        return None
+    at, ratio = numbers.needed("matched", network, "epoch"), numbers.needed("novel_ratio")
+    run, document = numbers.trained[network], "viewpoint" if network == "capsules" else "viewpoint_cnn"
+    dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
+    return Finding(
+        numbers.needed("matched", network, "novel").scaled(100),
+        numbers.records,
+        remarks=remarks("matrix_capsules", document, run, dataset, share=FAMILIAR_SHARE),
+        notes=[
+            f"matched on familiar viewpoints: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
+            f"(paper: {PAPER_FAMILIAR[axis]} %), after {at.mean:.0f} of {run.training.epochs} epochs",
+            f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
+            f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
+        ],
+    )
 
 
 MEASURES: dict[str, Measure] = {
-    **{claim: _row(row) for claim, row in ROWS.items()},
-    "004.t1.cnn": _error(lambda evidence: evidence.cnn, "cnn"),
-    "004.crops": _error(lambda evidence: evidence.crops, "iterations_3", "crops"),
-    "004.small": _error(lambda evidence: evidence.networks.get("small"), "small"),
-    "004.mnist": _error(lambda evidence: evidence.networks.get("mnist"), "mnist"),
-    "004.cifar": _error(lambda evidence: evidence.networks.get("cifar10"), "cifar10"),
-    "004.t2.az.caps": _novel("azimuth", "capsules"),
-    "004.t2.az.cnn": _novel("azimuth", "cnn"),
-    "004.t2.el.caps": _novel("elevation", "capsules"),
-    "004.t2.el.cnn": _novel("elevation", "cnn"),
+    **{claim: partial(_row, row=row) for claim, row in ROWS.items()},
+    "004.t1.cnn": partial(_error, named=lambda evidence: evidence.cnn, document="cnn"),
+    "004.crops": partial(_error, named=lambda evidence: evidence.crops, document="iterations_3", test="crops"),
+    "004.small": partial(_error, named=lambda evidence: evidence.networks.get("small"), document="small"),
+    "004.mnist": partial(_error, named=lambda evidence: evidence.networks.get("mnist"), document="mnist"),
+    "004.cifar": partial(_error, named=lambda evidence: evidence.networks.get("cifar10"), document="cifar10"),
+    "004.t2.az.caps": partial(_novel, axis="azimuth", network="capsules"),
+    "004.t2.az.cnn": partial(_novel, axis="azimuth", network="cnn"),
+    "004.t2.el.caps": partial(_novel, axis="elevation", network="capsules"),
+    "004.t2.el.cnn": partial(_novel, axis="elevation", network="cnn"),
 }
 
 

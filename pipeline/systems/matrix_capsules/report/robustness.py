@@ -118,24 +118,20 @@ class Attacked(NamedTuple):
         )
 
 
-def _measure(check: Callable[[Attacked], Answer]) -> Measure:
-    """The measure of a claim by a check; there is no answer where nothing but epsilon 0, or all but it, was tried."""
-
-    def measure(results: Results) -> Finding | None:
-        item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
-        table = results.table("attack", item, COLUMNS)
-        if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
-            return None
-        study, networks = Attacked.of(item, numbers, table), [numbers.settings.attack[item][each] for each in NETWORKS]
-        ours, holds, notes = check(study)
-        said, of_cnn = (
-            remarks("matrix_capsules", document, numbers.run(name), numbers.dataset_of(name), tested=study.images)
-            for document, name in zip(("iterations_3", "cnn"), networks, strict=True)
-        )
-        said += [Remark(f"CNN: {words}", words.kind) for words in of_cnn if words not in said]
-        return Finding(ours, with_training(results, numbers, *networks), holds=holds, remarks=said, notes=notes)
-
-    return measure
+def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
+    """The finding of a check; there is none where nothing but epsilon 0, or all but it, was tried."""
+    item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
+    table = results.table("attack", item, COLUMNS)
+    if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
+        return None
+    study, networks = Attacked.of(item, numbers, table), [numbers.settings.attack[item][each] for each in NETWORKS]
+    ours, holds, notes = check(study)
+    said, of_cnn = (
+        remarks("matrix_capsules", document, numbers.run(name), numbers.dataset_of(name), tested=study.images)
+        for document, name in zip(("iterations_3", "cnn"), networks, strict=True)
+    )
+    said += [Remark(f"CNN: {words}", words.kind) for words in of_cnn if words not in said]
+    return Finding(ours, with_training(results, numbers, *networks), holds=holds, remarks=said, notes=notes)
 
 
 def _too_few(allowed: float) -> list[str]:
@@ -229,12 +225,12 @@ def gradients_are_there(found: Attacked) -> Answer:
 
 
 MEASURES: dict[str, Measure] = {
-    "004.fig3.fgsm": _measure(partial(loses_less, method="FGSM")),
-    "004.fig3.bim": _measure(partial(loses_less, method="BIM")),
-    "004.fig3.target": _measure(targets_are_missed),
-    "004.floor": _measure(stays_above_chance),
-    "004.blackbox": _measure(transfer_hurts_both),
-    "004.gradzeros": _measure(gradients_are_there),
+    "004.fig3.fgsm": partial(_measure, check=partial(loses_less, method="FGSM")),
+    "004.fig3.bim": partial(_measure, check=partial(loses_less, method="BIM")),
+    "004.fig3.target": partial(_measure, check=targets_are_missed),
+    "004.floor": partial(_measure, check=stays_above_chance),
+    "004.blackbox": partial(_measure, check=transfer_hurts_both),
+    "004.gradzeros": partial(_measure, check=gradients_are_there),
 }
 
 
