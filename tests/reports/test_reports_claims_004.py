@@ -12,7 +12,7 @@ from made_up_matrix import CONDITIONS, ERRORS, KINDS, VOTES, with_matrix
 
 from pipeline.page.scorecard import dataset_and_remarks
 from pipeline.params import parse_params
-from pipeline.systems.matrix_capsules.report.errors import ROWS as TABLE_1
+from pipeline.systems.matrix_capsules.report.runs import ROWS as TABLE_1
 
 ROWS = dict(zip(TABLE_1, CONDITIONS, strict=False))
 """By claim of Table 1, the condition that answers it."""
