@@ -16,7 +16,7 @@ from made_up_matrix import CONDITIONS, evaluated, trained, with_matrix
 from PIL import Image
 
 from pipeline.data.published import CATEGORIES
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
 from pipeline.report import routing
 from pipeline.results.reading import Recorded, Results

@@ -28,15 +28,11 @@ _BEST = 3
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
 """By iterations of routing."""
-_WORDS = "#595959"
-"""Of names, which must be darker than lines to be read."""
 _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (-4, -7, "right"),
     "yl-1993, 2 iterations": (-3, -8, "left"),
 }
 """Of names that would lie on a line: the offset from the marker, in points, and the side that is next to it."""
-_RANGE = (0.1, 200.0)
-"""Millions of images."""
 
 
 class Seen(NamedTuple):
@@ -109,11 +105,11 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
             x, y, color=FAINT, marker=_MARKERS[curve.iterations], linewidth=0.9 if len(x) > 2 else 0,
             markerfacecolor="white" if curve.read == OFF_A_PLOT else FAINT,
         )  # fmt: skip
-        right, up, side = _PLACES.get(curve.name, (-5, 0, "right") if x[-1] > _RANGE[1] / 4 else (5, 0, "left"))
-        name = curve.name.removesuffix(f", {curve.iterations} iterations")  # which markers tell
+        right, up, side = _PLACES.get(curve.name, (-5, 0, "right") if x[-1] > 50 else (5, 0, "left"))
         axis.annotate(
-            name, (x[-1], y[-1]), (right, up), textcoords="offset points", fontsize=7, color=_WORDS, ha=side,
-            va="center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
+            curve.name.removesuffix(f", {curve.iterations} iterations"),  # which markers tell
+            (x[-1], y[-1]), (right, up), textcoords="offset points", fontsize=7, ha=side, va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
         )  # fmt: skip
     for each, colour in zip(ours, _COLOURS, strict=False):
         axis.plot(each.curve.index, each.curve, color=colour, linewidth=1.1, zorder=4)
@@ -126,8 +122,8 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
     handles = [Line2D([], [], color=FAINT, linestyle="", marker=_MARKERS[n], label=kinds[n]) for n in kinds]
     axis.legend(handles=handles, loc="lower left", title="grey: published by others", alignment="left")
     figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    axis.set(xscale="log", yscale="log", xlim=_RANGE, ylim=(0.7, 70))
-    axis.set(xlabel="images seen in training (millions)", ylabel="test error (%)")
+    axis.set(xscale="log", xlim=(0.1, 200), xlabel="images seen in training (millions)")
+    axis.set(yscale="log", ylim=(0.7, 70), ylabel="test error (%)")
     axis.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
     axis.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
     axis.minorticks_off()
