@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import UserError
 from pipeline.files import atomic_path
@@ -76,9 +76,9 @@ def address(of: Struct | Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if of is None else of.data_ptr())
 
 
-def struct(**fields: float | ctypes.c_double | Tensor | None) -> Struct:
-    """A struct, its fields in the order in which C++ declares them: int64_t for whole numbers, float for fractions, and
-    pointers for tensors, which are not kept alive (null for None).
+def struct(**fields: Any) -> Struct:
+    """A struct, its fields in the order in which C++ declares them: int64_t for whole numbers, float for fractions (or
+    a `c_double`), and pointers for tensors, which are not kept alive (null for None).
     """
     values = fields.values()
     layout = _layout(tuple(fields), tuple(map(type, values)))
@@ -87,7 +87,8 @@ def struct(**fields: float | ctypes.c_double | Tensor | None) -> Struct:
 
 @functools.cache
 def _layout(names: tuple[str, ...], kinds: tuple[type, ...]) -> type[Struct]:
-    types = {int: ctypes.c_int64, bool: ctypes.c_int64, float: ctypes.c_float, ctypes.c_double: ctypes.c_double}
+    types: dict[type, Any] = {float: ctypes.c_float, ctypes.c_double: ctypes.c_double}
+    types |= dict.fromkeys((int, bool), ctypes.c_int64)
     fields = [(name, types.get(kind, ctypes.c_void_p)) for name, kind in zip(names, kinds, strict=True)]
     return type("Struct", (Struct,), {"_fields_": fields})
 

@@ -326,8 +326,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         pair = inferred_pair(results)
         named, dataset = ("images", "labels"), pair["routed"].run.dataset
         arrays = {role: written.examples(results, "infer", each.item, named) or {} for role, each in pair.items()}
-        shown = {title: arrays[role].get(f"capsules_{condition}") for role, condition, title in _PANELS}
-        if any(capsules is None for capsules in shown.values()):
+        found = ((title, arrays[role].get(f"capsules_{condition}")) for role, condition, title in _PANELS)
+        shown = {title: capsules for title, capsules in found if capsules is not None}
+        if len(shown) < len(_PANELS):
             return
         yield Drawing(
             f"capsnet-capsules-{dataset}",

@@ -18,7 +18,7 @@ from pipeline.drawing.style import BLUE, FAINT, INK, ORANGE, VERMILLION, in_hous
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.public_curves import OFF_A_PLOT, PublicCurve, load_public_curves
-from pipeline.results.reading import Numbers, Results, training_behind
+from pipeline.results.reading import Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")
@@ -39,7 +39,6 @@ class Seen(NamedTuple):
     """A run of ours.
 
     Attributes:
-        trained: what its training recorded.
         images: seen in training, in millions, mean over seeds.
         error: of the whole test set at the end, in percent.
         curve: errors (percent) on watched test images by millions of images seen, means over seeds; empty where none
@@ -47,7 +46,6 @@ class Seen(NamedTuple):
     """
 
     trial: Trial
-    trained: Numbers
     images: float
     error: Measured
     curve: pd.Series[float]
@@ -63,13 +61,13 @@ def seen_by_runs(results: Results) -> list[Seen]:
         error = trial.numbers.measured("test", "centre")
         trained = training_behind(results, trial.numbers, trial.item)
         epochs = trained.measured("epochs") if trained else None
-        if trial.dataset.source not in DATA or trial.run.get("holdout") or not (error and trained and epochs):
+        if trial.dataset.source not in DATA or trial.run.get("holdout") or not (error and epochs):
             continue
         millions, curve = trial.dataset.train / 1e6, pd.Series(dtype=float)
         history = results.table("train", trial.item, ("replica", "epoch"))
         if history is not None and "test_accuracy" in history:
             curve = 100 * (1 - history.groupby(history["epoch"] * millions)["test_accuracy"].mean())
-        found.append(Seen(trial, trained, epochs.mean * millions, error.scaled(100), curve))
+        found.append(Seen(trial, epochs.mean * millions, error.scaled(100), curve))
     return sorted(found, key=lambda each: each.error.mean)
 
 
@@ -79,7 +77,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     ours = found[:_BEST] + [each for each in found[_BEST:] if each.trial.item == best_network]
     if not ours:
         return
-    records = [record for each in ours for record in (*each.trained.records, *each.trial.numbers.records)]
+    records = [record for each in ours for record in with_training(results, each.trial.numbers, each.trial.item)]
     yield Drawing(
         "matrix-images-seen",
         "svg",

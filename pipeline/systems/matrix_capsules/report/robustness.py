@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -51,14 +51,14 @@ class Attacked(NamedTuple):
     """An executed study of attacks.
 
     Attributes:
-        percent: what `value` and `own_loss` of the table say, `[epsilons, ...]`, epsilons rising; columns are value or
-            own_loss (through a network's own loss alone, as in the document), kind, method, network, replica.
+        percent: a DataFrame of the table's measurements, epsilons rising; columns are value or own_loss (through a
+            network's own loss alone, as in the document), kind, method, network, replica.
         images: test images attacked.
         chance: percent, accuracy of a guess.
     """
 
     numbers: Numbers
-    percent: pd.DataFrame
+    percent: Any
     images: int
     chance: float
 
@@ -181,7 +181,7 @@ def stays_above_chance(found: Attacked) -> Answer:
     """
     lowest, notes = [], []
     for method in METHODS:
-        capsules, cnn = (each.loc[each.mean(axis=1).idxmin()] for each in found.both("general", method))
+        capsules, cnn = (each.iloc[int(each.mean(axis=1).argmin())] for each in found.both("general", method))
         lowest.append(Measured.of(capsules))
         notes += [
             f"lowest under {method}: capsules {capsules.mean():.1f} % at epsilon {capsules.name:g}, "
