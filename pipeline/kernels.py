@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import UserError
 from pipeline.files import atomic_path
@@ -42,6 +42,10 @@ _FORMS = {
 """Compiler flags by what `torch.backends.cpu.get_cpu_capability()` calls an instruction set, on x86."""
 
 
+Struct = ctypes.Structure
+"""What a kernel is given of numbers and tensors; `struct` makes one."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A compiled kernel: the library, the instruction set it was compiled for, and the numbers in a vector."""
@@ -50,22 +54,39 @@ class Kernel:
     form: str
     lanes: int
 
-    def call(self, function: str, *arguments: ctypes.Structure | Tensor | None) -> None:
+    def call(self, function: str, *arguments: Struct | Tensor | None) -> None:
         """Call a function with addresses, which keep no tensor alive. Raises `MemoryError` if there is too little."""
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 
-    def kept_floats(self, layout: ctypes.Structure) -> int:
+    def kept_floats(self, layout: Struct) -> int:
         """How many numbers its function forward keeps for backward."""
         self.library.kept_floats.restype = ctypes.c_int64  # ctypes would take it for 32 bits
         return int(self.library.kept_floats(ctypes.byref(layout)))
 
 
-def address(of: ctypes.Structure | Tensor | None) -> ctypes.c_void_p:
+def address(of: Struct | Tensor | None) -> ctypes.c_void_p:
     """The address of a struct or of a tensor's numbers, which keeps neither alive; a null pointer for None."""
-    if isinstance(of, ctypes.Structure):
+    if isinstance(of, Struct):
         return ctypes.c_void_p(ctypes.addressof(of))
     return ctypes.c_void_p(None if of is None else of.data_ptr())
+
+
+def struct(**fields: Any) -> Struct:
+    """A struct, its fields in the order in which C++ declares them: int64_t for whole numbers, float for fractions (or
+    a `c_double`), and pointers for tensors, which are not kept alive (null for None).
+    """
+    values = fields.values()
+    layout = _layout(tuple(fields), tuple(map(type, values)))
+    return layout(*(each.data_ptr() if hasattr(each, "data_ptr") else each for each in values))
+
+
+@functools.cache
+def _layout(names: tuple[str, ...], kinds: tuple[type, ...]) -> type[Struct]:
+    types: dict[type, Any] = {float: ctypes.c_float, ctypes.c_double: ctypes.c_double}
+    types |= dict.fromkeys((int, bool), ctypes.c_int64)
+    fields = [(name, types.get(kind, ctypes.c_void_p)) for name, kind in zip(names, kinds, strict=True)]
+    return type("Struct", (Struct,), {"_fields_": fields})
 
 
 def sources() -> list[Path]:

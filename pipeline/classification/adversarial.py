@@ -87,19 +87,16 @@ def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Seque
     rows = []
     for kind, targeted in (("general", False), ("targeted", True)):
         goals = _wrong_classes(model, images, labels) if targeted else [(images, labels)]
-        starts = {loss: [gradient(model, *goal, loss) for goal in goals] for loss in through}
+        tries = [(goal, loss, gradient(model, *goal, loss)) for loss in through for goal in goals]
         attacks = list(product((("FGSM", 1), ("BIM", steps)), epsilons))
         for (method, number), epsilon in tqdm(attacks, desc=kind, unit="attack", leave=False):
-            hits = {}
-            for loss in through:
-                found = []
-                for goal, start in zip(goals, starts[loss], strict=True):
-                    changed = attacked(model, *goal, epsilon, number, targeted=targeted, through=loss, start=start)
-                    found.append(_hits(model, changed, goal[1]))
-                hits[loss] = torch.cat(found)
-            both = torch.stack(list(hits.values()))
-            value = (both.amax(0) if targeted else both.amin(0)).mean()
-            rows.append((method, kind, epsilon, float(value), float(hits["own"].mean())))
+            found = []
+            for goal, loss, start in tries:
+                changed = attacked(model, *goal, epsilon, number, targeted=targeted, through=loss, start=start)
+                found.append(_hits(model, changed, goal[1]))
+            hits = torch.cat(found).view(len(through), -1)
+            value = (hits.amax(0) if targeted else hits.amin(0)).mean()
+            rows.append((method, kind, epsilon, float(value), float(hits[0].mean())))
     return pd.DataFrame(rows, columns=["method", "kind", "epsilon", "value", "own_loss"])
 
 
@@ -166,15 +163,13 @@ def outcome(
     device = next(capsules[0].parameters()).device
     pixels = seen(images[: attack.images], augmentation).to(device)
     classes = torch.from_numpy(labels[: attack.images]).to(device)
-    white, sizes = [], []
-    both = zip(NETWORKS, (capsules, cnns), strict=True)
-    networks = [(network, replica, model) for network, models in both for replica, model in enumerate(models)]
+    white, sizes, kinds = [], [], dict(zip(NETWORKS, (capsules, cnns), strict=True))
+    networks = [(network, replica, model) for network in kinds for replica, model in enumerate(kinds[network])]
     for network, replica, model in tqdm(networks, desc=title, unit="network"):
         found = white_box(model, pixels, classes, attack.epsilons, attack.steps)
         white.append(found.assign(network=network, replica=replica))
-        for name, through in GRADIENTS.items():
-            of_loss = gradient_sizes(model, pixels, classes, through)
-            sizes += [(name, network, measure, value) for measure, value in of_loss.items()]
+        of_losses = {name: gradient_sizes(model, pixels, classes, loss) for name, loss in GRADIENTS.items()}
+        sizes += [(name, network, *each) for name, measures in of_losses.items() for each in measures.items()]
     victims = [each for each in networks if each[2] is not cnns[0]]
     black = black_box(cnns[0], victims, pixels, classes, attack.epsilons, attack.steps)
     table = pd.concat([*white, black.assign(kind="black-box")])
@@ -187,11 +182,10 @@ def outcome(
     }
     columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
     near, arrays = min(attack.epsilons, key=lambda epsilon: abs(epsilon - 0.1)), {}
-    for network, model in zip(NETWORKS, (capsules[0], cnns[0]), strict=True):
-        for epsilon in (0.0, near, max(attack.epsilons)):
-            # Through cross-entropy, of which every image has a gradient.
-            changed = attacked(model, pixels[:8], classes[:8], epsilon, 1, through="cross-entropy")
-            arrays[f"{network}-{epsilon:g}"] = changed.cpu().numpy()
+    for network, epsilon in product(NETWORKS, (0.0, near, max(attack.epsilons))):
+        # Through cross-entropy, of which every image has a gradient.
+        changed = attacked(kinds[network][0], pixels[:8], classes[:8], epsilon, 1, through="cross-entropy")
+        arrays[f"{network}-{epsilon:g}"] = changed.cpu().numpy()
     headline = [
         f"value.{method}.{kind}.{network}.{near:g}"
         for kind, method, network in product(("general", "black-box"), ("FGSM", "BIM"), NETWORKS)

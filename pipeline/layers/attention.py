@@ -21,7 +21,6 @@ _LANES = 8
 """The numbers of a head must be a multiple of it."""
 _PARTS = ("query", "key_value", "feed", "norm_query", "norm_key", "norm_feed")
 """Layers of a block, in the order of their gradients in the kernel: weight, then bias."""
-_INT, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 
 class PerElement(nn.Module):
@@ -136,23 +135,6 @@ class SetTransformer(nn.Module):
         return self.code(self.norm(self.pool(self.seeds, x)))
 
 
-class _Linear(ctypes.Structure):
-    """`struct Linear` of the kernel."""
-
-    _fields_ = (("weight", _POINTER), ("bias", _POINTER))
-
-
-class _Block(ctypes.Structure):
-    """`struct Block` of the kernel, field by field."""
-
-    _fields_ = (
-        *((name, _INT) for name in ("images", "queries", "keys", "width", "heads", "shared", "threads")),
-        *((name, _POINTER) for name in ("x", "y")),
-        *((name, _Linear) for name in ("norm_query", "norm_key", "norm_feed", "query", "key_value", "feed")),
-        ("eps", ctypes.c_double),
-    )
-
-
 def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
     """Whether the kernel can be used for queries `x [B or 1, n, d]` and keys `y [B, m, d]` of such a block."""
     return (
@@ -200,9 +182,11 @@ class _Attend(torch.autograd.Function):
         return to_x, to_y, None, None, None, *gradients
 
 
-def _struct(x: Tensor, y: Tensor, heads: int, eps: float, parameters: list[Tensor]) -> _Block:
-    """The kernel's view of a block; it does not keep the tensors alive."""
-    addresses = [each.data_ptr() for each in parameters]
-    linears = {name: _Linear(*addresses[2 * place : 2 * place + 2]) for place, name in enumerate(_PARTS)}
-    sizes = (len(y), x.shape[1], *y.shape[1:], heads, len(x) < len(y), torch.get_num_threads())
-    return _Block(*sizes, x.data_ptr(), y.data_ptr(), eps=eps, **linears)
+def _struct(x: Tensor, y: Tensor, heads: int, eps: float, parameters: list[Tensor]) -> kernels.Struct:
+    """`struct Block` of the kernel, in which norms come first."""
+    half = len(parameters) // 2
+    pointers = {f"parameter_{place}": each for place, each in enumerate(parameters[half:] + parameters[:half])}
+    return kernels.struct(
+        images=len(y), queries=x.shape[1], keys=y.shape[1], width=y.shape[2], heads=heads, shared=len(x) < len(y),
+        threads=torch.get_num_threads(), x=x, y=y, **pointers, eps=ctypes.c_double(eps),
+    )  # fmt: skip

@@ -6,7 +6,6 @@ read.
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 
 import torch
@@ -17,7 +16,6 @@ from pipeline import kernels
 from pipeline.layers import poses
 
 _SOURCE = Path(__file__).with_name("rendering.cpp")
-_INT, _POINTER = ctypes.c_int64, ctypes.c_void_p
 
 
 def pixel_centres(like: Tensor, size: int) -> Tensor:
@@ -93,15 +91,6 @@ def plain_render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> T
     return composite(warp_templates(torch.stack([colour.expand_as(weighted), weighted], dim=2), A, size))
 
 
-class _Scene(ctypes.Structure):
-    """`struct Scene` of the kernel, field by field."""
-
-    _fields_ = (
-        *((name, _INT) for name in ("images", "parts", "height", "width", "size", "threads")),
-        *((name, _POINTER) for name in ("templates", "inverse", "presence")),
-    )
-
-
 def supported(templates: Tensor, A: Tensor, presence: Tensor) -> bool:
     """Whether the kernel can be used for templates `[P, 2, h, w]`, poses `[B, P, 6]` and presences `[B, P]`."""
     return (
@@ -131,7 +120,7 @@ class _Render(torch.autograd.Function):
     def forward(ctx, templates, inverse, presence, size, kernel):  # type: ignore[no-untyped-def]
         inputs = [each.contiguous() for each in (templates, inverse, presence)]
         pictures = inverse.new_empty(len(inverse), size, size)
-        kernel.call("render_forward", _struct(*inputs, size), pictures)
+        kernel.call("render_forward", _scene(*inputs, size), pictures)
         ctx.save_for_backward(*inputs)
         ctx.size, ctx.kernel = size, kernel
         return pictures
@@ -141,12 +130,14 @@ class _Render(torch.autograd.Function):
     def backward(ctx, gradient):  # type: ignore[no-untyped-def]
         inputs = ctx.saved_tensors
         found = [torch.empty_like(each) for each in inputs]
-        ctx.kernel.call("render_backward", _struct(*inputs, ctx.size), gradient.contiguous(), *found)
+        ctx.kernel.call("render_backward", _scene(*inputs, ctx.size), gradient.contiguous(), *found)
         return *found, None, None
 
 
-def _struct(templates: Tensor, inverse: Tensor, presence: Tensor, size: int) -> _Scene:
-    """The kernel's view of what is drawn; it does not keep the tensors alive."""
+def _scene(templates: Tensor, inverse: Tensor, presence: Tensor, size: int) -> kernels.Struct:
+    """`struct Scene` of the kernel."""
     (images, parts), (height, width) = presence.shape, templates.shape[-2:]
-    addresses = (each.data_ptr() for each in (templates, inverse, presence))
-    return _Scene(images, parts, height, width, size, torch.get_num_threads(), *addresses)
+    return kernels.struct(
+        images=images, parts=parts, height=height, width=width, size=size, threads=torch.get_num_threads(),
+        templates=templates, inverse=inverse, presence=presence,
+    )  # fmt: skip

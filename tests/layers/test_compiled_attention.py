@@ -13,7 +13,7 @@ from pipeline import kernels
 from pipeline.layers.attention import _SOURCE, MultiheadAttentionBlock, attend, supported
 
 FORMS = forms_here(_SOURCE)
-needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
+pytestmark = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
 
 # images, images of the queries, queries, keys, width, heads
 SIZES = {
@@ -48,20 +48,17 @@ def in_double(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> list[Tens
     return with_gradients(block.plain_forward(x, y), [x, y, *block.parameters()])
 
 
-@needs_kernel
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("size", SIZES)
 def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(size: str, form: str) -> None:
     assert_near(compiled(*case(size), form), in_double(*case(size)))
 
 
-@needs_kernel
 @pytest.mark.parametrize("size", ["odd and shared", "more images than groups of chunks", "the paper's spread"])
 def test_the_result_is_the_same_for_any_number_of_threads(size: str) -> None:
     assert_same_for_any_number_of_threads(lambda: compiled(*case(size)))
 
 
-@needs_kernel
 def test_scores_far_apart_and_rows_that_do_not_vary_stay_finite() -> None:
     block, x, y = case("odd numbers of elements")
     with torch.no_grad():
@@ -72,7 +69,6 @@ def test_scores_far_apart_and_rows_that_do_not_vary_stay_finite() -> None:
         torch.testing.assert_close(own.double(), other, rtol=2e-3, atol=2e-3 * float(other.abs().max()))
 
 
-@needs_kernel
 def test_what_the_kernel_supports() -> None:
     block, x, y = case("odd numbers of elements")
     assert supported(block, x, y)

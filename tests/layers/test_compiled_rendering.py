@@ -12,7 +12,7 @@ from pipeline.layers import poses
 from pipeline.layers.rendering import _SOURCE, compiled_render, plain_render, supported
 
 FORMS = forms_here(_SOURCE)
-needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
+pytestmark = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
 
 # images, parts, height and width of a template, side of the picture, sd of the poses
 SIZES = {
@@ -50,7 +50,6 @@ def errors(found: list[Tensor], expected: list[Tensor]) -> list[float]:
     ]
 
 
-@needs_kernel
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("size", SIZES)
 def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(size: str, form: str) -> None:
@@ -65,7 +64,6 @@ def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(
     assert found[0] < 1e-4
 
 
-@needs_kernel
 def test_poses_without_rotation_whose_rows_lie_on_template_edges() -> None:
     """A slope of exactly 0, and pixels exactly at the ends of the template."""
     white = torch.ones(1, 2, 4, 4)
@@ -75,12 +73,10 @@ def test_poses_without_rotation_whose_rows_lie_on_template_edges() -> None:
         torch.testing.assert_close(compiled_render(*inputs, 8), plain_render(*inputs, 8))
 
 
-@needs_kernel
 def test_the_result_is_the_same_for_any_number_of_threads() -> None:
     assert_same_for_any_number_of_threads(lambda: compiled(case("more images than groups"), 8))
 
 
-@needs_kernel
 def test_what_the_kernel_supports() -> None:
     templates, A, presence = case("the paper's")
     assert supported(templates, A, presence)

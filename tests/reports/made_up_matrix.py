@@ -198,7 +198,8 @@ def attacks(
         network: {"zeros": spread(share, 0.001), "median": spread(size, size / 10)}
         for network, share, size in (("capsules", zeros[0], 2e-5), ("cnn", zeros[1], 1e-3))
     }
-    writer.numbers("attack", name, {"study": "attack", "value": value, "gradient": gradient}, dataset=DATASET)
+    numbers = {"value": value, "gradient": gradient, "cross_entropy_gradient": gradient}
+    writer.numbers("attack", name, {"study": "attack", **numbers}, dataset=DATASET)
     attacked = pictures(8, 2, 32, 32).astype(np.float32)
     names = [f"{network}-{epsilon:g}" for network in ("capsules", "cnn") for epsilon in (0.0, 0.1, 0.4)]
     writer.examples("attack", name, **dict.fromkeys(names, attacked))

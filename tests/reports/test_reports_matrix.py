@@ -16,18 +16,12 @@ from made_up_matrix import CONDITIONS, evaluated, trained, with_matrix
 from PIL import Image
 
 from pipeline.data.published import CATEGORIES
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
 from pipeline.report import routing
 from pipeline.results.reading import Recorded, Results
-from pipeline.systems.matrix_capsules.report import images_seen, robustness, table_1, viewpoints, votes
+from pipeline.systems.matrix_capsules.report import images_seen, robustness, runs, votes
 from pipeline.systems.matrix_capsules.report.runs import CLASSES, class_names
-
-
-def draw(results: Results, written: Written) -> list[Drawing]:
-    """Every figure of matrix capsules."""
-    modules: Any = (images_seen, votes, robustness)
-    return [drawing for module in modules for drawing in module.draw(results, written)]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +34,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 def test_what_is_drawn_is_what_was_measured(results: Results) -> None:
     written = Written()
-    drawings = draw(results, written)
+    drawings = [*votes.draw(results, written), *robustness.draw(results, written)]
     names = ["matrix-votes-matrix-toys", "matrix-attacks-toys", "matrix-attacked-toys"]
     assert [drawing.name for drawing in drawings] == names
     check_drawn(drawings)
@@ -53,8 +47,8 @@ def test_what_is_drawn_is_what_was_measured(results: Results) -> None:
     assert titles[::4] == ["animal", "human", "car, taken for airplane"]
 
 
-def test_errors_and_table_1(results: Results) -> None:
-    (table,) = table_1.build(results)
+def test_errors_and_tables_1_and_2(results: Results) -> None:
+    table, novel = runs.build(results)
     assert table.shown["run"].tolist() == ["matrix-toys", "cnn-toys", *["matrix-toys"] * len(CONDITIONS)]
     assert table.shown["error, middle (%)"].tolist()[:2] == ["17.00 ± 1.00", "12.00 ± 1.00"]
     assert table.shown["error, 13 crops (%)"].tolist()[:2] == ["15.00 ± 1.00", "11.00 ± 1.00"]
@@ -66,32 +60,14 @@ def test_errors_and_table_1(results: Results) -> None:
     papers = rows["the paper's error (%)"].tolist()
     assert papers == ["1.8", "", *of_conditions, ""], "colder stands for no row of the paper's"
     assert rows["error, middle (%)"]["iterations-1"] == "30.00 ± 1.20"
-
-
-def test_table_2(results: Results) -> None:
-    (table,) = viewpoints.build(results)
-    row = table.shown.iloc[1]
-    assert row[["study", "read where", "network"]].tolist() == ["azimuth", "matched", "CNN"]
-    assert len(table.shown) == 8
-
-
-def test_lost_pictures_and_tables_are_named(writer: Writer, values: dict[str, Any]) -> None:
-    made_up_matrix.everything(writer)
-    results = recorded(writer.results, parse_params(with_matrix(values)))
-    for item in ("evaluate/matrix-toys", "attack/toys"):
-        (writer.arrays / item / "examples.npz").unlink()
-    (results.records / "attack/toys.csv").unlink()
-    written = Written()
-    assert draw(results, written) == []
-    assert written.missing == [
-        "evaluate/matrix-toys (its examples)", "attack/toys (its table)", "attack/toys (its examples)",
-    ]  # fmt: skip
+    assert novel.shown.iloc[1][["study", "read where", "network"]].tolist() == ["azimuth", "matched", "CNN"]
+    assert len(novel.shown) == 8
 
 
 def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_out(
     writer: Writer, values: dict[str, Any]
 ) -> None:
-    assert table_1.build(writer.results) == []
+    assert runs.build(writer.results) == []
     changes = {"unchanged": {}, "warps": {"augmentation": {"rotation": 20}, "model": {"iterations": 3}}}
     study = {"run": "matrix-toys", "factor": "instance", "held_out": [4, 6], "known_share": 0.1}
     study |= {"replicas": 1, "epochs": 5}
@@ -100,7 +76,7 @@ def test_a_recipe_has_a_row_for_each_condition_with_the_mean_over_what_was_held_
         name: {"new": spread(0.2, 0.01), "known": spread(0.05, 0.0), "seconds": spread(61.2, 3.0)} for name in changes
     }
     writer.numbers("recipe", "toys", {"study": "recipe", "condition": numbers}, dataset="toys")
-    (table,) = table_1.build(recorded(writer.results, parse_params(values)))
+    (table,) = runs.build(recorded(writer.results, parse_params(values)))
     rows = table.shown.set_index("condition")
     assert rows["changed"].tolist() == ["nothing", "rotation 20, iterations 3"]
     assert rows["held out"].tolist() == ["instance 4, instance 6"] * 2

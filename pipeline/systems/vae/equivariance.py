@@ -10,4 +10,4 @@ from pipeline.systems.vae.model.vae import VAE
 
 def read(model: VAE, images: Tensor) -> dict[str, Layer]:
     """Layers of images `[B, 1, S, S]` in [0, 1]: code."""
-    return {"code": plain(model.encode(images).mu.unsqueeze(1), None)}
+    return {"code": plain(model.encode(images)[0].unsqueeze(1), None)}

@@ -22,7 +22,7 @@ from pipeline.systems.matrix_capsules.model.matrix_capsules import of_whole_pose
 from pipeline.systems.matrix_capsules.settings import BayesParams
 
 FORMS = forms_here(_SOURCE)
-needs_kernel = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
+pytestmark = pytest.mark.skipif(kernels.find(_SOURCE) is None, reason="the kernel is not compiled here")
 
 SIZES = {
     "one position, coordinates": {"height": 3, "kernel": 3, "stride": 1, "below": 3, "types": 5, "shared": True},
@@ -85,7 +85,6 @@ PRIORS = [
 ]
 
 
-@needs_kernel
 @pytest.mark.parametrize(
     ("size", "pose", "changes"),
     [
@@ -102,7 +101,6 @@ def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(
         assert_near(compiled(tensors, how, form), expected, 2e-4 if how.iterations > 3 else 1e-5, least=0.01)
 
 
-@needs_kernel
 @pytest.mark.parametrize("batch_norm", [False, True])
 @pytest.mark.parametrize("priors", PRIORS)
 @pytest.mark.parametrize("size", SIZES)
@@ -115,7 +113,6 @@ def test_variational_bayes_is_that_of_the_pytorch_form_in_double_precision(
         assert_near(compiled(tensors, how), plain(tensors, how), 1e-5, least=0.01)
 
 
-@needs_kernel
 def test_votes_that_agree_far_from_zero_keep_their_small_variance() -> None:
     tensors, how = case("stride 2, edges left over", "matrix", variance_floor=5e-4, iterations=2)
     # About 100 with an sd of 0.01: squares in single precision are off by 6e-4, more than the variance of 1e-4.
@@ -125,14 +122,12 @@ def test_votes_that_agree_far_from_zero_keep_their_small_variance() -> None:
     assert_near(found, expected, 1e-4, least=0.01)
 
 
-@needs_kernel
 @pytest.mark.parametrize("images", [1, 21, 150])
 def test_any_number_of_threads_gives_the_same(images: int) -> None:
     tensors, how = case("stride 2, edges left over", "matrix", images=images)
     assert_same_for_any_number_of_threads(lambda: compiled(tensors, how))
 
 
-@needs_kernel
 def test_children_of_a_frozen_layer_get_gradients() -> None:
     tensors, how = case("stride 2, edges left over", "matrix")
     poses = tensors[0].clone().requires_grad_()
@@ -140,7 +135,6 @@ def test_children_of_a_frozen_layer_get_gradients() -> None:
     torch.testing.assert_close(found, compiled(tensors, how)[:3])
 
 
-@needs_kernel
 def test_what_the_kernel_supports() -> None:
     tensors, how = case("stride 2, edges left over", "matrix")
     assert supported(tensors[0], tensors[2], how)

@@ -204,8 +204,13 @@ def _rows(
     for layer, each in zip(("middle", "class")[-len(capsules) :], capsules, strict=True):
         lengths = each.norm(dim=-1).double().cpu().numpy()
         rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(lengths)})
-        if descent is None:
-            rows[-1] |= _saturation(lengths)
+        if descent is None:  # near the limit of the squash even unequal inputs get equal lengths, n^2 / (1 + n^2)
+            inputs = np.sqrt(lengths / np.maximum(1 - lengths, np.finfo(np.float32).eps))
+            rows[-1] |= {
+                "saturated": float((lengths > _SATURATED).mean()),
+                "length_sd": float(lengths.std(axis=1).mean()),
+                "hoyer_inputs": float(hoyer(inputs).mean()),
+            }
     lengths = capsules[-1].norm(dim=-1)
     classes = classes[: len(lengths)]
     own = lengths.gather(1, classes.unsqueeze(-1)).squeeze(-1)
@@ -233,18 +238,6 @@ def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
         "entropy": float(entropy_of_shares(active).mean()),
         "effective_number": float(effective_number(active).mean()),
         **silent,
-    }
-
-
-def _saturation(lengths: NDArray[np.float64]) -> dict[str, float]:
-    """How near lengths `[B, n]` are to the limit of the squash, where even unequal inputs get equal lengths, and the
-    sparsity of these inputs.
-    """
-    inputs = np.sqrt(lengths / np.maximum(1 - lengths, np.finfo(np.float32).eps))  # a length is n^2 / (1 + n^2)
-    return {
-        "saturated": float((lengths > _SATURATED).mean()),
-        "length_sd": float(lengths.std(axis=1).mean()),
-        "hoyer_inputs": float(hoyer(inputs).mean()),
     }
 
 

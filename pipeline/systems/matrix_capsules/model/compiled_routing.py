@@ -6,7 +6,6 @@ where I is the side of a matrix pose or the length of a vector, and places is k,
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 
 import torch
@@ -20,31 +19,6 @@ _FORMS = ((4, 4), (1, 16))
 """Rows and columns of the poses that the kernel is compiled for."""
 _MOST_ITERATIONS = 8
 _ACTIVATIONS = ("mdl", "mixing", "bayes")
-_INT, _FLOAT, _POINTER = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
-
-
-class _Layer(ctypes.Structure):
-    """`struct Layer` of the kernel, field by field."""
-
-    _fields_ = (
-        *((name, _INT) for name in ("images", "positions", "types_below", "rows", "inner", "parents", "field")),
-        *((name, _INT) for name in ("types", "groups", "lanes", "iterations", "places", "competition")),
-        *((name, _INT) for name in ("activation", "threads", "wishart", "shares_of_position", "logits")),
-        *((name, _FLOAT) for name in ("variance_floor", "damping", "first_damping", "alpha0", "kappa0", "nu0", "psi0")),
-        *((name, _POINTER) for name in ("inverse_temperatures", "children", "slots")),
-        ("most", _INT),
-        *((name, _POINTER) for name in ("even", "offsets", "poses", "activations", "transformations")),
-        *((name, _POINTER) for name in ("beta_a", "beta_u")),
-    )
-
-
-class _Gradients(ctypes.Structure):
-    """`struct Gradients` of the kernel, field by field."""
-
-    _fields_ = tuple(
-        (name, _POINTER)
-        for name in ("poses", "activations", "child_poses", "child_activations", "transformations", "betas")
-    )
 
 
 def supported(poses: Tensor, transformations: Tensor, routing: Routing) -> bool:
@@ -92,16 +66,16 @@ class _CompiledRoute(torch.autograd.Function):
         )
         groups = padded.unflatten(-1, (-1, lanes)).permute(0, 1, 4, 2, 3, 5)  # (places, c, G, I, I, L)
         tensors = {
-            "poses": poses,
-            "activations": activations,
-            "transformations": groups,
-            "beta_a": beta_a,
-            "beta_u": beta_u,
             "inverse_temperatures": torch.tensor(inverse, dtype=torch.float32),
             "children": fields.children.int(),
             "slots": fields.slots.where(fields.slots < fields.children.numel(), -1).int(),
             "even": routing.first_shares(D),
             "offsets": routing.offsets,
+            "poses": poses,
+            "activations": activations,
+            "transformations": groups,
+            "beta_a": beta_a,
+            "beta_u": beta_u,
         }
         ctx.tensors = {name: None if each is None else each.contiguous() for name, each in tensors.items()}
         ctx.layer, ctx.kernel = _layer(routing, D, ctx.tensors), kernel
@@ -120,42 +94,31 @@ class _CompiledRoute(torch.autograd.Function):
         below = [torch.zeros_like(ctx.tensors[name]) for name in ("poses", "activations")]
         packed = torch.zeros_like(ctx.tensors["transformations"]) if ctx.needs_input_grad[4] else None
         betas = grad_poses.new_zeros(2, len(ctx.tensors["beta_a"]))
-        gradients = _Gradients(*map(kernels.address, (*grads, *below, packed, betas)))
+        gradients = kernels.struct(
+            poses=grads[0], activations=grads[1], child_poses=below[0], child_activations=below[1],
+            transformations=packed, betas=betas,
+        )  # fmt: skip
         ctx.kernel.call("em_routing_backward", ctx.layer, ctx.kept, gradients)
         D = ctx.layer.types
         unpacked = None if packed is None else packed.permute(0, 1, 3, 2, 5, 4).flatten(3, 4)[..., :D, :]
         return None, None, *below, unpacked, *betas[:, :D]
 
 
-def _layer(routing: Routing, types: int, tensors: dict[str, Tensor]) -> _Layer:
-    """The kernel's view of a layer with these tensors, by the names of its fields; it does not keep them alive."""
+def _layer(routing: Routing, types: int, tensors: dict[str, Tensor]) -> kernels.Struct:
+    """`struct Layer` of the kernel, with these tensors by the names of its fields, in its order."""
     params, priors = routing.params, routing.params.bayes
     images, positions, types_below, size = tensors["poses"].shape
     places, _, groups, inner, _, lanes = tensors["transformations"].shape
     parents, field = tensors["children"].shape
-    return _Layer(
-        images=images,
-        positions=positions,
-        types_below=types_below,
-        rows=size // inner,
-        inner=inner,
-        parents=parents,
-        field=field,
-        types=types,
-        groups=groups,
-        lanes=lanes,
-        iterations=routing.iterations,
-        places=places,
-        competition=0 if params.competition == "all" else 1,
-        activation=_ACTIVATIONS.index(params.activation),
-        threads=torch.get_num_threads(),
-        wishart=priors.precisions == "wishart",
-        shares_of_position=priors.shares_of == "position",
-        logits=params.batch_norm,
-        **{name: getattr(priors, name) for name in ("alpha0", "kappa0", "nu0", "psi0")},
-        variance_floor=params.variance_floor,
-        damping=params.damping,
+    pointers = list(tensors.items())
+    return kernels.struct(
+        images=images, positions=positions, types_below=types_below, rows=size // inner, inner=inner, parents=parents,
+        field=field, types=types, groups=groups, lanes=lanes, iterations=routing.iterations, places=places,
+        competition=params.competition == "position", activation=_ACTIVATIONS.index(params.activation),
+        threads=torch.get_num_threads(), wishart=priors.precisions == "wishart",
+        shares_of_position=priors.shares_of == "position", logits=params.batch_norm,
+        variance_floor=params.variance_floor, damping=params.damping,
         first_damping=params.damping if params.damped_first else 0.0,
-        most=tensors["slots"].shape[1],
-        **{name: kernels.address(each) for name, each in tensors.items()},
-    )
+        **{name: getattr(priors, name) for name in ("alpha0", "kappa0", "nu0", "psi0")},
+        **dict(pointers[:3]), most=tensors["slots"].shape[1], **dict(pointers[3:]),
+    )  # fmt: skip

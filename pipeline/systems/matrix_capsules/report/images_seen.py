@@ -18,7 +18,7 @@ from pipeline.drawing.style import BLUE, FAINT, INK, ORANGE, VERMILLION, in_hous
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.public_curves import OFF_A_PLOT, PublicCurve, load_public_curves
-from pipeline.results.reading import Numbers, Results, training_behind
+from pipeline.results.reading import Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")
@@ -28,22 +28,17 @@ _BEST = 3
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
 """By iterations of routing."""
-_WORDS = "#595959"
-"""Of names, which must be darker than lines to be read."""
 _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (-4, -7, "right"),
     "yl-1993, 2 iterations": (-3, -8, "left"),
 }
 """Of names that would lie on a line: the offset from the marker, in points, and the side that is next to it."""
-_RANGE = (0.1, 200.0)
-"""Millions of images."""
 
 
 class Seen(NamedTuple):
     """A run of ours.
 
     Attributes:
-        trained: what its training recorded.
         images: seen in training, in millions, mean over seeds.
         error: of the whole test set at the end, in percent.
         curve: errors (percent) on watched test images by millions of images seen, means over seeds; empty where none
@@ -51,7 +46,6 @@ class Seen(NamedTuple):
     """
 
     trial: Trial
-    trained: Numbers
     images: float
     error: Measured
     curve: pd.Series[float]
@@ -67,13 +61,13 @@ def seen_by_runs(results: Results) -> list[Seen]:
         error = trial.numbers.measured("test", "centre")
         trained = training_behind(results, trial.numbers, trial.item)
         epochs = trained.measured("epochs") if trained else None
-        if trial.dataset.source not in DATA or trial.run.get("holdout") or not (error and trained and epochs):
+        if trial.dataset.source not in DATA or trial.run.get("holdout") or not (error and epochs):
             continue
         millions, curve = trial.dataset.train / 1e6, pd.Series(dtype=float)
         history = results.table("train", trial.item, ("replica", "epoch"))
         if history is not None and "test_accuracy" in history:
             curve = 100 * (1 - history.groupby(history["epoch"] * millions)["test_accuracy"].mean())
-        found.append(Seen(trial, trained, epochs.mean * millions, error.scaled(100), curve))
+        found.append(Seen(trial, epochs.mean * millions, error.scaled(100), curve))
     return sorted(found, key=lambda each: each.error.mean)
 
 
@@ -83,7 +77,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     ours = found[:_BEST] + [each for each in found[_BEST:] if each.trial.item == best_network]
     if not ours:
         return
-    records = [record for each in ours for record in (*each.trained.records, *each.trial.numbers.records)]
+    records = [record for each in ours for record in with_training(results, each.trial.numbers, each.trial.item)]
     yield Drawing(
         "matrix-images-seen",
         "svg",
@@ -109,11 +103,11 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
             x, y, color=FAINT, marker=_MARKERS[curve.iterations], linewidth=0.9 if len(x) > 2 else 0,
             markerfacecolor="white" if curve.read == OFF_A_PLOT else FAINT,
         )  # fmt: skip
-        right, up, side = _PLACES.get(curve.name, (-5, 0, "right") if x[-1] > _RANGE[1] / 4 else (5, 0, "left"))
-        name = curve.name.removesuffix(f", {curve.iterations} iterations")  # which markers tell
+        right, up, side = _PLACES.get(curve.name, (-5, 0, "right") if x[-1] > 50 else (5, 0, "left"))
         axis.annotate(
-            name, (x[-1], y[-1]), (right, up), textcoords="offset points", fontsize=7, color=_WORDS, ha=side,
-            va="center", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
+            curve.name.removesuffix(f", {curve.iterations} iterations"),  # which markers tell
+            (x[-1], y[-1]), (right, up), textcoords="offset points", fontsize=7, ha=side, va="center",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
         )  # fmt: skip
     for each, colour in zip(ours, _COLOURS, strict=False):
         axis.plot(each.curve.index, each.curve, color=colour, linewidth=1.1, zorder=4)
@@ -126,8 +120,8 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
     handles = [Line2D([], [], color=FAINT, linestyle="", marker=_MARKERS[n], label=kinds[n]) for n in kinds]
     axis.legend(handles=handles, loc="lower left", title="grey: published by others", alignment="left")
     figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    axis.set(xscale="log", yscale="log", xlim=_RANGE, ylim=(0.7, 70))
-    axis.set(xlabel="images seen in training (millions)", ylabel="test error (%)")
+    axis.set(xscale="log", xlim=(0.1, 200), xlabel="images seen in training (millions)")
+    axis.set(yscale="log", ylim=(0.7, 70), ylabel="test error (%)")
     axis.set_xticks([0.1, 1, 10, 100], ["0.1", "1", "10", "100"])
     axis.set_yticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
     axis.minorticks_off()

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -50,13 +51,14 @@ class Attacked(NamedTuple):
     """An executed study of attacks.
 
     Attributes:
-        table: columns as `COLUMNS`, values as shares.
+        percent: a DataFrame of the table's measurements, epsilons rising; columns are value or own_loss (through a
+            network's own loss alone, as in the document), kind, method, network, replica.
         images: test images attacked.
         chance: percent, accuracy of a guess.
     """
 
     numbers: Numbers
-    table: pd.DataFrame
+    percent: Any
     images: int
     chance: float
 
@@ -64,76 +66,78 @@ class Attacked(NamedTuple):
     def of(cls, item: str, numbers: Numbers, table: pd.DataFrame) -> Attacked:
         settings = numbers.settings.attack[item]
         images = int(min(settings.images, numbers.dataset_of(settings.capsules).test))
-        return cls(numbers, table, images, 100 / int(numbers.run(settings.capsules).model.classes))
+        percent = 100 * table.pivot_table(["value", "own_loss"], "epsilon", ["kind", "method", "network", "replica"])
+        return cls(numbers, percent, images, 100 / int(numbers.run(settings.capsules).model.classes))
 
     def both(self, kind: str, method: str, column: str = "value") -> list[pd.DataFrame]:
-        """Of the capsules and of the convolutional network, percent, `[epsilons, replicas]`, epsilons rising; column
-        `own_loss` is of attacks through a network's own loss alone, as the document's.
-        """
-        rows = self.table[(self.table["kind"] == kind) & (self.table["method"] == method)]
-        of_networks = (rows[rows["network"] == network] for network in NETWORKS)
-        return [100 * each.pivot_table(column, "epsilon", "replica") for each in of_networks]
+        """Of the capsules and of the convolutional network, where there is an attack, `[epsilons, replicas]`."""
+        attacks = self.percent[self.percent.index > 0]
+        return [attacks[column, kind, method, network] for network in NETWORKS]
 
     def noise(self, percent: float) -> float:
         """Standard error, in points, of a percentage of the images attacked (binomial)."""
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
-    def difference(
-        self, pair: Sequence[Measured], left: Sequence[Measured] = (), before: Sequence[float] = ()
-    ) -> Measured:
+    def difference(self, pair: Sequence[Measured], shares: Sequence[float] = ()) -> Measured:
         """Of the capsules' and the other network's number, with its standard error: binomial parts of the images
         attacked, which are known of a single seed, too, and parts from the spread over replicas.
 
         Args:
-            left: accuracies, where the numbers are something else.
-            before: accuracies before, where the difference is of what was lost, as if their images were others.
+            shares: percentages that the numbers are made of, as if each were of other images; else the numbers.
         """
-        of_images = [self.noise(share) for share in (*before, *(each.mean for each in left or pair))]
-        error, (ours, theirs) = math.hypot(*of_images, *(each.se for each in pair)), pair
+        ours, theirs = pair
+        of_images = [self.noise(share) for share in shares or (ours.mean, theirs.mean)]
+        error = math.hypot(*of_images, *(each.se for each in pair))
         return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
+
+    def compared(self, kind: str, *methods: str) -> tuple[Measured, Measured, list[str]]:
+        """Accuracy left, and points lost of that at epsilon 0, of the capsules less the other network's, means over
+        epsilons and these methods; and both networks' in words.
+        """
+        values = self.percent["value", kind][list(methods)]
+        before, attacks = values.loc[0.0], values[values.index > 0]
+        clean, left, lost = (
+            [Measured.of(each.groupby(["network", "replica"]).mean()[network]) for network in NETWORKS]
+            for each in (before, attacks.mean(), (before - attacks).mean())
+        )
+        kept, hurt = self.difference(left), self.difference(lost, [each.mean for each in (*clean, *left)])
+        notes = [
+            f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
+            f"accuracy before: {clean[0].mean:.1f} % and {clean[1].mean:.1f} %",
+            f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; "
+            f"standard error of the difference {kept.se:.1f} points",
+        ]
+        return kept, hurt, notes
 
     def through_own_loss(self, method: str) -> str:
         """What the document's attacks, through a network's own loss alone, leave, in words."""
-        ours, cnn = (_above_0(each).mean(axis=1) for each in self.both("general", method, "own_loss"))
+        ours, cnn = (each.mean(axis=1) for each in self.both("general", method, "own_loss"))
         return (
             "attacked through their own losses alone, as in the document: capsules "
             f"{ours.mean():.1f} %, at the worst epsilon {ours.min():.1f} %; CNN {cnn.mean():.1f} and {cnn.min():.1f} %"
         )
 
 
-def _measure(check: Callable[[Attacked], Answer]) -> Measure:
-    """The measure of a claim by a check; there is no answer where nothing but epsilon 0, or all but it, was tried."""
-
-    def measure(results: Results) -> Finding | None:
-        item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
-        table = results.table("attack", item, COLUMNS)
-        if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
-            return None
-        study, networks = Attacked.of(item, numbers, table), [numbers.settings.attack[item][each] for each in NETWORKS]
-        ours, holds, notes = check(study)
-        said, of_cnn = (
-            remarks("matrix_capsules", document, numbers.run(name), numbers.dataset_of(name), tested=study.images)
-            for document, name in zip(("iterations_3", "cnn"), networks, strict=True)
-        )
-        said += [Remark(f"CNN: {words}", words.kind) for words in of_cnn if words not in said]
-        return Finding(ours, with_training(results, numbers, *networks), holds=holds, remarks=said, notes=notes)
-
-    return measure
-
-
-def _above_0(curves: pd.DataFrame) -> pd.DataFrame:
-    return curves[curves.index > 0]
-
-
-def _means(curves: Sequence[pd.DataFrame]) -> list[Measured]:
-    """Over epsilons above 0, of either network."""
-    return [Measured.of(_above_0(each).mean()) for each in curves]
+def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
+    """The finding of a check; there is none where nothing but epsilon 0, or all but it, was tried."""
+    item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
+    table = results.table("attack", item, COLUMNS)
+    if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
+        return None
+    study, networks = Attacked.of(item, numbers, table), [numbers.settings.attack[item][each] for each in NETWORKS]
+    ours, holds, notes = check(study)
+    said, of_cnn = (
+        remarks("matrix_capsules", document, numbers.run(name), numbers.dataset_of(name), tested=study.images)
+        for document, name in zip(("iterations_3", "cnn"), networks, strict=True)
+    )
+    said += [Remark(f"CNN: {words}", words.kind) for words in of_cnn if words not in said]
+    return Finding(ours, with_training(results, numbers, *networks), holds=holds, remarks=said, notes=notes)
 
 
 def _too_few(allowed: float) -> list[str]:
     """The note that so many points are too many to tell a difference; empty if they are not."""
-    told = allowed <= LARGEST_UNDETECTED
-    return [] if told else [f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"]
+    few = f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"
+    return [few] if allowed > LARGEST_UNDETECTED else []
 
 
 def loses_less(found: Attacked, method: str) -> Answer:
@@ -143,17 +147,8 @@ def loses_less(found: Attacked, method: str) -> Answer:
     It holds where that is fewer by more than two standard errors, and so much more is left: a network near chance
     has nothing to lose.
     """
-    both = found.both("general", method)
-    lost, left = _means([each.loc[[0.0]].mean() - each for each in both]), _means(both)
-    clean = [float(each.loc[[0.0]].mean().mean()) for each in both]
-    less, more = found.difference(lost, left, clean), found.difference(left)
-    notes = [
-        f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
-        f"accuracy before: {clean[0]:.1f} % and {clean[1]:.1f} %",
-        f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; standard error of the "
-        f"difference {more.se:.1f} points",
-        found.through_own_loss(method),
-    ]
+    more, less, notes = found.compared("general", method)
+    notes.append(found.through_own_loss(method))
     if none := found.numbers.number("gradient", "capsules", "without", "mean"):
         notes.append(f"the capsules' own loss has no gradient at {100 * none:.0f} % of the images")
     holds = less.mean < -SIGNIFICANT_SES * less.se and more.mean > SIGNIFICANT_SES * more.se
@@ -165,7 +160,7 @@ def targets_are_missed(found: Attacked) -> Answer:
 
     It holds where it is lower by either method, by more than two standard errors.
     """
-    rates = {method: _means(found.both("targeted", method)) for method in METHODS}
+    rates = {method: [Measured.of(each.mean()) for each in found.both("targeted", method)] for method in METHODS}
     by_method = [found.difference(pair) for pair in rates.values()]
     notes = [
         f"{method}: {ours.mean:.1f} % on capsules, {cnn.mean:.1f} % on the CNN" for method, (ours, cnn) in rates.items()
@@ -186,14 +181,13 @@ def stays_above_chance(found: Attacked) -> Answer:
     """
     lowest, notes = [], []
     for method in METHODS:
-        both = map(_above_0, found.both("general", method))
-        rows = [each.iloc[int(each.mean(axis=1).to_numpy().argmin())] for each in both]
-        words = [
-            f"{name} {row.mean():.1f} % at epsilon {row.name:g}"
-            for name, row in zip(NETWORKS.values(), rows, strict=True)
+        capsules, cnn = (each.iloc[int(each.mean(axis=1).argmin())] for each in found.both("general", method))
+        lowest.append(Measured.of(capsules))
+        notes += [
+            f"lowest under {method}: capsules {capsules.mean():.1f} % at epsilon {capsules.name:g}, "
+            f"CNN {cnn.mean():.1f} % at epsilon {cnn.name:g}",
+            found.through_own_loss(method),
         ]
-        lowest.append(Measured.of(rows[0]))
-        notes += [f"lowest under {method}: {', '.join(words)}", found.through_own_loss(method)]
     allowed = SIGNIFICANT_SES * found.noise(found.chance)
     notes.append(f"chance is {found.chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
     ours, few = min(lowest, key=lambda accuracy: accuracy.mean), _too_few(allowed)
@@ -201,28 +195,15 @@ def stays_above_chance(found: Attacked) -> Answer:
 
 
 def transfer_hurts_both(found: Attacked) -> Answer:
-    """Section 6: accuracy under black-box attacks, mean over epsilons and methods, of the capsules less the CNN's.
+    """Section 6: accuracy under black-box attacks, mean over epsilons and methods, of the capsules less that of CNNs
+    other than the one attacked through.
 
     It holds where that is within two standard errors, if these are few enough points to tell, and so is the difference
     of what is lost of the accuracy before: a network that was worse before is hurt less where both keep as much.
     """
-    curves = {method: found.both("black-box", method) for method in METHODS}
-    means = {method: [_above_0(each).mean() for each in both] for method, both in curves.items()}
-    before = [each.loc[[0.0]].mean() for each in curves["FGSM"]]
-    after: list[pd.Series[float]] = [pd.concat(each, axis=1).mean(axis=1) for each in zip(*means.values(), strict=True)]
-    left = [Measured.of(each) for each in after]
-    lost = [Measured.of(first - then) for first, then in zip(before, after, strict=True)]
-    clean = [float(each.mean()) for each in before]
-    kept, hurt = found.difference(left), found.difference(lost, left, clean)
+    kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
     few = _too_few(SIGNIFICANT_SES * kept.se)
-    notes = [
-        *(f"{method}: capsules {a.mean():.1f} %, other CNNs {b.mean():.1f} %" for method, (a, b) in means.items()),
-        f"on the images as they are: {clean[0]:.1f} % and {clean[1]:.1f} %",
-        f"lost: capsules {lost[0].mean:.1f} points, other CNNs {lost[1].mean:.1f}",
-        f"standard error of the difference {kept.se:.1f} points, of what is lost {hurt.se:.1f} "
-        f"({found.images:,} images)",
-    ]
     return kept, alike and not few, notes + few
 
 
@@ -231,28 +212,25 @@ def gradients_are_there(found: Attacked) -> Answer:
 
     The loss is the network's own: the spread loss is exactly 0 where its margin is met.
     """
-    numbers = found.numbers
-    capsules, cnn = (numbers.needed("gradient", network, "zeros") for network in NETWORKS)
-    ours, theirs = (numbers.needed("gradient", network, "median").mean for network in NETWORKS)
-    ratio = f", {theirs / ours:.3g} times as large" if ours > 0 else ""
+    zeros, of_logits, sizes = (
+        [found.numbers.needed(loss, network, measure) for network in NETWORKS]
+        for loss, measure in (("gradient", "zeros"), ("cross_entropy_gradient", "zeros"), ("gradient", "median"))
+    )
     notes = [
-        f"exactly 0: {100 * capsules.mean:.2f} % in capsules, {100 * cnn.mean:.2f} % in the CNN",
-        f"median size of the others: {ours:.2g} in capsules, {theirs:.2g} in the CNN{ratio}",
+        f"exactly 0 {where}: {100 * ours.mean:.2f} % in capsules, {100 * theirs.mean:.2f} % in the CNN"
+        for where, (ours, theirs) in (("in their own loss", zeros), ("in the cross-entropy of the logits", of_logits))
     ]
-    logits = [numbers.measured("cross_entropy_gradient", network, "zeros") for network in NETWORKS]
-    shares = [f"{100 * share.mean:.2f} %" for share in logits if share]
-    if shares:
-        notes.append(f"of the cross-entropy of the logits: {shares[0]} in capsules, {shares[1]} in the CNN")
-    return capsules.scaled(100), capsules.mean <= cnn.mean, notes
+    notes.append(f"median size of the others: {sizes[0].mean:.2g} in capsules, {sizes[1].mean:.2g} in the CNN")
+    return zeros[0].scaled(100), zeros[0].mean <= zeros[1].mean, notes
 
 
 MEASURES: dict[str, Measure] = {
-    "004.fig3.fgsm": _measure(partial(loses_less, method="FGSM")),
-    "004.fig3.bim": _measure(partial(loses_less, method="BIM")),
-    "004.fig3.target": _measure(targets_are_missed),
-    "004.floor": _measure(stays_above_chance),
-    "004.blackbox": _measure(transfer_hurts_both),
-    "004.gradzeros": _measure(gradients_are_there),
+    "004.fig3.fgsm": partial(_measure, check=partial(loses_less, method="FGSM")),
+    "004.fig3.bim": partial(_measure, check=partial(loses_less, method="BIM")),
+    "004.fig3.target": partial(_measure, check=targets_are_missed),
+    "004.floor": partial(_measure, check=stays_above_chance),
+    "004.blackbox": partial(_measure, check=transfer_hurts_both),
+    "004.gradzeros": partial(_measure, check=gradients_are_there),
 }
 
 
@@ -291,20 +269,15 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 @in_house_style
 def curves(study: Attacked) -> Figure:
     """Figure 3: accuracy under general attacks, success of targeted ones, accuracy under black-box ones (percent)."""
-    epsilons = study.table["epsilon"]
-    smallest, largest = epsilons[epsilons > 0].min(), epsilons.max()
+    smallest, largest = study.percent.index[study.percent.index > 0][[0, -1]]
     figure, axes = panels(len(KINDS), 2.6, sharex=True)
     for axis, (kind, (title, words)) in zip(axes, KINDS.items(), strict=True):
-        for place, (network, (colour, marker)) in enumerate(LOOKS.items()):
-            for method, line in METHODS.items():
-                percents = study.both(kind, method)[place]
-                means, sds = percents.mean(axis=1), percents.std(axis=1)
-                axis.plot(
-                    means.index, means, color=colour, marker=marker, linestyle=line, markersize=3.5,
-                    label=f"{NETWORKS[network]}, {method}",
-                )  # fmt: skip
-                if sds.notna().all():
-                    axis.fill_between(means.index, means - sds, means + sds, color=colour, alpha=0.15, linewidth=0)
+        for (network, (colour, marker)), (method, line) in product(LOOKS.items(), METHODS.items()):
+            percents = study.percent["value", kind, method, network]
+            means, sds = percents.mean(axis=1), percents.std(axis=1)
+            label = f"{NETWORKS[network]}, {method}"
+            axis.plot(means, color=colour, marker=marker, linestyle=line, markersize=3.5, label=label)
+            axis.fill_between(means.index, means - sds, means + sds, color=colour, alpha=0.15, linewidth=0)
         if kind != "targeted":
             axis.axhline(study.chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
         axis.set(title=title, xlabel="epsilon", ylabel=words, ylim=(-2, 102))
@@ -319,11 +292,8 @@ def curves(study: Attacked) -> Figure:
 
 def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
     """Figure B.3: images `[k, C, s, s]` in [0, 1], by "<network>-<epsilon>" (of a stereo pair the first)."""
-    changed = sorted((float(name.partition("-")[2]), name.partition("-")[0]) for name in arrays)
-    rows = [("as they are", arrays["capsules-0"])]
-    rows += [
-        (f"{NETWORKS[network]},\nepsilon {epsilon:g}", arrays[f"{network}-{epsilon:g}"])
-        for epsilon, network in changed
-        if epsilon > 0
-    ]
-    return image_rows([(words, images[:, 0]) for words, images in rows])
+    changed = sorted(name.partition("-")[::-2] for name in arrays if not name.endswith("-0"))
+    rows = [("as they are", arrays["capsules-0"][:, 0])]
+    for epsilon, network in changed:
+        rows.append((f"{NETWORKS[network]},\nepsilon {epsilon}", arrays[f"{network}-{epsilon}"][:, 0]))
+    return image_rows(rows)

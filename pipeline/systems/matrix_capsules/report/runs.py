@@ -1,16 +1,25 @@
-"""The results of document 004's networks, each with the settings that it recorded, and words that all questions share.
+"""The networks of document 004 and their test errors: Table 1, what each component of matrix capsules and changes of a
+training are worth; and Table 2, novel viewpoints, by two networks with equal errors on familiar ones.
 
-A trial is a trained network with its numbers: a run of `runs`, or a condition of an entry of `ablation`.
+Claims are answered by the networks that the profile's `evidence` names. Errors are in percent. A trial is a trained
+network with its numbers and the settings that it recorded: a run of `runs`, or a condition of an entry of `ablation`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
 
 from pipeline.drawing.style import BLUE, PURPLE
-from pipeline.results.measured import Measured
-from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, natural
+from pipeline.drawing.table import Row, Table, cells, in_words, measured_table, tables_of
+from pipeline.results.claims import load_claims
+from pipeline.results.documents import documents, remarks
+from pipeline.results.findings import Finding, Learned, Measure, learned
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, natural, with_training
 
 BOTH = ("matrix_capsules", "cnn")
 """Variants of the document's networks."""
@@ -24,6 +33,32 @@ CLASSES = ("animal", "human", "airplane", "truck", "car")
 """Of smallNORB, by label. As `data.published.CATEGORIES`, but a figure does not depend on how data are read."""
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
 """Settings of warps, which results from before there were any do not have."""
+ERRORS = {"centre": ("error, middle (%)", 2), "crops": ("error, 13 crops (%)", 2)}
+"""Columns of tables: what was tested, its heading and decimals."""
+ROWS = {
+    "004.t1.r1": "iterations_1",
+    "004.t1.r2": "iterations_2",
+    "004.t1.r3": "iterations_3",
+    "004.t1.r5": "iterations_5",
+    "004.t1.vec": "vector",
+    "004.t1.nocoord": "no_coordinates",
+    "004.t1.vecnocoord": "vector_no_coordinates",
+    "004.t1.margin": "margin",
+    "004.t1.xent": "cross_entropy",
+    "004.mixing": "mixing",
+}
+"""By claim, the row that it is about, as evidence and `documents.yaml` call it."""
+CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
+"""Settings of the model that tell the rows apart."""
+FAMILIAR_SHARE = 1 / 3
+"""About the share of smallNORB's images whose viewpoints count as familiar."""
+PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
+"""Percent: error on familiar viewpoints at which the paper compares its networks."""
+PAPER_NOVEL_RATIO = {"azimuth": 13.5 / 20, "elevation": 12.3 / 17.8}
+"""Error of capsules in parts of the convolutional network's, both on novel viewpoints."""
+
+
+# ---- networks
 
 
 class Trial(NamedTuple):
@@ -76,11 +111,6 @@ def trial_of(results: Results, network: str | None) -> Trial:
     raise NotMeasuredError(f"{network} is not there")
 
 
-def trained_on(run: Recorded) -> str:
-    """What a run's images are trained as, in words."""
-    return "crops and warps" if any(run.augmentation.get(name) for name in _WARPS) else "crops"
-
-
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
     """Names of a network's `outputs`, of which data may have fewer: smallNORB's, those of own images, or numbers."""
     if dataset.source in SOURCES:
@@ -92,3 +122,181 @@ def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[st
 def in_percent(share: Measured) -> str:
     """A share in words, such as "3.1 %"."""
     return f"{100 * share.mean:.1f} %"
+
+
+# ---- errors
+
+
+def row_of(trial: Trial) -> str | None:
+    """The claim about a trial's row of Table 1; None if it changes anything else."""
+    if trial.run.variant != "matrix_capsules" or not trial.changes.keys() <= set(CONDITION):
+        return None
+    theirs, ours = documents()["matrix_capsules"], trial.run.model
+    rows = (claim for claim, row in ROWS.items() if all(theirs[row]["model"][name] == ours[name] for name in CONDITION))
+    return next(rows, None)
+
+
+def paper_error(trial: Trial) -> float | None:
+    """The paper's error (percent) of a trial's row, on whatever data; None if it has none."""
+    return {claim.id: claim.value for claim in load_claims()}.get(row_of(trial) or "")
+
+
+def _row(results: Results, row: str) -> Finding:
+    """Test error of a row of Table 1, from the middle of the image, beside that of the unchanged network."""
+    rows = results.evidence.matrix_capsules.table_1
+    trial = trial_of(results, rows.get(row))
+    found = _answer(results, trial, row)
+    with suppress(NotMeasuredError):
+        unchanged = trial_of(results, rows.get("iterations_3"))
+        # But for the condition of Table 1, and the number of seeds
+        model = {**unchanged.run.model, **{name: trial.run.model[name] for name in CONDITION}}
+        alike = trial.run == {**unchanged.run, "model": model, "replicas": trial.run.replicas}
+        if row != "iterations_3" and alike and trial.dataset == unchanged.dataset:
+            found.notes.append(_beside(trial, unchanged))
+    return found
+
+
+def _beside(trial: Trial, unchanged: Trial) -> str:
+    """The error of the unchanged network, and whether a change has the opposite effect of the paper's."""
+    error, kept = (each.numbers.needed("test", "centre") for each in (trial, unchanged))
+    words = f"the unchanged network, trained alike: {in_percent(kept)}"
+    theirs, papers = paper_error(trial), paper_error(unchanged)
+    if theirs and papers and (error.mean - kept.mean) * (theirs - papers) < 0:
+        words += f", the opposite of the paper's order ({theirs:g} % with the change, {papers:g} % without)"
+    return words
+
+
+def _error(results: Results, named: Callable[[Any], str | None], document: str, test: str = "centre") -> Finding:
+    """Test error of a network that evidence names, and that is no row of Table 1."""
+    return _answer(results, trial_of(results, named(results.evidence.matrix_capsules)), document, test)
+
+
+def _answer(results: Results, trial: Trial, document: str, test: str = "centre") -> Finding:
+    """The error of a trial in a test, and in another in words, beside a network of `documents.yaml`.
+
+    Of a condition, the training error is that of the epoch whose weights were kept, which is most often the last; its
+    curve is not known.
+    """
+    other, words = ("crops", "by several crops") if test == "centre" else ("centre", "from the middle alone")
+    evaluated, beside = trial.stage == "evaluate", trial.numbers.measured("test", other)
+    if evaluated:
+        came = learned(results, trial.numbers, trial.name)
+    else:
+        accuracy = None if trial.run.model.get("mixup") else trial.numbers.measured("train", "accuracy")
+        came = Learned(accuracy.as_error().mean) if accuracy else None
+    return Finding(
+        trial.numbers.needed("test", test).scaled(100),
+        with_training(results, trial.numbers, *([trial.name] if evaluated else [])),
+        remarks=remarks("matrix_capsules", document, trial.run, trial.dataset),
+        notes=[f"{words} {in_percent(beside)}"] if beside else [],
+        learned=came,
+    )
+
+
+def _novel(results: Results, axis: str, network: str) -> Finding | None:
+    """Error on novel viewpoints where both networks are alike on familiar ones.
+
+    There is no answer where they are not: where their errors on familiar viewpoints differ by more than two standard
+    errors (binomial, of the test images, and over replicas).
+    """
+    item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
+    images = numbers.number("images", "familiar")
+    capsules, cnn = (numbers.needed("matched", each, "familiar") for each in NETWORKS)
+    variance = sum(each.variance_of_share(images) for each in (capsules, cnn)) if images else 0.0
+    if abs(capsules.mean - cnn.mean) > SIGNIFICANT_SES * math.sqrt(variance):
+        return None
+    at, ratio = numbers.needed("matched", network, "epoch"), numbers.needed("novel_ratio")
+    run, document = numbers.trained[network], "viewpoint" if network == "capsules" else "viewpoint_cnn"
+    dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
+    return Finding(
+        numbers.needed("matched", network, "novel").scaled(100),
+        numbers.records,
+        remarks=remarks("matrix_capsules", document, run, dataset, share=FAMILIAR_SHARE),
+        notes=[
+            f"matched on familiar viewpoints: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
+            f"(paper: {PAPER_FAMILIAR[axis]} %), after {at.mean:.0f} of {run.training.epochs} epochs",
+            f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
+            f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
+        ],
+    )
+
+
+MEASURES: dict[str, Measure] = {
+    **{claim: partial(_row, row=row) for claim, row in ROWS.items()},
+    "004.t1.cnn": partial(_error, named=lambda evidence: evidence.cnn, document="cnn"),
+    "004.crops": partial(_error, named=lambda evidence: evidence.crops, document="iterations_3", test="crops"),
+    "004.small": partial(_error, named=lambda evidence: evidence.networks.get("small"), document="small"),
+    "004.mnist": partial(_error, named=lambda evidence: evidence.networks.get("mnist"), document="mnist"),
+    "004.cifar": partial(_error, named=lambda evidence: evidence.networks.get("cifar10"), document="cifar10"),
+    "004.t2.az.caps": partial(_novel, axis="azimuth", network="capsules"),
+    "004.t2.az.cnn": partial(_novel, axis="azimuth", network="cnn"),
+    "004.t2.el.caps": partial(_novel, axis="elevation", network="capsules"),
+    "004.t2.el.cnn": partial(_novel, axis="elevation", network="cnn"),
+}
+
+
+def build(results: Results) -> list[Table]:
+    """Test errors by data set, of runs and then of the conditions of ablations in the order of Table 1, those that it
+    does not have last; what changes of a training come to on objects that it does not see; and novel viewpoints.
+    """
+    rows_of_table, rows = [*ROWS, None], dict[str, list[Row]]()
+    conditions = sorted(ablations(results), key=lambda trial: rows_of_table.index(row_of(trial)))
+    for trial in (*runs(results, *BOTH), *conditions):
+        paper = paper_error(trial) if trial.dataset.source in SOURCES else None
+        changed = ("", "") if trial.stage == "evaluate" else (trial.name, in_words(trial.changes))
+        warped = any(trial.run.augmentation.get(name) for name in _WARPS)
+        keys: list[object] = [trial.base, *changed, trial.run.variant.replace("_", " ")]
+        keys += ["crops and warps" if warped else "crops", trial.run.training.epochs, "" if paper is None else paper]
+        rows.setdefault(trial.run.dataset, []).append((keys, cells(trial.numbers, ERRORS, "test"), trial.numbers))
+    caption = (
+        "Runs, and networks trained with something changed in one. Test errors from the middle of an image, and from "
+        "scores averaged over 13 crops of it (capsules' activations, the CNN's probabilities); and the paper's error "
+        "(Table 1 and section 5) of the same condition, if it has one."
+    )
+    head = ["run", "condition", "changed", "network", "trained on", "epochs", "the paper's error (%)"]
+    tables = tables_of("matrix-errors", "Errors of matrix capsules and the CNN", caption, head, ERRORS, rows)
+    return [*tables, *_recipes(results), *_viewpoints(results)]
+
+
+def _recipes(results: Results) -> list[Table]:
+    heads = {
+        "new": ("error, new objects (%)", 1),
+        "known": ("known objects (%)", 1),
+        "train": ("training images (%)", 1),
+    }
+    rows: list[Row] = []
+    for study, numbers in results.executed("recipe"):
+        settings = numbers.settings.recipe[study]
+        for condition in numbers.names("condition"):
+            parts = settings.conditions.get(condition, {}).values()
+            changed = in_words({name: value for part in parts for name, value in part.items()})
+            held_out = ", ".join(f"{settings.factor} {value}" for value in settings.held_out)
+            epochs = numbers.trained[condition].training.epochs
+            keys = [settings.run, condition, changed, held_out, epochs]
+            rows.append((keys, cells(numbers, heads, "condition", condition), numbers))
+    caption = (
+        "Networks trained with something changed in the run. New objects are the images held out, known objects other "
+        "images like those trained on: both errors are of the network after its last epoch. That on training images is "
+        "the mean over the last epoch, on images as they are augmented, and thus cannot be compared between conditions "
+        "that augment differently. Each network counts as a seed, whether its seed or the value held out is another. "
+        "No test image is used."
+    )
+    head = ["run", "condition", "changed", "held out", "epochs"]
+    return measured_table("matrix-recipe", "Changes of training, on objects held out", caption, head, heads, rows)
+
+
+def _viewpoints(results: Results) -> list[Table]:
+    """Both networks' errors where they match, and at the end of training, of every study."""
+    heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
+    rows: list[Row] = [
+        ([item, numbers.settings.viewpoint[item].axis, kind, words], cells(numbers, heads, kind, network), numbers)
+        for item, numbers in results.executed("viewpoint")
+        for kind in ("matched", "late")
+        for network, words in NETWORKS.items()
+    ]
+    caption = (
+        "Test errors of networks trained on familiar viewpoints alone. Matched: the worse of the two by means over its "
+        "last ten epochs, the other where it first is as good on familiar viewpoints; late: those means of both."
+    )
+    keys = ["study", "axis", "read where", "network"]
+    return measured_table("matrix-viewpoints", "Errors on novel viewpoints", caption, keys, heads, rows)

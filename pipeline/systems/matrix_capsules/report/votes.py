@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing, Written
@@ -78,7 +77,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
-    """Figure 2: an image (the first of a stereo pair) and, after each iteration, a histogram for every class.
+    """Figure 2: an image (the first of a stereo pair) and, after each iteration, a histogram for every class, one above
+    the other.
 
     Args:
         arrays: `counts [images, iterations, classes, bins]`, `edges [bins + 1]`, `images [images, C, s, s]`, `labels`
@@ -91,34 +91,24 @@ def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
     middle = (edges[1:] + edges[:-1]) / 2
     nearer = counts.sum((0, 1, 2)).cumsum()
     right = edges[1:][nearer >= _SHOWN * nearer[-1]][0]
-    for row in range(shown):
-        label, taken = int(labels[row]), int(arrays["scores"][row].argmax())
+    for row, (label, taken) in enumerate(zip(labels, arrays["scores"].argmax(1), strict=True)):
         picture = grid[row, 0]
         picture.imshow(arrays["images"][row, 0], cmap="gray", vmin=0, vmax=255)
         picture.set_title(classes[label] + ("" if taken == label else f", taken for {classes[taken]}"), fontsize=7)
         picture.axis("off")
-        highest = float(counts[row].max()) or 1.0
-        for t in range(iterations):
-            axis = grid[row, 1 + t]
-            _ridges(axis, middle, counts[row, t] / highest, label, taken)
+        heights = counts[row] / (counts[row].max() or 1.0)
+        for t, axis in enumerate(grid[row, 1:]):
+            for n, height in enumerate(heights[t]):
+                colour = BLUE if n == label else VERMILLION if n == taken else FAINT
+                axis.fill_between(middle, n, n - 0.9 * height, step="mid", color=colour, alpha=0.75, linewidth=0)
+                axis.axhline(n, color=colour, linewidth=0.6)
+            axis.set(xlim=(edges[0], right), ylim=(len(classes) - 0.85, -1.05))
             axis.set_yticks(range(len(classes)), classes if t == 0 else [])
-            axis.set_xlim(edges[0], right)
-            if row == 0:
-                axis.set_title(f"iteration {t + 1}")
-            if row == shown - 1:
-                axis.set_xlabel("distance to the mean")
-            else:
-                axis.set_xticklabels([])
+            axis.tick_params(axis="y", length=0)
+            axis.tick_params(axis="x", labelbottom=row == shown - 1)
+            axis.grid(visible=False)
+            axis.spines["left"].set_visible(False)
+    for t, (first, last) in enumerate(zip(grid[0, 1:], grid[-1, 1:], strict=True), 1):
+        first.set_title(f"iteration {t}")
+        last.set_xlabel("distance to the mean")
     return figure
-
-
-def _ridges(axis: Axes, middle: np.ndarray, heights: np.ndarray, label: int, taken: int) -> None:
-    """A histogram for each class, one above the other, the first on top."""
-    for n, height in enumerate(heights):
-        colour = BLUE if n == label else VERMILLION if n == taken else FAINT
-        axis.fill_between(middle, n, n - 0.9 * height, step="mid", color=colour, alpha=0.75, linewidth=0)
-        axis.axhline(n, color=colour, linewidth=0.6)
-    axis.set_ylim(len(heights) - 0.85, -1.05)
-    axis.tick_params(axis="y", length=0)
-    axis.grid(visible=False)
-    axis.spines["left"].set_visible(False)

@@ -7,8 +7,6 @@ Shapes: B images `[B, 1, S, S]` in [0, 1], latent code `[B, Z]`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pyro
 import pyro.distributions as dist
 import torch
@@ -21,14 +19,6 @@ from pipeline.systems.vae.settings import VAEModelParams
 
 SMALLEST = 1e-6
 """Least probability of a Bernoulli pixel, and of its complement."""
-
-
-@dataclass(frozen=True)
-class Code:
-    """The posterior of a batch: mean and standard deviation of the latent code."""
-
-    mu: Tensor  # (B, Z)
-    sigma: Tensor  # (B, Z)
 
 
 class VAE(Model):
@@ -55,15 +45,14 @@ class VAE(Model):
         """Number of the decoder's parameters."""
         return sum(p.numel() for p in self.decoder.parameters())
 
-    def encode(self, images: Tensor) -> Code:
-        """q(z | x) of images `[B, 1, S, S]`."""
+    def encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and sd of q(z | x), `[B, Z]` each, of images `[B, 1, S, S]`."""
         mu, raw = self.encoder(images).chunk(2, dim=-1)
-        return Code(mu, F.softplus(raw) + 1e-4)
+        return mu, F.softplus(raw) + 1e-4
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
         """Probe features of images `[B, 1, S, S]`: mu_sigma, mean and sd of the code (document 000, section 5.1)."""
-        code = self.encode(images)
-        return {"mu_sigma": torch.cat([code.mu, code.sigma], dim=1)}
+        return {"mu_sigma": torch.cat(self.encode(images), dim=1)}
 
     def model(self, images: Tensor | None, count: int) -> Tensor:
         """The generative process as a Pyro model of `count` images; returns the decoded means `[count, S, S]`."""
@@ -85,11 +74,11 @@ class VAE(Model):
     def guide(self, images: Tensor, noise: Tensor) -> None:
         """The amortised posterior as a Pyro guide; `noise [B, Z]` is standard normal."""
         with pyro.plate("images", images.shape[0]):
-            code = self.encode(images)
+            mu, sigma = self.encode(images)
             # The log densities of the base noise and of the code differ by log sigma. A delta with that log density
             # is the normal distribution, sampled with the caller's noise.
-            z = code.mu + code.sigma * noise
-            density = dist.Normal(code.mu, code.sigma).log_prob(z).sum(-1)
+            z = mu + sigma * noise
+            density = dist.Normal(mu, sigma).log_prob(z).sum(-1)
             pyro.sample("z", dist.Delta(z, log_density=density, event_dim=1))
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:

@@ -1,0 +1,409 @@
+"""CapsNet with and without routing, with and without reconstruction (document 001, appendix A and Figure 2); iterative
+inference in place of routing, and how sparse capsules are (Figure 1B-E and section 3.1).
+
+Claims are answered by the items that the profile's `evidence` names. Two results are compared only if their networks
+differ in nothing but what the comparison is about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import BLACK, BLUE, ORANGE, SKY, VERMILLION, WIDTH, in_house_style, panels
+from pipeline.drawing.table import Row, Table, cells, tables_of
+from pipeline.results.documents import remarks
+from pipeline.results.findings import Finding, Measure, Remark, stalled
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
+from pipeline.results.provenance import Record, distinct, unique
+from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
+
+CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "routed": ({}, BLUE, "-", "routing, reconstruction"),
+    "unrouted": ({"iterations": 0}, VERMILLION, "-", "no routing, reconstruction"),
+    "routed_margin": ({"reconstruction": "none"}, SKY, "--", "routing, no reconstruction"),
+    "unrouted_margin": ({"iterations": 0, "reconstruction": "none"}, ORANGE, "--", "no routing, no reconstruction"),
+}
+"""The conditions of appendix A, as evidence and `documents.yaml` call them: what they change in the first's model
+(whether votes are routed, and whether the loss has a reconstruction term), and how they are drawn and called.
+"""
+FIRST_EPOCHS, SLOWER = 3, 1.05
+"""Learning "starts slower" if the loss is higher by at least this factor, as a geometric mean over the first epochs."""
+LIKE_LOSS = 1.5
+"""Two best losses are "nearly the same" up to this ratio (the paper's figure has a logarithmic axis)."""
+FORWARD, START = "forward", "start"
+PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
+"""Conditions in results: the forward pass of all test images, and of those used for inference; inference without a
+penalty (Figure 1D) and with L1 (Figure 1E).
+"""
+LIKE_SPARSITY, SPARSE = 0.1, 0.5
+"""Largest difference of two Hoyer indices that count as alike; smallest index that counts as sparse."""
+ALMOST_ALL, MOSTLY = 0.95, 0.5
+"""Share of images that counts as almost all; of a layer's capsules, from which on it counts as saturated."""
+_PANELS = (
+    ("routed", START, "B: routing"),
+    ("unrouted", START, "C: no routing"),
+    ("unrouted", PLAIN, "D: inference"),
+    ("unrouted", SPARSER, "E: inference with L1"),
+)
+"""The panels of Figure 1: network, condition, title."""
+_SPARSITY = {
+    "hoyer": ("Hoyer's index", 3),
+    "hoyer_standard_error": ("standard error", 3),
+    "entropy": ("entropy (nats)", 3),
+    "effective_number": ("effective capsules", 2),
+    "silent": ("silent (%)", 1),
+    "saturated": ("saturated (%)", 1),
+    "length_sd": ("sd of lengths", 3),
+    "hoyer_inputs": ("index before squash", 3),
+    "right": ("correct (%)", 1),
+    "length_right": ("length, own class", 3),
+    "length_others": ("length, others", 3),
+    "energy": ("energy", 4),
+    "falls": ("falls (%)", 1),
+    "last_drop": ("last drop (%)", 1),
+}
+
+
+class Network(NamedTuple):
+    """A result about a trained CapsNet.
+
+    Attributes:
+        item: the item of the stage that made it.
+        name: of the run that it is about.
+        run, dataset: the settings of the network and of its data, as recorded in the result.
+        inference: the settings of iterative inference; empty for results of other stages.
+    """
+
+    item: str
+    numbers: Numbers
+    name: str
+    run: Recorded
+    dataset: Recorded
+    inference: Recorded
+
+    def is_but_for(self, other: Network, **changes: Any) -> bool:
+        """Whether it is another's network with `changes` of the model, on the same data."""
+        wanted = {**other.run, "model": {**other.run.model, **changes}}
+        return self.run == wanted and self.dataset == other.dataset
+
+    def shortcomings(self, document: str) -> list[Remark]:
+        """In what it falls short of the paper's, which `documents.yaml` calls `document`."""
+        return remarks("capsnet", document, {**self.run, **self.inference}, self.dataset)
+
+    def measured(self, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
+        """A measure of a layer's capsules after a condition of iterative inference."""
+        return self.numbers.needed("condition", condition, layer, name)
+
+
+def network(results: Results, stage: str, item: str | None) -> Network:
+    """The result of a stage. Raises `NotMeasuredError` if there is none."""
+    item, numbers = results.answering(stage, item)
+    inference = numbers.settings.infer[item] if stage == "infer" else Recorded({})
+    name = inference.get("run", item)
+    return Network(item, numbers, name, numbers.run(name), numbers.dataset_of(name), inference)
+
+
+def records_of(results: Results, *found: Network) -> list[Record]:
+    """The provenance of results, each after that of its network's training."""
+    return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
+
+
+def _said(pair: Mapping[str, Network]) -> list[Remark]:
+    """In what networks fall short of those that `documents.yaml` calls as `pair` does."""
+    return unique(words for role, each in pair.items() for words in each.shortcomings(role))
+
+
+# ---- networks without routing
+
+
+def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
+    """The trainings that evidence names for the conditions and that differ in the condition alone, with their losses:
+    columns replica, epoch, train_loss, validation_loss. Raises `NotMeasuredError` without the first.
+    """
+    names = results.evidence.capsnet.runs
+    found: dict[str, tuple[Network, pd.DataFrame]] = {}
+    first = network(results, "train", names.get("routed"))
+    for role, (changes, *_) in CONDITIONS.items():
+        with suppress(NotMeasuredError):
+            run = network(results, "train", names.get(role))
+            table = results.table("train", run.item, ("replica", "epoch", "train_loss", "validation_loss"))
+            if table is not None and run.is_but_for(first, **changes):
+                found[role] = run, table
+    return found
+
+
+def _accuracy(results: Results, role: str) -> Finding:
+    """Appendix A: test accuracy (percent), with the longest class capsule as the answer."""
+    found = network(results, "evaluate", results.evidence.capsnet.runs.get(role))
+    accuracy = found.numbers.needed("test", "accuracy").scaled(100)
+    history = results.table("train", found.name, ("replica", "epoch", "train_gradient_norm"))
+    notes = [words] if history is not None and (words := stalled(history, found.run)) else []
+    return Finding(accuracy, records_of(results, found), remarks=found.shortcomings(role), notes=notes)
+
+
+def slower_to_the_same_loss(results: Results) -> Finding | None:
+    """Figure 2: without routing the loss is higher in the first epochs and nearly the same at its best, both with and
+    without reconstruction. Our number is the ratio of the best losses without and with routing, with reconstruction,
+    over replicas.
+    """
+    trained = trained_conditions(results)
+    if len(trained) < len(CONDITIONS):
+        return None
+    losses = {role: table.pivot_table("validation_loss", "epoch", "replica") for role, (_, table) in trained.items()}
+    ratios, slower, notes = [], [], []
+    for words, ending in (("with", ""), ("without", "_margin")):
+        with_, without = losses[f"routed{ending}"], losses[f"unrouted{ending}"]
+        ratios.append(Measured.of(without.min() / with_.min()))
+        first = min(len(with_), len(without), FIRST_EPOCHS)
+        early = np.log(without.to_numpy()[:first] / with_.to_numpy()[:first])
+        slower.append(float(np.exp(early.mean())))
+        notes.append(
+            f"{words} reconstruction, loss without routing / with it: "
+            f"{slower[-1]:.2f} in the first {FIRST_EPOCHS} epochs, {ratios[-1].mean:.2f} at best"
+        )
+    same = all(1 / LIKE_LOSS < ratio.mean < LIKE_LOSS for ratio in ratios)
+    networks = {role: run for role, (run, _) in trained.items()}
+    return Finding(
+        ratios[0],
+        records_of(results, *networks.values()),
+        holds=same and all(ratio > SLOWER for ratio in slower),
+        remarks=[Remark("loss of shifted validation images (paper: test)"), *_said(networks)],
+        notes=notes,
+    )
+
+
+# ---- sparsity
+
+
+def inferred_pair(results: Results) -> dict[str, Network]:
+    """Inference with routing and without in networks that differ in nothing else. Raises `NotMeasuredError` if there
+    are none.
+    """
+    names = results.evidence.capsnet.inference
+    routed, unrouted = (network(results, "infer", names.get(role)) for role in ("routed", "unrouted"))
+    if not unrouted.is_but_for(routed, iterations=0):
+        raise NotMeasuredError("the networks differ in more than routing")
+    return {"routed": routed, "unrouted": unrouted}
+
+
+def sparse_without_routing(results: Results) -> Finding:
+    """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass, with routing minus without."""
+    pair = inferred_pair(results)
+    with_, without = (each.measured(FORWARD) for each in pair.values())
+    return Finding(
+        with_.minus(without),
+        records_of(results, *pair.values()),
+        holds=abs(with_.mean - without.mean) <= LIKE_SPARSITY and min(with_.mean, without.mean) >= SPARSE,
+        remarks=_said(pair),
+        notes=[f"index {with_.mean:.2f} with routing, {without.mean:.2f} without"],
+    )
+
+
+def sparse_only_with_l1(results: Results) -> Finding:
+    """Figure 1D-E: Hoyer's index after inference with the label clamped, with L1 minus without a penalty.
+
+    The claim holds if, in at least `ALMOST_ALL` images each, the correct capsule is longest and the energy never rises,
+    with and without L1; if with L1 the index is at least `SPARSE`; and if without a penalty it rises by no more than
+    two standard errors over images.
+    """
+    found = network(results, "infer", results.evidence.capsnet.inference.get("unrouted"))
+    conditions = (SPARSER, PLAIN, START)
+    sparser, plain, before = (found.measured(condition) for condition in conditions)
+    errors = [found.measured(condition, name="hoyer_standard_error").mean for condition in conditions]
+    right, falls = (
+        min(found.measured(condition, name=name).mean for condition in (SPARSER, PLAIN)) for name in ("right", "falls")
+    )
+    rises = plain.mean - before.mean > SIGNIFICANT_SES * math.hypot(*errors[1:])
+    return Finding(
+        sparser.minus(plain),
+        records_of(results, found),
+        holds=sparser.mean >= SPARSE and not rises and min(right, falls) >= ALMOST_ALL,
+        remarks=found.shortcomings("inference"),
+        notes=[
+            f"index {sparser.mean:.3f} ± {errors[0]:.3f} with L1, {plain.mean:.3f} ± {errors[1]:.3f} without, "
+            f"{before.mean:.3f} ± {errors[2]:.3f} before inference "
+            f"(standard errors over {found.numbers.number('images'):.0f} images)",
+            f"the correct capsule is longest in {100 * right:.0f} % of images, and the energy never rises in "
+            f"{100 * falls:.0f} %, by the worse of both conditions",
+        ],
+    )
+
+
+def middle_stays_dense(results: Results) -> Finding | None:
+    """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
+
+    The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
+    two standard errors (binomial, of the difference) below that without the layer; and if most of the middle capsules
+    are not saturated. The first network that evidence names is judged; the notes tell of every network.
+    """
+    found = []
+    for names in results.evidence.capsnet.middle:
+        with suppress(NotMeasuredError):
+            found.append(_middle(results, names.inference, names.without))
+    if not found:
+        return None
+    (study, judged), *others = found
+    notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
+    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # never weighted by agreement
+        notes.insert(0, f"{study.item}: votes are averaged, not summed")
+    records = distinct(record for _, finding in found for record in finding.records)
+    return replace(judged, records=records, notes=notes)
+
+
+def _middle(results: Results, inference: str, without: str) -> tuple[Network, Finding]:
+    """Inference in a network with a middle layer, and what it says of the claim. Raises `NotMeasuredError` where a
+    number is missing, or the network without that layer is another one.
+    """
+    inferred, other = network(results, "infer", inference), network(results, "evaluate", without)
+    own = network(results, "evaluate", inferred.name)
+    if not (own.is_but_for(inferred) and other.is_but_for(inferred, middle=0)):
+        raise NotMeasuredError("the networks differ in more than the middle layer")
+    index, output = (inferred.measured(FORWARD, layer) for layer in ("middle", "class"))
+    accuracy, before = (each.numbers.needed("test", "accuracy").mean for each in (own, other))
+    saturated, length_sd, inputs = (
+        inferred.measured(FORWARD, "middle", name).mean for name in ("saturated", "length_sd", "hoyer_inputs")
+    )
+    tells = saturated < MOSTLY  # in a saturated layer lengths are nearly equal whatever the inputs are
+    dense = index.mean < SPARSE and output.mean - index.mean > LIKE_SPARSITY
+    error = math.sqrt(2 * before * (1 - before) / inferred.dataset.test)
+    notes = [
+        f"index {index.mean:.2f} of the middle layer, {output.mean:.2f} of the output",
+        f"{100 * saturated:.0f} % of the middle capsules are saturated, the sd of their lengths is "
+        f"{length_sd:.3f}, the index before the squash {inputs:.2f}"
+        + ("" if tells else ": the squash makes lengths alike, not counted as confirmed"),
+        f"accuracy {100 * accuracy:.1f} % ({100 * before:.1f} % without that layer)",
+    ]
+    holds = dense and tells and accuracy >= before - SIGNIFICANT_SES * error
+    records, said = records_of(results, inferred, own, other), inferred.shortcomings("unrouted")
+    return inferred, Finding(index.minus(output), records, holds=holds, remarks=said, notes=notes)
+
+
+MEASURES: dict[str, Measure] = {
+    "001.acc.r3": partial(_accuracy, role="routed"),
+    "001.acc.r0": partial(_accuracy, role="unrouted"),
+    "001.acc.r3norec": partial(_accuracy, role="routed_margin"),
+    "001.acc.r0norec": partial(_accuracy, role="unrouted_margin"),
+    "001.fig2": slower_to_the_same_loss,
+    "001.fig1.sparse": sparse_without_routing,
+    "001.fig1.l1": sparse_only_with_l1,
+    "001.mid": middle_stays_dense,
+}
+
+
+# ---- what is drawn
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Figure 2, of the network with routing and reconstruction, and of those that differ from it in nothing else; and
+    Figure 1, of the studies with routing and without that evidence names, if both have examples.
+    """
+    with suppress(NotMeasuredError):
+        trained = trained_conditions(results)
+        dataset = trained["routed"][0].run.dataset
+        yield Drawing(
+            f"capsnet-losses-{dataset}",
+            "svg",
+            f"CapsNet's loss with and without routing, {dataset}",
+            "Means over seeds. Shifted validation images stand for the test images of Figure 2 of "
+            "document 001. Losses with and without reconstruction are different functions, which nearly coincide "
+            "where its weight is small.",
+            "Training and validation loss per epoch of four conditions.",
+            [record for found, _ in trained.values() for record in found.numbers.records],
+            partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
+        )
+    with suppress(NotMeasuredError):
+        pair = inferred_pair(results)
+        named, dataset = ("images", "labels"), pair["routed"].run.dataset
+        arrays = {role: written.examples(results, "infer", each.item, named) or {} for role, each in pair.items()}
+        found = ((title, arrays[role].get(f"capsules_{condition}")) for role, condition, title in _PANELS)
+        shown = {title: capsules for title, capsules in found if capsules is not None}
+        if len(shown) < len(_PANELS):
+            return
+        yield Drawing(
+            f"capsnet-capsules-{dataset}",
+            "png",
+            f"Class capsules with routing, without routing, and after inference, {dataset}",
+            "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
+            "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
+            "and with L1 (Figure 1B-E of document 001).",
+            "Heat maps of the class capsules of two images under four conditions.",
+            [record for study in pair.values() for record in study.numbers.records],
+            partial(class_capsules, arrays["unrouted"]["images"], arrays["unrouted"]["labels"], shown),
+        )
+
+
+@in_house_style
+def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Figure 2: training and validation loss per epoch on a logarithmic axis."""
+    figure, axes = panels(2, 2.5, sharey=True)
+    for axis, part in zip(axes, ("train", "validation"), strict=True):
+        for role, table in tables.items():
+            _, colour, dashes, words = CONDITIONS[role]
+            means = table.groupby("epoch")[f"{part}_loss"].mean()
+            axis.plot(means, color=colour, linestyle=dashes, label=words)
+        axis.set(yscale="log", title=part.replace("train", "training"), xlabel="epoch")
+    axes[0].set_ylabel("loss")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+@in_house_style
+def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str, np.ndarray]) -> Figure:
+    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. Of
+    images `[k, S, S]` the first few are drawn, and of capsules `[k, n, D]`, by title.
+    """
+    count = min(2, *(len(values) for values in capsules.values()))
+    figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))
+    grid = figure.subplots(count, 1 + len(capsules), squeeze=False, width_ratios=[0.7, *[1.0] * len(capsules)])
+    largest = max(float(np.abs(values[:count]).max()) for values in capsules.values())
+    for row in range(count):
+        grid[row, 0].imshow(images[row], cmap="gray_r")
+        grid[row, 0].axis("off")
+        for axis, (title, values) in zip(grid[row, 1:], capsules.items(), strict=True):
+            n, size = values[row].shape
+            corner = -0.5, labels[row] - 0.5
+            colours = axis.imshow(values[row], cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
+            axis.add_patch(Rectangle(corner, size, 1, fill=False, edgecolor=BLACK, linewidth=1.6, zorder=5))
+            for j, length in enumerate(np.linalg.norm(values[row], axis=1)):
+                weight = "bold" if j == labels[row] else "normal"
+                axis.text(size - 0.1, j, f"{length:.2f}", va="center", ha="left", fontsize=6.5, weight=weight)
+            axis.set(yticks=range(n), xticks=[], title=title if row == 0 else "")
+            axis.tick_params(length=0, labelsize=6.5)
+            axis.grid(visible=False)
+            axis.spines[:].set_visible(False)
+        grid[row, 1].set_ylabel("class")
+    figure.colorbar(colours, ax=grid[:, 1:], location="bottom", shrink=0.5, aspect=40, label="value in a capsule")
+    return figure
+
+
+def build(results: Results) -> list[Table]:
+    """How sparse capsules are before and after iterative inference, and whether the correct one is longest."""
+    rows: dict[str, list[Row]] = {}
+    for item, numbers in results.executed("infer"):
+        of_dataset = rows.setdefault(network(results, "infer", item).run.dataset, [])
+        for condition in numbers.names("condition"):
+            for layer in numbers.names("condition", condition):
+                images = numbers.measured("condition", condition, layer, "images")
+                keys: list[object] = [item, condition, layer, f"{images.mean:.0f}" if images else ""]
+                of_dataset.append((keys, cells(numbers, _SPARSITY, "condition", condition, layer), numbers))
+    caption = (
+        "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "
+        "active, 0 if all have the same length. Silent: images without an active capsule. Saturated: capsules longer "
+        "than 0.9. Conditions: the forward pass of all test images, of those used for inference (start), and after "
+        "inference, named by class capsules (predicted from the layer below, or free), label, penalty and its weight. "
+        "Correct: images whose longest class capsule is that of their class. Falls: images whose energy never rose. "
+        "Last drop: fall of the energy over the last tenth of the steps."
+    )
+    head = ["study", "condition", "layer", "images"]
+    return tables_of("sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows)
