@@ -213,7 +213,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
             done = rows[(rows["angle"] == angle) & (rows["round"] > 0)]
             steps = done.pivot_table(["evaluations", "bound"], "round", "replica").ffill()
             name = f"{engine}, {'upright' if angle == 0 else f'within ±{angle:g}°'}"
-            means = [steps[column].mean(axis=1) for column in ("evaluations", "bound")]
+            means = [steps[column].to_numpy().mean(axis=1) for column in ("evaluations", "bound")]
             axes.plot(*means, color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2, label=name)
     axes.set(xscale="log", xlabel="gradient evaluations per image", ylabel="bound (nats per image)")
     # From about the encoder's output to a little above the highest end.
