@@ -53,7 +53,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"Routing, iteration by iteration, {study}",
             "Parts are assigned to classes, equally at first, then by how well their votes fit the class capsules. A "
             f"square is {square}: the larger, the more active; the brighter, the more is assigned to the class. "
-            "Numbers: activation of the class capsule; spread of its votes around their mean. "
+            "On the left, the most active class and its activation; an orange edge: the image's own class. Numbers in "
+            "the page's film: activation of the class capsule; spread of its votes around their mean. "
             f"The network runs {film.used} iterations: the first with equal shares, each other one after an update of "
             f"them; of the assignment, {words} changes the class.",
             f"{len(film.images)} images, each with a map of its parts for {len(film.classes)} classes in "

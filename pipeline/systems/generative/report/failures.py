@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.films import Film
+from pipeline.drawing.films import turning
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import Measured
@@ -156,7 +156,7 @@ def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> D
         "One digit rotated step by step; below it its reconstruction and its parts, one colour each.",
         numbers.records,
         partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in strips]),
-        film=Film("rotation of the input", "°", arrays["angles"], strips, *tracks).to_json(),
+        film=turning(arrays["angles"], strips, *tracks),
     )
 
 
