@@ -39,13 +39,6 @@ class Table:
         """The tidy form, with a column that names the tracked run of each row."""
         return self.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
-    def to_markdown(self) -> str:
-        """The readable form, with title, caption and sources."""
-        head = list(self.shown.columns)
-        lines = [f"# {self.title}", "", self.caption, "", _markdown_row(head), "|" + " --- |" * len(head)]
-        lines += [_markdown_row(values) for values in self.shown.itertuples(index=False)]
-        return "\n".join([*lines, "", f"Source: {sources(self.records)}.", ""])
-
 
 def sources(records: Sequence[Record]) -> str:
     """One line on the items behind a table or figure: their data sets, tracked runs and commits."""
@@ -56,10 +49,6 @@ def sources(records: Sequence[Record]) -> str:
     if merged["commit"]:
         parts.append(f"commit {merged['commit']}")
     return "; ".join(part for part in parts if part)
-
-
-def _markdown_row(values: Iterable[object]) -> str:
-    return "| " + " | ".join(str(value).replace("|", "\\|") for value in values) + " |"
 
 
 def spread(mean: float, sd: float, n: int | None = None, digits: int = 1) -> str:
