@@ -50,7 +50,7 @@ def changes(
     found = []
     for claim in dict.fromkeys([*before.answers, *after.answers]):
         answers = [side.answers.get(claim) for side in (before, after)]
-        old, new = (answer if answer and answer.was_run else None for answer in answers)
+        old, new = (answer if answer and answer.verdict != NOT_RUN else None for answer in answers)
         alike = old and new and same(old.value, new.value) and old.verdict == new.verdict
         if (old or new) and not alike:
             found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
