@@ -8,10 +8,9 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from made_up import Writer, check_drawn, judged, recorded, spread
+from made_up import Writer, judged, recorded, spread
 from small import EQUIVARIANCE, run_on
 
-from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
 from pipeline.report import equivariance
 from pipeline.results.reading import Results
@@ -155,17 +154,6 @@ def test_the_overall_error_is_the_mean_over_families(writer: Writer, values: dic
     assert error is not None
     assert error.mean == pytest.approx((0.3 + 3 * 0.7) / 4)
     assert error.se == pytest.approx((0.02**2 + 0.08**2 / 4) ** 0.5 / 4 + 3 * 0.02 / 4)
-
-
-def test_the_picture_has_the_layer_of_each_system_that_follows_best(writer: Writer, values: dict[str, Any]) -> None:
-    found = results(writer, values, cnn={"maps": {"own": 0.9, "invariance": 1.1}, "hidden": {}})
-    best = {layer.run: layer for layer in equivariance.best_layers(found)}
-    assert list(best) == [*list(RUNS)[:5], "cnn-digits", "cnn-toys"], "by system"
-    capsules = best["capsules-digits"]
-    assert (capsules.name, capsules.measure) == ("parts", "own")
-    assert [each and each.mean for each in (capsules.error, capsules.stays)] == pytest.approx([0.2, 0.9])
-    assert best["cnn-toys"].name == "maps", "its other layer is constant"
-    check_drawn(equivariance.draw(found, Written()))
 
 
 def test_the_table_has_every_layer_and_the_controls_once(writer: Writer, values: dict[str, Any]) -> None:
