@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.layout import Layout
-from pipeline.page.scorecard import TOLERATED_SDS, Row, Verdict, dataset_and_remarks, tier, tolerance
+from pipeline.page.scorecard import Row, Verdict, dataset_and_remarks, tier, tolerance
 from pipeline.results.claims import Claim
 from pipeline.results.freshness import by_reason
 from pipeline.results.provenance import Record, dataset_label, merged_provenance, unique
@@ -142,12 +142,7 @@ def _tolerance(claim: Claim) -> str:
     """The tolerance of a claim's number and its reason; empty for a claim without a number."""
     if claim.value is None:
         return ""
-    reason = "two standard errors of the document's number on 10,000 test images"
-    if claim.sd is not None:
-        reason = f"{TOLERATED_SDS:g} of the document's sds"
-    elif claim.tolerance is not None:
-        reason = "set for this claim"
-    distance = tolerance(claim)
+    distance, reason = tolerance(claim)
     return f"{claim.value:g} ± {format(distance, '.2g' if distance < 10 else ',.0f')} {claim.unit} ({reason})"
 
 

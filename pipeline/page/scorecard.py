@@ -81,16 +81,19 @@ class Row(TypedDict):
     other_settings: list[str]
 
 
-def tolerance(claim: Claim) -> float:
-    """Largest distance of our mean from a claim's number, in its unit, that counts as "within". See the rules above."""
+def tolerance(claim: Claim) -> tuple[float, str]:
+    """Largest distance of our mean from a claim's number, in its unit, that counts as "within", and its reason. See the
+    rules above.
+    """
     if claim.value is None:
         raise ValueError(f"{claim.id} has no number")
     if claim.sd is not None:
-        return TOLERATED_SDS * claim.sd
+        return TOLERATED_SDS * claim.sd, f"{TOLERATED_SDS:g} of the document's sds"
     if claim.tolerance is not None:
-        return claim.tolerance
+        return claim.tolerance, "set for this claim"
     share = min(max(claim.value / 100, 0.0), 1.0)
-    return TOLERATED_SDS * 100 * math.sqrt(share * (1 - share) / TEST_IMAGES)
+    distance = TOLERATED_SDS * 100 * math.sqrt(share * (1 - share) / TEST_IMAGES)
+    return distance, f"two standard errors of the document's number on {TEST_IMAGES:,} test images"
 
 
 def judge(claim: Claim, finding: Finding | None) -> Verdict:
@@ -103,7 +106,7 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
         return "not run"
     above = finding.ours.mean - claim.value
     # A little slack for rounding: 0.94 * 100 is not 94 in floating point, and a tie should count as within.
-    if abs(above) <= tolerance(claim) + 1e-9:
+    if abs(above) <= tolerance(claim)[0] + 1e-9:
         return "within"
     return "better" if claim.better == ("higher" if above > 0 else "lower") else "worse"
 
