@@ -20,11 +20,12 @@ def main() -> None:
         from pipeline.page.page import build_page
         from pipeline.page.scorecard import build_scorecard
         from pipeline.results.claims import load_claims
-        from pipeline.results.freshness import by_reason, compare
+        from pipeline.results.freshness import by_reason, compare, current_settings
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
-        differing = compare(results, workspace.context.graph, workspace.params)
+        expected = current_settings(workspace.context.graph, workspace.params.model_dump(mode="json"))
+        differing = compare(results, expected, publish=workspace.params.publish)
         claims, tables = load_claims(), list(report.build(results))
         profile, folder = workspace.profile, workspace.figures_folder
         rows = build_scorecard(claims, results, profile=profile, others=differing, drafts=not workspace.params.publish)

@@ -16,7 +16,6 @@ from pipeline.settings import differences
 
 if TYPE_CHECKING:
     from pipeline.dependencies import Graph
-    from pipeline.params import Params
 
 State = Literal["recorded", "unlocked", "draft", "stale", "running", "missing", "gone"]
 STATES: dict[State, str] = {
@@ -106,12 +105,11 @@ def statuses(
     return found
 
 
-def compare(results: Results, graph: Graph, params: Params) -> dict[str, str]:
+def compare(results: Results, expected: Mapping[str, Mapping[str, Any]], *, publish: bool = False) -> dict[str, str]:
     """What differs between results and profile, by `<stage>/<item>`, in the words of `STATES`: what was not executed,
-    was made with other settings, is a draft, or belongs to no item of the profile, in this order.
+    was made with other settings, is a draft, or belongs to no item of the profile, in this order; as of `statuses`.
     """
-    expected = current_settings(graph, params.model_dump(mode="json"))
-    found = statuses(results, expected, publish=params.publish)
+    found = statuses(results, expected, publish=publish)
     kinds: tuple[State, ...] = ("missing", "stale", "draft", "gone")
     return {each.label: STATES[kind] for kind in kinds for each in found if each.state == kind}
 

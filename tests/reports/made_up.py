@@ -32,7 +32,7 @@ from pipeline.probes.sweep import swept
 from pipeline.results.claims import Claim, load_claims
 from pipeline.results.documents import documents
 from pipeline.results.findings import Finding
-from pipeline.results.freshness import compare
+from pipeline.results.freshness import compare, current_settings
 from pipeline.results.reading import Results
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.matrix_capsules.studies.ablation import ablated
@@ -427,7 +427,7 @@ def page_of(
         more: of `build_page`.
     """
     claims = claims or load_claims()
-    differing = compare(results, graph_of(params)[0], params)
+    differing = compare(results, current_settings(*graph_of(params)), publish=params.publish)
     rows, tables = build_scorecard(claims, results, profile="quick", others=differing), list(report.build(results))
     shown = []
     if figures:

@@ -175,7 +175,7 @@ def test_the_figure_has_its_words_and_its_film(results: Results) -> None:
 
 def test_every_layer_of_every_network_has_a_row(results: Results) -> None:
     layers = routing.build(results)[1]
-    assert (layers.name, layers.document) == ("routing-layers-004", "004")
+    assert layers.name == "routing-layers"
     found = layers.shown.set_index("layer")
     assert list(found.index) == ["2 below", "1 below", "classes"]
     assert found["entropy of routing"].tolist() == ["0.700 ± 0.010", "0.500 ± 0.010", "0.300 ± 0.010"]

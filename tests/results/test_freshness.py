@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,8 +72,7 @@ def test_each_item_has_its_state(files: ResultFiles) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_what_differs_from_the_profile_has_a_reason_and_the_device_is_none(files: ResultFiles, device: str) -> None:
-    params: Any = SimpleNamespace(publish=True, model_dump=lambda mode: VALUES | {"device": device})
-    differing = compare(files.results, GRAPH, params)
+    differing = compare(files.results, current_settings(GRAPH, VALUES | {"device": device}), publish=True)
     assert by_reason(differing, differing) == {
         STATES["missing"]: ["train/b", "evaluate/b", "evaluate/c"],
         STATES["stale"]: ["train/c"],
