@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import stdev
 
+from scipy import stats
+
 from pipeline.comparison.sides import NOT_RUN, Answer, ComparisonError, Side
 from pipeline.files import write_json
 from pipeline.layout import Layout
@@ -58,8 +60,6 @@ class Noise:
 
     def chance(self, difference: float) -> float:
         """The probability of a difference as large as this if nothing had changed: two-sided, Student's t."""
-        from scipy import stats
-
         return float(2 * stats.t.sf(abs(difference) / self.sd, self.degrees))
 
 
