@@ -185,17 +185,17 @@ def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -
     """A picture `[S, S, 3]` with a square for each part, `[X, c]`, where it lies: positions row by row, types row by
     row in each. The larger a square, the more active its part; the brighter, the larger its share, in [0, 1].
     """
-    side, across = round(len(parts) ** 0.5), math.ceil(parts.shape[1] ** 0.5)
-    pixels = max(8, _SIDE // (side * across))  # of a part, each way
+    places, across = round(len(parts) ** 0.5), math.ceil(parts.shape[1] ** 0.5)  # each way
+    pixels = max(8, _SIDE // (places * across))  # of a part
     from_middle = np.abs(np.arange(pixels) + 0.5 - pixels / 2)
     inside = np.maximum(from_middle[:, None], from_middle) < 0.47 * pixels * np.sqrt(parts.clip(0, 1))[..., None, None]
     squares = inside[..., None] * _SHADES(shares)[..., None, None, :3]
     squares = np.pad(squares, [(0, 0), (0, across**2 - parts.shape[1]), (0, 0), (0, 0), (0, 0)])
-    places = squares.reshape(side, side, across, across, pixels, pixels, 3)
-    picture = places.transpose(0, 2, 4, 1, 3, 5, 6).reshape(side * across * pixels, -1, 3)
+    squares = squares.reshape(places, places, across, across, pixels, pixels, 3).transpose(0, 2, 4, 1, 3, 5, 6)
+    picture = squares.reshape(places * across * pixels, -1, 3)
     for edge in range(across * pixels, len(picture), across * pixels) if across > 1 else ():
         picture[edge] = picture[:, edge] = to_rgb(BETWEEN)
     if right:
-        for edge in (slice(_EDGE), slice(-_EDGE, None)):
-            picture[edge] = picture[:, edge] = to_rgb(VERMILLION)
+        for side in (slice(_EDGE), slice(-_EDGE, None)):
+            picture[side] = picture[:, side] = to_rgb(VERMILLION)
     return picture

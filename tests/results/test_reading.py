@@ -12,17 +12,6 @@ from pipeline.results.provenance import merged_provenance
 from pipeline.results.reading import ResultError
 
 
-def test_numbers_are_found_by_their_keys(files: ResultFiles) -> None:
-    files.numbers("train", "a", {"validation": {"bound": {"mean": -3.5, "sd": 0.25, "n": 4}}, "seconds": 2})
-    numbers = files.results.numbers("train", "a")
-    assert numbers is not None
-    assert numbers.measured("validation", "bound") == Measured(-3.5, 0.25, 4)
-    assert numbers.measured("validation", "nothing") is None
-    assert numbers.measured("seconds", "deeper") is None
-    assert numbers.number("seconds") == 2.0
-    assert numbers.records[-1]["item"] == "a"
-
-
 def test_a_difference_and_a_ratio_have_an_sd_where_both_numbers_have_one() -> None:
     single, several, others = Measured(8.0, 0.0, 1), Measured(4.0, 0.3, 3), Measured(8.0, 0.4, 2)
     assert others.minus(several) == Measured(4.0, pytest.approx(0.5), 2)  # type: ignore[arg-type]
