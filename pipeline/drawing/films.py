@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -23,12 +22,8 @@ from pipeline.drawing.pictures import image_rows
 from pipeline.drawing.style import VERMILLION, plain
 
 _COLOURS = 128
-_MOST_SQUARES = 64
-"""Parts drawn one by one: of more, a position is drawn as one square."""
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
 """Of a part that gives a class nothing, and of one that gives it the largest share of all: they differ in lightness."""
-BETWEEN = "#7a7a7a"
-"""Lines between positions that have several types of parts."""
 _SIDE, _EDGE = 112, 4
 """Pixels of a map in a strip, about, and of the edge of the right class's."""
 _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
@@ -121,32 +116,24 @@ class RoutingFilm:
             return f"{update}, the network's last"
         return update if iteration < self.used else f"{update}, beyond the network's"
 
-    @property
-    def one_by_one(self) -> bool:
-        """Whether a square is a part, and not a position."""
-        return self.parts[0].size <= _MOST_SQUARES
-
-    def squares(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What is drawn as a square: activations `[K, X, c]` and shares `[K, T, n, X, c]`; of many parts, positions.
-
-        A position is as active as its parts are on average, and gives what they give together.
+    def positions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """What is drawn as a square: activations `[K, X]` and shares `[K, T, n, X]` of the positions. One is as active
+        as its parts are on average, and gives what they give together.
         """
-        if self.one_by_one:
-            return self.parts, self.shares
-        together = self.parts.sum(-1, keepdims=True)  # (K, X, 1)
-        given = (self.shares * self.parts[:, None, None]).sum(-1, keepdims=True)
+        together = self.parts.sum(-1)
+        given = (self.shares * self.parts[:, None, None]).sum(-1)
         return together / self.parts.shape[-1], given / np.maximum(together, 1e-9)[:, None, None]
 
     def to_json(self) -> str:
         """All of it, shares as percentages."""
-        parts, shares = self.squares()
+        parts, shares = self.positions()
         images = [
             {
                 "name": self.name_of(k),
                 "label": int(self.labels[k]),
                 "picture": png(Image.fromarray(self.images[k])),
-                "parts": rounded(parts[k]),
-                "shares": np.round(100 * shares[k].reshape(*shares.shape[1:3], -1)).astype(int).tolist(),
+                "parts": rounded(parts[k][:, None]),
+                "shares": np.round(100 * shares[k]).astype(int).tolist(),
                 "activations": rounded(self.activations[k]),
                 "spreads": rounded(self.spreads[k]),
             }
@@ -159,7 +146,6 @@ class RoutingFilm:
             notes=[self.stage_of(t) for t in range(1, self.iterations + 1)],
             classes=list(self.classes),
             colours=[DARK, BRIGHT],
-            between=BETWEEN,
             most=round(100 * float(shares.max())),
             side=round(parts.shape[1] ** 0.5),
             images=images,
@@ -170,7 +156,7 @@ def strip(film: RoutingFilm) -> Figure:
     """A row for each image and iteration, with the class that is most active then, and its activation: the image, and a
     map of its parts for each class. That of the right class has an orange edge.
     """
-    parts, shares = film.squares()
+    parts, shares = film.positions()
     rows = []
     for k, t in product(range(len(film.images)), range(film.iterations)):
         maps = [_map(parts[k], each / shares.max(), n == film.labels[k]) for n, each in enumerate(shares[k, t])]
@@ -182,20 +168,16 @@ def strip(film: RoutingFilm) -> Figure:
 
 
 def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -> NDArray[np.float64]:
-    """A picture `[S, S, 3]` with a square for each part, `[X, c]`, where it lies: positions row by row, types row by
-    row in each. The larger a square, the more active its part; the brighter, the larger its share, in [0, 1].
+    """A picture `[S, S, 3]` with a square for each of X positions, row by row: the larger, the more active its parts;
+    the brighter, the larger their share, in [0, 1].
     """
-    places, across = round(len(parts) ** 0.5), math.ceil(parts.shape[1] ** 0.5)  # each way
-    pixels = max(8, _SIDE // (places * across))  # of a part
+    side = round(len(parts) ** 0.5)
+    pixels = max(8, _SIDE // side)  # of a position, each way
     from_middle = np.abs(np.arange(pixels) + 0.5 - pixels / 2)
-    inside = np.maximum(from_middle[:, None], from_middle) < 0.47 * pixels * np.sqrt(parts.clip(0, 1))[..., None, None]
-    squares = inside[..., None] * _SHADES(shares)[..., None, None, :3]
-    squares = np.pad(squares, [(0, 0), (0, across**2 - parts.shape[1]), (0, 0), (0, 0), (0, 0)])
-    squares = squares.reshape(places, places, across, across, pixels, pixels, 3).transpose(0, 2, 4, 1, 3, 5, 6)
-    picture = squares.reshape(places * across * pixels, -1, 3)
-    for edge in range(across * pixels, len(picture), across * pixels) if across > 1 else ():
-        picture[edge] = picture[:, edge] = to_rgb(BETWEEN)
+    inside = np.maximum(from_middle[:, None], from_middle) < 0.47 * pixels * np.sqrt(parts.clip(0, 1))[:, None, None]
+    squares = (inside[..., None] * _SHADES(shares)[:, None, None, :3]).reshape(side, side, pixels, pixels, 3)
+    picture = squares.swapaxes(1, 2).reshape(side * pixels, -1, 3)
     if right:
-        for side in (slice(_EDGE), slice(-_EDGE, None)):
-            picture[side] = picture[:, side] = to_rgb(VERMILLION)
+        for edge in (slice(_EDGE), slice(-_EDGE, None)):
+            picture[edge] = picture[:, edge] = to_rgb(VERMILLION)
     return picture

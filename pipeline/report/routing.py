@@ -45,13 +45,13 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         film = RoutingFilm(classes=classes, used=int(arrays["used"]), **kept)
         moved = {step: numbers.needed("moved", step).mean for step in numbers.names("moved")}
         words = ", ".join(f"{100 * share:.0f} % in iteration {step}" for step, share in moved.items())
-        square = "a part" if film.one_by_one else "all parts of a position"
         yield Drawing(
             f"{NAME}-{study}",
             "png",
             f"Routing, iteration by iteration, {study}",
             "Parts are assigned to classes, equally at first, then by how well their votes fit the class capsules. A "
-            f"square is {square}: the larger, the more active; the brighter, the more is assigned to the class. "
+            "square is all parts of a position: the larger, the more active; the brighter, the more is assigned to the "
+            "class. "
             "On the left, the most active class and its activation; an orange edge: the image's own class. Numbers in "
             "the page's film: activation of the class capsule; spread of its votes around their mean. "
             f"The network runs {film.used} iterations: the first with equal shares, each other one after an update of "
