@@ -79,17 +79,16 @@ def test_corrupt_and_incomplete_examples_are_refused(files: ResultFiles, damaged
         files.results.examples("evaluate", "a", ["images", "templates"])
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", '{"bound": NaN}'])
-def test_corrupt_numbers_are_refused(files: ResultFiles, content: str) -> None:
-    path = files.numbers("train", "a", {})
-    path.write_text(content)
-    with pytest.raises(ResultError, match=rf"{path} is corrupt"):
-        list(files.results.executed("train"))
-
-
-@pytest.mark.parametrize("content", ['a,b\n"1,2\n', "a\n1\n", "a,b\n"])
-def test_a_table_that_is_corrupt_or_lacks_a_column_or_rows_is_refused(files: ResultFiles, content: str) -> None:
-    path = files.table("train", "a", pd.DataFrame({"a": [1]}))
+@pytest.mark.parametrize(
+    ("ending", "content"),
+    [
+        *(("json", text) for text in ("{", "[1]", '{"bound": NaN}')),
+        *(("csv", text) for text in ('a,b\n"1,2\n', "a\n1\n", "a,b\n")),
+    ],
+)
+def test_corrupt_numbers_and_tables_are_refused(files: ResultFiles, ending: str, content: str) -> None:
+    """A table also where it lacks a column or rows."""
+    path = files.numbers("train", "a", {}).with_suffix(f".{ending}")
     path.write_text(content)
     with pytest.raises(ResultError, match=str(path)):
-        files.results.table("train", "a", ["a", "b"])
+        _ = list(files.results.executed("train")), files.results.table("train", "a", ["a", "b"])
