@@ -144,8 +144,8 @@ def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[Answer]:
 def _of_studies(results: Results) -> Iterator[Answer]:
     for item, numbers in results.executed("data_efficiency"):
         run, _, errors = data_efficiency.errors_of(item, numbers)
-        for share, error in errors.items():
-            yield run, f"error_share_{share}_percent", error.scaled(100), numbers.records, ""
+        for share, value in errors.items():
+            yield run, f"error_share_{share}_percent", value.scaled(100), numbers.records, ""
     for item, numbers in results.executed("equivariance"):
         if layer := equivariance.best_of(item, numbers):
             yield layer.run, "equivariance_error", layer.error, numbers.records, layer.words

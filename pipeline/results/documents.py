@@ -75,7 +75,7 @@ def remarks(
                 told.append(Remark(words[place].format_map(ours), kind, untested=place == _STEPS))
             elif place not in _SAID_APART:
                 name_of = place.rpartition(".")[2].replace("_", " ")
-                listed.setdefault(whose, {})[place] = f"{name_of} {_in_words(mine)} / {_in_words(its)}"
+                listed.setdefault(whose, {})[place] = f"{name_of} {setting_in_words(mine)} / {setting_in_words(its)}"
     for whose, differences in listed.items():
         together = f"{', '.join(differences.values())} (ours / {_WHOSE[whose]})"
         found.append(Remark(together, "budget" if of_budget & differences.keys() else "setting"))
@@ -122,7 +122,7 @@ def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = 
             yield f"{place}{key}", mine, value
 
 
-def _in_words(value: object) -> str:
+def setting_in_words(value: object) -> str:
     """A setting as text: "none", "on" and "off" rather than Python's words."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "on", False: "off"}[value]

@@ -61,7 +61,7 @@ def test_errors_and_table_1(results: Results) -> None:
     rows = table.shown.set_index("condition")
     assert list(rows.index) == ["", "", *CONDITIONS]
     assert rows["epochs"].tolist() == ["20", "20", *["10"] * len(CONDITIONS)]
-    assert rows["changed"][["iterations-3", "no-coordinates"]].tolist() == ["nothing", "coordinate addition False"]
+    assert rows["changed"][["iterations-3", "no-coordinates"]].tolist() == ["nothing", "coordinate addition off"]
     of_conditions = ["9.7", "2.2", "1.8", "3.9", "2.9", "2.6", "3.2", "3.2", "5.8", "4.5"]
     papers = rows["the paper's error (%)"].tolist()
     assert papers == ["1.8", "", *of_conditions, ""], "colder stands for no row of the paper's"
