@@ -24,7 +24,7 @@ class Table:
         shown: the same as text, for people.
         records: provenance of every item in it.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
-        code: where the function that builds it stands, as of a figure.
+        code: the file that builds it, as of a figure.
     """
 
     name: str

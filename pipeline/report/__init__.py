@@ -13,13 +13,11 @@ Systems come first, in their order, and modules by name.
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
@@ -33,40 +31,28 @@ if TYPE_CHECKING:
     from pipeline.results.reading import Results
 
 
-_ROOT = Path(__file__).parents[2]
-
-
-def modules(part: str = "") -> Iterator[tuple[Any, str]]:
-    """Every module, of those that have this part, and the document that it is about; "" if none is declared."""
+def modules(part: str) -> Iterator[tuple[Any, str, str]]:
+    """Every module that has this part, the document that it is about ("" if none is declared), and its file."""
     packages = [(system.part("report"), system.document) for system in REPORTS.values()]
     for package, document in [*packages, (sys.modules[__name__], "")]:
         for name in sorted(found.name for found in iter_modules(package.__path__)):
             module = import_module(f"{package.__name__}.{name}")
-            if not part or hasattr(module, part):
-                yield module, document or getattr(module, "DOCUMENT", "")
+            if hasattr(module, part):
+                yield module, document or getattr(module, "DOCUMENT", ""), f"{module.__name__.replace('.', '/')}.py"
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure that the results of a profile give, one at a time; `ResultError` if a result file is corrupt."""
-    for module, document in modules("draw"):
+    for module, document, code in modules("draw"):
         for drawing in module.draw(results, written):
-            yield replace(drawing, document=drawing.document or document, code=code_of(drawing.figure))
+            yield replace(drawing, document=drawing.document or document, code=code)
 
 
 def build(results: Results) -> Iterator[Table]:
     """Every table that the results of a profile give; `ResultError` if a result file is corrupt."""
-    for module, document in modules("build"):
+    for module, document, code in modules("build"):
         for table in module.build(results):
-            yield replace(table, document=table.document or document, code=code_of(module.build))
-
-
-def code_of(function: Callable[..., object]) -> str:
-    """Where a function stands: its file in the repository, and its line after `#L`."""
-    while isinstance(function, partial):
-        function = function.func
-    function = inspect.unwrap(function)
-    path = Path(inspect.getfile(function)).relative_to(_ROOT)
-    return f"{path.as_posix()}#L{inspect.getsourcelines(function)[1]}"
+            yield replace(table, document=table.document or document, code=code)
 
 
 def measures() -> dict[str, Measure]:
@@ -76,7 +62,7 @@ def measures() -> dict[str, Measure]:
         ValueError: two modules measure the same claim.
     """
     found: dict[str, Measure] = {}
-    for module, _ in modules("MEASURES"):
+    for module, *_ in modules("MEASURES"):
         if twice := sorted(found.keys() & module.MEASURES.keys()):
             raise ValueError(f"{module.__name__} has a measure for {', '.join(twice)}, and so has another module")
         found |= module.MEASURES
