@@ -69,9 +69,7 @@ def build_page(
                 "tables": [each for each in tables if each.document == number],
             }
         )
-    names = ["page.css", "page.js"]
-    names += ["films.js"] if any(each.film for each in figures) else []
-    names += ["tables.js"] if tables else []
+    names = ("page.css", "page.js", "films.js", "tables.js")
     style, *scripts = [(_FOLDER / name).read_text(encoding="utf-8") for name in names]
     options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FileSystemLoader(_FOLDER), undefined=StrictUndefined, **options)
