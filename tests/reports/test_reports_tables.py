@@ -16,7 +16,7 @@ from benchmarks.faults.__main__ import report as campaign
 from pipeline.drawing.table import Table
 from pipeline.page.figures import write_plots
 from pipeline.params import Params
-from pipeline.report import build, reproductions
+from pipeline.report import build, small_reproductions
 from pipeline.results.outcome import one
 
 
@@ -70,7 +70,7 @@ def test_faults_are_counted_by_kind_and_in_sum(tmp_path: Path) -> None:
     cases = [Case(0, "kill", "", SURVIVED), Case(1, "kill", "", DIFFERING), Case(2, "cut", "", SURVIVED)]
     (tmp_path / "reports").mkdir()
     (tmp_path / "reports/faults.json").write_text(json.dumps(campaign(cases, {}, 0, "abc")))
-    (table,) = reproductions.build(Writer(tmp_path).results)
+    (table,) = small_reproductions.build(Writer(tmp_path).results)
     assert [list(row) for row in table.data.itertuples(index=False)] == [
         ["kill", 2, 1, 0, 1, 0],
         ["cut", 1, 1, 0, 0, 0],
