@@ -12,17 +12,13 @@ def main() -> None:
     """Draw the figures of the current profile from the files of its executed stages."""
     with stage("figures") as workspace:
         from pipeline.page.figures import write_figures, write_plots
-        from pipeline.results.freshness import by_reason, compare
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
-        differing = compare(results, workspace.context.graph, workspace.params.model_dump(mode="json"))
         written = write_figures(workspace.figures_folder, results)
         write_plots(workspace.reports_folder / "plots", results)
         log_figures(workspace.run, written.tracking_runs)
         print(f"{len(written.tracking_runs)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
-        for reason, items in by_reason(differing, differing).items():
-            print(f"{reason}: {', '.join(items)}")
         if written.missing:
             print(f"not drawn, as their arrays or tables are missing: {', '.join(written.missing)}")
 

@@ -15,19 +15,18 @@ def main() -> None:
 
         from pipeline import report
         from pipeline.files import write_json, write_text
-        from pipeline.layout import faults_path
         from pipeline.page.cards import other_scorecards
         from pipeline.page.figures import load_figure, on_disk
         from pipeline.page.page import build_page
         from pipeline.page.scorecard import build_scorecard
-        from pipeline.page.tables import faults, write_tables
         from pipeline.results.claims import load_claims
-        from pipeline.results.freshness import by_reason, compare
+        from pipeline.results.freshness import by_reason, compare, current_settings
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
-        differing = compare(results, workspace.context.graph, workspace.params.model_dump(mode="json"))
-        claims, tables = load_claims(), [*report.build(results), *faults(faults_path(workspace.root))]
+        expected = current_settings(workspace.context.graph, workspace.params.model_dump(mode="json"))
+        differing = compare(results, expected, publish=workspace.params.publish)
+        claims, tables = load_claims(), list(report.build(results))
         profile, folder = workspace.profile, workspace.figures_folder
         rows = build_scorecard(claims, results, profile=profile, others=differing, drafts=not workspace.params.publish)
         pictures, incomplete = on_disk(folder, results)
@@ -40,7 +39,9 @@ def main() -> None:
         index = workspace.reports_folder / "index.html"
         write_json(workspace.scorecard_path, rows)
         write_text(index, page)
-        for path in write_tables(workspace.tables_folder, tables):
+        workspace.tables_folder.mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
+        for table in tables:
+            write_text(path := workspace.tables_folder / f"{table.name}.csv", table.to_csv())
             workspace.run.log_artifact(path, "tables")
         log_scorecard(workspace, rows, [index, workspace.scorecard_path])
         run = sum(row["verdict"] != "not run" for row in rows)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from scipy import stats
+
 from pipeline.comparison.noise import Noise, Spread, of_difference, same
 from pipeline.comparison.sides import NOT_RUN, Answer, Side
 from pipeline.settings import differences
@@ -42,7 +44,7 @@ class Change:
 def changes(
     before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapping[str, Spread]] = ({}, {})
 ) -> list[Change]:
-    """The claims that differ, what moved first.
+    """The claims that differ, what moved first (Benjamini and Hochberg 1995, of all whose noise is known).
 
     Args:
         spreads: each side's spread between machines, by the claim's id.
@@ -50,11 +52,14 @@ def changes(
     found = []
     for claim in dict.fromkeys([*before.answers, *after.answers]):
         answers = [side.answers.get(claim) for side in (before, after)]
-        old, new = (answer if answer and answer.was_run else None for answer in answers)
+        old, new = (answer if answer and answer.verdict != NOT_RUN else None for answer in answers)
         alike = old and new and same(old.value, new.value) and old.verdict == new.verdict
         if (old or new) and not alike:
             found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
-    moved = _beyond_chance(found)
+    # Equal numbers have no chance and do not count: most of them rest on nothing that was changed.
+    chances = {change.id: change.chance for change in found if change.chance is not None}
+    adjusted = stats.false_discovery_control(list(chances.values())) if chances else []
+    moved = {claim for claim, chance in zip(chances, adjusted, strict=True) if chance <= LEVEL}
     found = [replace(change, word="moved") if change.id in moved else change for change in found]
     return sorted(found, key=lambda change: WORDS.index(change.word))
 
@@ -70,24 +75,8 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
     if same(old.value, new.value):  # another rule or remark, which is not chance
         return Change(claim, old, new, "moved", difference)
     known = [(noise.chance(difference), noise) for noise in of_difference(old, new, spreads)]
-    if not known:
-        return Change(claim, old, new, "noise unknown", difference)
-    chance, noise = max(known, key=lambda each: each[0])
-    return Change(claim, old, new, "within noise", difference, noise, chance)
-
-
-def _beyond_chance(found: Sequence[Change]) -> set[str]:
-    """The claims that moved (Benjamini and Hochberg 1995), of all that differ and whose noise is known.
-
-    Equal numbers do not count: most of them rest on nothing that was changed.
-    """
-    from scipy import stats
-
-    numbers = {change.id: change.chance for change in found if change.chance is not None}
-    if not numbers:
-        return set()
-    adjusted = stats.false_discovery_control(list(numbers.values()))
-    return {claim for claim, chance in zip(numbers, adjusted, strict=True) if chance <= LEVEL}
+    chance, noise = max(known, key=lambda each: each[0], default=(None, None))
+    return Change(claim, old, new, "within noise" if noise else "noise unknown", difference, noise, chance)
 
 
 def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[str, str]) -> list[str]:

@@ -13,7 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import stdev
 
-from pipeline.comparison.sides import Answer, ComparisonError, Side
+from scipy import stats
+
+from pipeline.comparison.sides import NOT_RUN, Answer, ComparisonError, Side
 from pipeline.files import write_json
 from pipeline.layout import Layout
 
@@ -58,8 +60,6 @@ class Noise:
 
     def chance(self, difference: float) -> float:
         """The probability of a difference as large as this if nothing had changed: two-sided, Student's t."""
-        from scipy import stats
-
         return float(2 * stats.t.sf(abs(difference) / self.sd, self.degrees))
 
 
@@ -90,14 +90,11 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
         if reason := _obstacle(answers, len(sides)):
             skipped.setdefault(reason, []).append(claim)
             continue
-        verdicts = sorted({answer.verdict for answer in answers})
         different = _different(sides, answers[0].items)
         values = [value for side in different if (value := side.answers[claim].value) is not None]
-        if any(answer.value is None for answer in answers):
-            claims[claim] = Spread(None, len(answers), verdicts)
-        else:
-            sd = stdev(values) if len(values) > 1 else 0.0
-            claims[claim] = Spread(sd, len(values), verdicts, answers[0].n)
+        statement, verdicts = len(values) < len(different), sorted({answer.verdict for answer in answers})
+        sd = None if statement else stdev(values) if len(values) > 1 else 0.0
+        claims[claim] = Spread(sd, len(answers if statement else values), verdicts, answers[0].n)
     if not any(each.sd or len(each.verdicts) > 1 for each in claims.values()):
         equal = {"with the same number on all machines": list(claims)} if claims else {}
         reasons = "; ".join(f"{len(names)} {reason}" for reason, names in (equal | skipped).items())
@@ -108,12 +105,9 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
 def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Path:
     """Write the spread between machines; return the file's path. Raises `UserError`."""
     path = Layout(root, sides[0].profile).noise_path
+    devices = [sorted({each.device for each in side.answers.values() if each.device}) for side in sides]
     machines = [
-        {
-            "revision": side.tree.commit or side.tree.name,
-            "devices": sorted({answer.device for answer in side.answers.values() if answer.device}),
-        }
-        for side in sides
+        {"revision": side.tree.commit or side.tree.name, "devices": of} for side, of in zip(sides, devices, strict=True)
     ]
     write_json(path, {"machines": machines, "claims": {key: asdict(each) for key, each in claims.items()}})
     return path
@@ -162,7 +156,7 @@ def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
 
 def _obstacle(answers: Sequence[Answer], wanted: int) -> str:
     """Why a claim's answers do not show the spread between machines; empty if they do."""
-    if len(answers) < wanted or not all(answer.was_run for answer in answers):
+    if len(answers) < wanted or NOT_RUN in {answer.verdict for answer in answers}:
         return "not run in every revision"
     runs = [run for answer in answers for run in answer.runs]
     if len(set(runs)) < len(runs):

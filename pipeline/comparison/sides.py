@@ -47,10 +47,6 @@ class Answer:
     device: str = ""
     standard_error: bool = False
 
-    @property
-    def was_run(self) -> bool:
-        return self.verdict != NOT_RUN
-
 
 @dataclass(frozen=True)
 class Side:
@@ -85,18 +81,18 @@ class Tree:
         shown = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
         return shown.stdout if shown.returncode == 0 else None
 
-    def current(self) -> str:
-        """The profile whose `params.yaml` is at the top of the repository. Raises `ComparisonError` if none is."""
-        profile = self._params(PARAMS).get("profile")
-        if not isinstance(profile, str):
+    def params(self, profile: str = "") -> dict[str, Any]:
+        """A profile's parameters; by default those at the top of the repository, whose profile is the current one.
+        Raises `ComparisonError` if there are none.
+        """
+        values = self._params(PARAMS)
+        if not isinstance(values.get("profile"), str):
             raise ComparisonError(f"{self.name} has no {PARAMS} that names its profile")
-        return profile
-
-    def params(self, profile: str) -> dict[str, Any]:
-        """A profile's parameters. Raises `ComparisonError` if there is no such profile."""
-        if not (params := self._params(PARAMS if profile == self.current() else f"profiles/{profile}/{PARAMS}")):
+        if profile in ("", values["profile"]):
+            return values
+        if not (values := self._params(f"profiles/{profile}/{PARAMS}")):
             raise ComparisonError(f"{self.name} has no profile '{profile}'")
-        return params
+        return values
 
     def _params(self, path: str) -> dict[str, Any]:
         values = parse_yaml(self.read(path) or "", f"{self.name}:{path}")
@@ -116,7 +112,7 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
     """
     choices = [_choose(root, word) for word in words]
     open_ones = [tree for tree, named in choices if named is None]
-    chosen = profile or (open_ones[-1].current() if open_ones else "")
+    chosen = profile or (open_ones[-1].params()["profile"] if open_ones else "")
     return [_load(tree, named or chosen) for tree, named in choices]
 
 
@@ -133,19 +129,15 @@ def _load(tree: Tree, profile: str) -> Side:
 
 
 def _answer(row: Mapping[str, Any]) -> Answer:
-    ours = row["ours"] or {}
     made = row["provenance"]
     return Answer(
-        claim=row["claim"],
-        value=ours.get("value"),
-        sd=ours.get("sd", 0.0),
-        n=ours.get("n", 1),
+        row["claim"],
+        **({"value": None, "sd": 0.0, "n": 1} | (row["ours"] or {})),
         verdict=row.get("judged", row["verdict"]),  # older scorecards have one verdict
         items=tuple(made.get("items", ())),
         made_by=(made.get("commit") or "", made.get("params_hash") or ""),
         runs=tuple(made.get("tracking_runs", ())),
         device=made.get("device") or "",
-        standard_error=ours.get("standard_error", False),
     )
 
 

@@ -26,8 +26,8 @@ class Picture:
         alt: what is drawn, for readers who cannot see it.
         records: provenance of every item drawn.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
-        code: where the function that draws it stands, such as "pipeline/report/runs.py#L105"; empty if not known.
-        film: what a slider shows in its place, as JSON (`Film.to_json`); empty if there is none.
+        code: the file that draws it, such as "pipeline/report/routing.py"; empty if not known.
+        film: what a slider shows in its place, as JSON (`drawing.films`); empty if there is none.
         uri, width: the image as a data URI, and its width in CSS pixels, once it is inside a page.
     """
 

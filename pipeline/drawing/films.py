@@ -9,68 +9,60 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 from PIL import Image
 
-from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, plain
+from pipeline.drawing.pictures import image_rows
+from pipeline.drawing.style import VERMILLION, plain
 
 _COLOURS = 128
-_MOST_SQUARES = 64
-"""Parts drawn one by one: of more, a position is drawn as one square."""
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
 """Of a part that gives a class nothing, and of one that gives it the largest share of all: they differ in lightness."""
-BETWEEN = "#7a7a7a"
-"""Lines between positions that have several types of parts."""
+_SIDE, _EDGE = 112, 4
+"""Pixels of a map in a strip, about, and of the edge of the right class's."""
 _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
 
 
-@dataclass(frozen=True)
-class Film:
-    """Pictures for each value of a slider.
+def turning(
+    values: NDArray[np.float32],
+    strips: Sequence[tuple[str, NDArray[np.uint8]]],
+    frames: NDArray[np.float32],
+    presences: NDArray[np.float32],
+    colours: NDArray[np.float32],
+) -> str:
+    """An image turned, as JSON: the strips are one PNG image, a row for each, a column for each value.
 
-    Attributes:
-        quantity: what the slider sets, such as "rotation of the input", in `unit`.
-        values: `[N]`, of the slider.
+    Args:
+        values: `[N]` degrees, of the slider.
         strips: what each strip shows, and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
         frames: `[N, P, 4, 2]`, corners of parts in a picture, whose own are at -1 and 1.
         presences: `[N, P]` of the parts, in [0, 1].
         colours: `[P, 3]` of the parts, in [0, 1].
     """
+    coloured = (each if each.ndim == 4 else np.repeat(each[..., None], 3, axis=-1) for _, each in strips)
+    image = Image.fromarray(np.concatenate([np.concatenate(list(each), axis=1) for each in coloured]))
+    return in_json(
+        quantity="rotation of the input",
+        unit="°",
+        values=[float(value) for value in values],
+        side=int(strips[0][1].shape[1]),
+        strips=[name for name, _ in strips],
+        picture=png(image.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)),
+        frames=rounded(frames.reshape(*frames.shape[:2], 8)),
+        presences=rounded(presences),
+        colours=[to_hex(colour) for colour in colours],
+    )
 
-    quantity: str
-    unit: str
-    values: NDArray[np.float32]
-    strips: list[tuple[str, NDArray[np.uint8]]]
-    frames: NDArray[np.float32]
-    presences: NDArray[np.float32]
-    colours: NDArray[np.float32]
 
-    def to_json(self) -> str:
-        """All of it as JSON: the strips are one PNG image, a row for each, a column for each value."""
-        rows = []
-        for _, pictures in self.strips:
-            colour = pictures if pictures.ndim == 4 else np.repeat(pictures[..., None], 3, axis=-1)
-            rows.append(np.concatenate(list(colour), axis=1))
-        image = Image.fromarray(np.concatenate(rows, axis=0))
-        content: dict[str, Any] = {
-            "quantity": self.quantity,
-            "unit": self.unit,
-            "values": [float(value) for value in self.values],
-            "side": int(self.strips[0][1].shape[1]),
-            "strips": [name for name, _ in self.strips],
-            "picture": png(image.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)),
-            "frames": rounded(self.frames.reshape(*self.frames.shape[:2], 8)),
-            "presences": rounded(self.presences),
-            "colours": ["#" + "".join(f"{round(255 * each):02x}" for each in colour) for colour in self.colours],
-        }
-        return json.dumps(content, separators=(",", ":"), allow_nan=False)
+def in_json(**content: Any) -> str:
+    """A film's content as JSON, without white space."""
+    return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
 
 def png(image: Image.Image) -> str:
@@ -124,105 +116,68 @@ class RoutingFilm:
             return f"{update}, the network's last"
         return update if iteration < self.used else f"{update}, beyond the network's"
 
-    @property
-    def one_by_one(self) -> bool:
-        """Whether a square is a part, and not a position."""
-        return self.parts[0].size <= _MOST_SQUARES
-
-    def squares(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What is drawn as a square: activations `[K, X, c]` and shares `[K, T, n, X, c]`; of many parts, positions.
-
-        A position is as active as its parts are on average, and gives what they give together.
+    def positions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """What is drawn as a square: activations `[K, X]` and shares `[K, T, n, X]` of the positions. One is as active
+        as its parts are on average, and gives what they give together.
         """
-        if self.one_by_one:
-            return self.parts, self.shares
-        together = self.parts.sum(-1, keepdims=True)  # (K, X, 1)
-        given = (self.shares * self.parts[:, None, None]).sum(-1, keepdims=True)
+        together = self.parts.sum(-1)
+        given = (self.shares * self.parts[:, None, None]).sum(-1)
         return together / self.parts.shape[-1], given / np.maximum(together, 1e-9)[:, None, None]
 
     def to_json(self) -> str:
         """All of it, shares as percentages."""
-        parts, shares = self.squares()
-        content: dict[str, Any] = {
-            "kind": "routing",
-            "quantity": "routing iteration",
-            "values": list(range(1, self.iterations + 1)),
-            "notes": [self.stage_of(t) for t in range(1, self.iterations + 1)],
-            "classes": list(self.classes),
-            "colours": [DARK, BRIGHT],
-            "between": BETWEEN,
-            "most": round(100 * float(shares.max())),
-            "side": round(parts.shape[1] ** 0.5),
-            "images": [
-                {
-                    "name": self.name_of(k),
-                    "label": int(self.labels[k]),
-                    "picture": png(Image.fromarray(self.images[k])),
-                    "parts": rounded(parts[k]),
-                    "shares": np.round(100 * shares[k].reshape(*shares.shape[1:3], -1)).astype(int).tolist(),
-                    "activations": rounded(self.activations[k]),
-                    "spreads": rounded(self.spreads[k]),
-                }
-                for k in range(len(self.images))
-            ],
-        }
-        return json.dumps(content, separators=(",", ":"), allow_nan=False)
+        parts, shares = self.positions()
+        images = [
+            {
+                "name": self.name_of(k),
+                "label": int(self.labels[k]),
+                "picture": png(Image.fromarray(self.images[k])),
+                "parts": rounded(parts[k][:, None]),
+                "shares": np.round(100 * shares[k]).astype(int).tolist(),
+                "activations": rounded(self.activations[k]),
+                "spreads": rounded(self.spreads[k]),
+            }
+            for k in range(len(self.images))
+        ]
+        return in_json(
+            kind="routing",
+            quantity="routing iteration",
+            values=list(range(1, self.iterations + 1)),
+            notes=[self.stage_of(t) for t in range(1, self.iterations + 1)],
+            classes=list(self.classes),
+            colours=[DARK, BRIGHT],
+            most=round(100 * float(shares.max())),
+            side=round(parts.shape[1] ** 0.5),
+            images=images,
+        )
 
 
-@in_house_style
 def strip(film: RoutingFilm) -> Figure:
-    """A row for each image and iteration, a column for each class; the image itself on the left."""
-    parts, shares = film.squares()
-    classes, T = len(film.classes), film.iterations
-    rows = len(film.images) * T
-    side = min(WIDTH / (classes + 1.35), 0.85)
-    figure = Figure(figsize=((classes + 1.35) * side, (side + 0.19) * rows + 0.25))
-    grid = figure.subplots(rows, classes + 1, squeeze=False)
-    for k, image in enumerate(film.images):
-        for t in range(T):
-            first, *others = grid[k * T + t]
-            _bare(first)
-            if t == 0:
-                first.imshow(image, cmap="gray", vmin=0, vmax=255)
-                first.set_title(plain(film.name_of(k).replace(", taken", ",\ntaken")), fontsize=6)
-            else:
-                first.set_visible(False)
-            for n, axes in enumerate(others):
-                _bare(axes)
-                _draw_squares(axes, parts[k], shares[k, t, n] / shares.max())
-                right = n == film.labels[k]
-                if t == 0:
-                    name = plain(film.classes[n])
-                    axes.set_title(name, fontsize=6.5, fontweight="bold" if right else "normal", loc="center")
-                axes.spines[:].set_visible(True)
-                axes.spines[:].set_color(INK if right else FAINT)
-                axes.spines[:].set_linewidth(1.6 if right else 0.5)
-                words = f"{film.activations[k, t, n]:.2f}; {film.spreads[k, t, n]:.2f}"
-                axes.set_xlabel(words, fontsize=6, labelpad=2)
-            others[0].set_ylabel(f"iteration {t + 1}", fontsize=6, labelpad=2)
-    return figure
+    """A row for each image and iteration, with the class that is most active then, and its activation: the image, and a
+    map of its parts for each class. That of the right class has an orange edge.
+    """
+    parts, shares = film.positions()
+    rows = []
+    for k, t in product(range(len(film.images)), range(film.iterations)):
+        maps = [_map(parts[k], each / shares.max(), n == film.labels[k]) for n, each in enumerate(shares[k, t])]
+        image = Image.fromarray(film.images[k]).convert("RGB").resize(maps[0].shape[:2], Image.Resampling.NEAREST)
+        most = int(film.activations[k, t].argmax())
+        label = f"iteration {t + 1}\n{film.classes[most]} {film.activations[k, t, most]:.2f}"
+        rows.append((plain(label), np.stack([np.asarray(image) / 255, *maps])))
+    return image_rows(rows, ["", *map(plain, film.classes)], "class")
 
 
-def _bare(axes: Axes) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
-
-
-def _draw_squares(axes: Axes, parts: NDArray[np.float32], shares: NDArray[np.float32]) -> None:
-    """A square for each part, where it lies: positions row by row, types row by row in each."""
+def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -> NDArray[np.float64]:
+    """A picture `[S, S, 3]` with a square for each of X positions, row by row: the larger, the more active its parts;
+    the brighter, the larger their share, in [0, 1].
+    """
     side = round(len(parts) ** 0.5)
-    across = int(np.ceil(parts.shape[1] ** 0.5))
-    axes.set_xlim(0, side)
-    axes.set_ylim(side, 0)
-    axes.set_aspect("equal")
-    axes.set_facecolor("black")
-    for edge in range(1, side if across > 1 else 1):
-        axes.axhline(edge, color=BETWEEN, linewidth=0.4)
-        axes.axvline(edge, color=BETWEEN, linewidth=0.4)
-    for (x, c), active in np.ndenumerate(parts):
-        size = float(np.sqrt(np.clip(active, 0, 1))) * 0.94 / across
-        left = x % side + (c % across + 0.5) / across - size / 2
-        top = x // side + (c // across + 0.5) / across - size / 2
-        axes.add_patch(Rectangle((left, top), size, size, facecolor=_SHADES(float(shares[x, c])), linewidth=0))
+    pixels = max(8, _SIDE // side)  # of a position, each way
+    from_middle = np.abs(np.arange(pixels) + 0.5 - pixels / 2)
+    inside = np.maximum(from_middle[:, None], from_middle) < 0.47 * pixels * np.sqrt(parts.clip(0, 1))[:, None, None]
+    squares = (inside[..., None] * _SHADES(shares)[:, None, None, :3]).reshape(side, side, pixels, pixels, 3)
+    picture = squares.swapaxes(1, 2).reshape(side * pixels, -1, 3)
+    if right:
+        for edge in (slice(_EDGE), slice(-_EDGE, None)):
+            picture[edge] = picture[:, edge] = to_rgb(VERMILLION)
+    return picture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from pipeline.results.documents import setting_in_words
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record, dataset_label, merged_provenance
 from pipeline.results.reading import Numbers
@@ -23,7 +24,7 @@ class Table:
         shown: the same as text, for people.
         records: provenance of every item in it.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
-        code: where the function that builds it stands, as of a figure.
+        code: the file that builds it, as of a figure.
     """
 
     name: str
@@ -39,13 +40,6 @@ class Table:
         """The tidy form, with a column that names the tracked run of each row."""
         return self.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
-    def to_markdown(self) -> str:
-        """The readable form, with title, caption and sources."""
-        head = list(self.shown.columns)
-        lines = [f"# {self.title}", "", self.caption, "", _markdown_row(head), "|" + " --- |" * len(head)]
-        lines += [_markdown_row(values) for values in self.shown.itertuples(index=False)]
-        return "\n".join([*lines, "", f"Source: {sources(self.records)}.", ""])
-
 
 def sources(records: Sequence[Record]) -> str:
     """One line on the items behind a table or figure: their data sets, tracked runs and commits."""
@@ -58,36 +52,25 @@ def sources(records: Sequence[Record]) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _markdown_row(values: Iterable[object]) -> str:
-    return "| " + " | ".join(str(value).replace("|", "\\|") for value in values) + " |"
-
-
-def spread(mean: float, sd: float, n: int | None = None, digits: int = 1) -> str:
-    """A mean with its sd, such as "93.1 ± 0.4"; without the sd if only one replica was measured."""
-    alone = n is not None and n < 2
-    return f"{mean:,.{digits}f}" if alone or pd.isna(sd) else f"{mean:,.{digits}f} ± {sd:,.{digits}f}"
-
-
 def as_text(number: Measured | None, digits: int = 1) -> str:
-    """A mean with its sd, or with its standard error, which is known of one replica, too; empty if there is none. With
-    its standard error a number has two decimals, or three if it is small, whatever `digits`.
+    """A mean with its sd, such as "93.1 ± 0.4", without it of one replica; or with its standard error, which is known
+    of one replica, too: such a number has two decimals, or three if it is small. Empty if there is none.
     """
     if number is None:
         return ""
     if number.standard_error:
-        return spread(number.mean, number.sd, None, 2 if number.mean >= 0.095 else 3)
-    return spread(number.mean, number.sd, number.n, digits)
+        digits = 2 if number.mean >= 0.095 else 3
+    mean = f"{number.mean:,.{digits}f}"
+    return f"{mean} ± {number.sd:,.{digits}f}" if number.n > 1 or number.standard_error else mean
 
 
 def in_words(settings: Mapping[str, Any]) -> str:
     """Changed settings as text: `object presence 0.1, seeding (images 10, iterations 5)`; without any, `nothing`."""
-    return ", ".join(f"{name.replace('_', ' ')} {_value(value)}" for name, value in settings.items()) or "nothing"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, Mapping):
-        return f"({in_words(value)})"
-    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    told = {
+        name: f"({in_words(value)})" if isinstance(value, Mapping) else setting_in_words(value)
+        for name, value in settings.items()
+    }
+    return ", ".join(f"{name.replace('_', ' ')} {words}" for name, words in told.items()) or "nothing"
 
 
 def tracked(records: Sequence[Record]) -> str:

@@ -68,7 +68,7 @@ def demo(root: Path, folder: Path) -> dict[Path, str]:
         folder / "routing.png": (
             strip(film),
             "two of them in matrix capsules: which class each part is assigned to (bright: all of it), iteration by "
-            "iteration; below, the activation of the class, and the spread of its votes",
+            "iteration; beside it, the class that is most active then, and its activation",
         ),
     }
     for path, (figure, _) in drawn.items():

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.layout import Layout
-from pipeline.page.scorecard import TOLERATED_SDS, Row, Verdict, dataset_and_remarks, tier, tolerance
+from pipeline.page.scorecard import Row, Verdict, dataset_and_remarks, tier, tolerance
 from pipeline.results.claims import Claim
 from pipeline.results.freshness import by_reason
-from pipeline.results.provenance import Record, dataset_label, merged_provenance, unique
+from pipeline.results.provenance import unique
 
 MARKS: dict[Verdict, tuple[str, str]] = {
     "holds": ("✓", "good"),
@@ -100,11 +100,16 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
     ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
     mark, tone = MARKS[verdict]
     switch = [] if profile == QUICK else [f"python -m pipeline profile switch {profile}"]
-    cell = {
+    value = spread_of = ""
+    if ours:
+        is_error, n = ours.get("standard_error", False), ours["n"]
+        value = _spread(ours["value"], ours["sd"] if is_error or n > 1 else None, claim)
+        spread_of = "± standard error" if is_error else f"{n} seed{'s' * (n != 1)}"
+    return {
         "profile": profile,
-        "value": "",
-        "spread_of": "",
-        "sort": list(MARKS).index(verdict),
+        "value": value,
+        "spread_of": spread_of,
+        "sort": ours["value"] if ours else list(MARKS).index(verdict),
         "verdict": verdict,
         "mark": mark,
         "tone": tone,
@@ -113,12 +118,6 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
         # The page alone (-s), for it depends on every other result of the profile, too
         "commands": [*switch, _repro(items), "dvc repro -s figures tables"] if items else [],
     }
-    if ours:
-        is_error = ours.get("standard_error", False)
-        seeds = f"{ours['n']} seed{'s' * (ours['n'] != 1)}"
-        value = _spread(ours["value"], ours["sd"] if is_error or ours["n"] > 1 else None, claim)
-        cell |= {"value": value, "spread_of": "± standard error" if is_error else seeds, "sort": ours["value"]}
-    return cell
 
 
 def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
@@ -142,12 +141,7 @@ def _tolerance(claim: Claim) -> str:
     """The tolerance of a claim's number and its reason; empty for a claim without a number."""
     if claim.value is None:
         return ""
-    reason = "two standard errors of the document's number on 10,000 test images"
-    if claim.sd is not None:
-        reason = f"{TOLERATED_SDS:g} of the document's sds"
-    elif claim.tolerance is not None:
-        reason = "set for this claim"
-    distance = tolerance(claim)
+    distance, reason = tolerance(claim)
     return f"{claim.value:g} ± {format(distance, '.2g' if distance < 10 else ',.0f')} {claim.unit} ({reason})"
 
 
@@ -178,8 +172,6 @@ def origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
     """One line on where numbers come from, of a provenance merged by `merged_provenance`: items, data, commits, time
     and device; and the rest, as names and texts, under `record`. None if there are no items.
     """
-    if not merged["items"]:
-        return None
     found, items, seconds = commits(merged["commit"]), merged["items"], merged["seconds"]
     texts = {
         "results": ", ".join(items) if len(items) > _FEW else "",
@@ -188,7 +180,7 @@ def origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
         "parameters": merged["params_hash"],
         "epochs": merged["epochs"] and f"{merged['epochs']:,.0f}",
     }
-    return {
+    about = {
         "items": ", ".join(items[:_FEW]) + (f" and {len(items) - _FEW} more" if len(items) > _FEW else ""),
         "dataset": dataset,
         "commits": found[:_FEW],
@@ -196,11 +188,7 @@ def origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
         "effort": ", ".join(filter(None, [seconds and _duration(seconds), merged["device"]])),
         "record": {name: text for name, text in texts.items() if text},
     }
-
-
-def origin_of(records: Sequence[Record]) -> Content | None:
-    """The origin of what several provenance records give."""
-    return origin(merged_provenance(records), dataset_label(records))
+    return about if items else None
 
 
 def commits(merged: str | None) -> list[str]:

@@ -33,8 +33,8 @@ _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
-FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
-"""How names of figures on the first screen begin, one for each document."""
+FRONT = ("objects-", "scenes-", "planes-", "matrix-votes-")
+"""How names of figures on the first screen begin, one for a document."""
 FRONT_SIZE = (640, 320)
 """Maximum width and height in pixels of such a picture: twice what the page shows, for dense
 screens. Of a taller figure, the top is shown.
@@ -49,25 +49,22 @@ def write_figures(folder: Path, results: Results) -> Written:
     longer shown. Raises `UserError`.
     """
     before, _ = on_disk(folder, results)
-    written, drawn = Written(), []
+    written, drawn = Written(), dict[str, Picture]()
     for drawing in draw(results, written):
         path = folder / drawing.file
         write_bytes(path, style.to_bytes(drawing.figure(), drawing.kind))
         written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
-        drawn.append(drawing)
+        drawn[drawing.name] = drawing
     away = {each.partition(" ")[0] for each in written.missing}  # items whose arrays or tables are missing
-    names = {each.name for each in drawn}
-    kept_from_before = [
-        replace(each, code=each.code.partition("#")[0])  # its lines may have moved since
+    kept = {
+        each.name: replace(each, code=each.code.partition("#")[0])  # once with the line, which may have moved since
         for each in before
-        if each.name not in names
+        if each.name not in drawn
         and any(item_name(record) in away for record in each.records)
         and (folder / each.file).exists()
-    ]
-    shown: list[Picture] = [*drawn, *kept_from_before]
-    if kept_from_before:  # where they stood; what is new comes last
-        places = [each.name for each in before]
-        shown.sort(key=lambda each: places.index(each.name) if each.name in places else len(places))
+    }
+    places = [each.name for each in before if kept]  # where they stood; what is new comes last
+    shown = [found for name in dict.fromkeys([*places, *drawn]) if (found := kept.get(name) or drawn.get(name))]
     entries = [
         {key: getattr(each, key) for key in _TEXTS}
         | ({"film": True} if each.film else {})
@@ -160,26 +157,24 @@ def write_plots(folder: Path, results: Results) -> None:
     """Write the table of every plot that `dvc plots` shows of all runs, a row for each point; those without rows, too,
     because DVC expects the files. Raises `UserError`.
     """
-    for name, x, y, tables in (
-        ("learning", "epoch", "loss", _validation(results, "loss")),
-        ("accuracy", "epoch", "accuracy", _validation(results, "accuracy")),
-        ("rotation", "angle", "accuracy", _rotation(results)),
+    for name, columns, tables in (
+        ("learning", ["epoch", "loss"], _validation(results, "loss")),
+        ("accuracy", ["epoch", "accuracy"], _validation(results, "accuracy")),
+        ("rotation", ["angle", "accuracy"], _rotation(results)),
     ):
-        columns = ["system", "run", x, y]
-        found = list(tables)
-        whole = pd.concat(found) if found else pd.DataFrame(columns=columns)
+        columns = ["system", "run", *columns]
+        whole = pd.concat(list(tables) or [pd.DataFrame(columns=columns)])
         write_text(folder / f"{name}.csv", whole.to_csv(columns=columns, index=False, float_format="%.5g"))
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
     """A metric of validation after every epoch, for every run that has it: the mean over seeds still training."""
     for run, numbers in results.executed("train"):
-        if metric not in numbers.names("validation"):
-            continue
-        column = f"validation_{metric}"
-        if (table := results.table("train", run, ("replica", "epoch", column))) is not None:
-            means = table.groupby("epoch")[column].mean().rename(metric).reset_index()
-            yield means.assign(system=numbers.run(run).variant, run=run)
+        if metric in numbers.names("validation"):
+            table = results.table("train", run, ("replica", "epoch", column := f"validation_{metric}"))
+            if table is not None:
+                means = table.groupby("epoch")[column].mean().rename(metric).reset_index()
+                yield means.assign(system=numbers.run(run).variant, run=run)
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
@@ -187,9 +182,8 @@ def _rotation(results: Results) -> Iterator[pd.DataFrame]:
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")
         table = results.table("evaluate", run, columns) if numbers.names("probe") else None
-        if table is None:
-            continue
-        found = table[(table["protocol"] == "refit") & table["test"].str.fullmatch(r"rotated_\d+")]
-        angles = found.assign(angle=[int(re.sub(r"\D", "", test)) for test in found["test"]])
-        means = angles.groupby(["features", "angle"], as_index=False, sort=False)["accuracy"].mean()
-        yield means.assign(system=numbers.run(run).variant, run=[f"{run} {name}" for name in means["features"]])
+        if table is not None:
+            angles = table["test"].str.extract(r"rotated_(\d+)$", expand=False)
+            found = table.assign(angle=angles)[(table["protocol"] == "refit") & angles.notna()]
+            means = found.groupby(["features", "angle"], as_index=False, sort=False)["accuracy"].mean()
+            yield means.assign(system=numbers.run(run).variant, run=run + " " + means["features"])

@@ -109,7 +109,7 @@
       const cell = MAP / side / across;
       context.fillStyle = "#000000";
       context.fillRect(0, 0, MAP, MAP);
-      context.fillStyle = data.between;
+      context.fillStyle = "#7a7a7a";
       for (let edge = 1; types > 1 && edge < side; edge++) {  // positions apart
         context.fillRect(edge * MAP / side - 0.5, 0, 1, MAP);
         context.fillRect(0, edge * MAP / side - 0.5, MAP, 1);

@@ -15,13 +15,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.drawings import Picture
 from pipeline.drawing.table import Table
-from pipeline.page.cards import MARKS, bar, cards, commits, origin_of
+from pipeline.page.cards import MARKS, bar, cards, commits, origin
 from pipeline.page.figures import front_picture
 from pipeline.page.scorecard import TIERS, Row, count_verdicts
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
 from pipeline.results.freshness import by_reason
-from pipeline.results.provenance import merged_provenance, unique
+from pipeline.results.provenance import dataset_label, merged_provenance, unique
 
 _FOLDER = Path(__file__).parent
 
@@ -53,16 +53,30 @@ def build_page(
     all_cards = cards(rows, claims, profile, differing, scorecards or {})
     counts = {name: row for name, row in count_verdicts(rows).items() if any(row.values())}
     days = sorted(str(each["created"])[:10] for each in records if each.get("created"))
-    names = ["page.css", "page.js"]
-    names += ["films.js"] if any(each.film for each in figures) else []
-    names += ["tables.js"] if tables else []
+    documents = []
+    for number in unique(row["document"] for row in rows):
+        chosen = [card for card in all_cards if card["claim"].document == number]
+        own = [each for each in figures if each.document == number]
+        documents.append(
+            {
+                "number": number,
+                "title": DOCUMENTS.get(number, ""),
+                "cards": chosen,
+                "run": sum(card["own"]["verdict"] != "not run" for card in chosen),
+                "bar": bar(card["own"]["verdict"] for card in chosen),
+                "picture": front_picture(own),
+                "figures": own,
+                "tables": [each for each in tables if each.document == number],
+            }
+        )
+    names = ("page.css", "page.js", "films.js", "tables.js")
     style, *scripts = [(_FOLDER / name).read_text(encoding="utf-8") for name in names]
     options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FileSystemLoader(_FOLDER), undefined=StrictUndefined, **options)
     filters: dict[str, Callable[..., Any]] = {
         "tier_key": lambda tier: tier.split()[0].replace("'", "") if tier else "none",
         "in_script": lambda text: text.replace("<", "\\u003c"),  # so that JSON cannot close the element
-        "origin": origin_of,
+        "origin": lambda records: origin(merged_provenance(records), dataset_label(records)),
         "differing": lambda records: by_reason(merged_provenance(records)["items"], differing),
     }
     environment.filters |= filters
@@ -82,28 +96,10 @@ def build_page(
         totals={verdict: sum(row[verdict] for row in counts.values()) for verdict in MARKS},
         claims=len(rows),
         bar=bar(row["verdict"] for row in rows),
-        documents=[_document(number, all_cards, figures, tables) for number in unique(row["document"] for row in rows)],
+        documents=documents,
         figures=[each for each in figures if not each.document],
         tables=[each for each in tables if not each.document],
         absent=model_table.NOT_MEASURED,
         models=sum(len(table.shown) for table in tables if table.name == model_table.NAME),
         notices=by_reason(differing, differing) | ({_AWAY: list(incomplete)} if incomplete else {}),
     )
-
-
-def _document(
-    number: str, all_cards: Sequence[Mapping[str, Any]], figures: Sequence[Picture], tables: Sequence[Table]
-) -> dict[str, Any]:
-    """A document with its claims, its figures and its tables."""
-    chosen = [card for card in all_cards if card["claim"].document == number]
-    own = [each for each in figures if each.document == number]
-    return {
-        "number": number,
-        "title": DOCUMENTS.get(number, ""),
-        "cards": chosen,
-        "run": sum(card["own"]["verdict"] != "not run" for card in chosen),
-        "bar": bar(card["own"]["verdict"] for card in chosen),
-        "picture": front_picture(own),
-        "figures": own,
-        "tables": [each for each in tables if each.document == number],
-    }

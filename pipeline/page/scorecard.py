@@ -41,9 +41,9 @@ from typing import Any, Literal, TypedDict, get_args
 
 from pipeline import report
 from pipeline.results.claims import Claim
-from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Kind, Learned, Measure, Remark
-from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.provenance import item_name, merged_provenance, unique
+from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Kind, Measure, Remark
+from pipeline.results.measured import SIGNIFICANT_SES
+from pipeline.results.provenance import dataset_label, item_name, merged_provenance, unique
 from pipeline.results.reading import Results
 
 Verdict = Literal["within", "better", "worse", "holds", "fails", "undecided", "not tested", "not run"]
@@ -81,16 +81,19 @@ class Row(TypedDict):
     other_settings: list[str]
 
 
-def tolerance(claim: Claim) -> float:
-    """Largest distance of our mean from a claim's number, in its unit, that counts as "within". See the rules above."""
+def tolerance(claim: Claim) -> tuple[float, str]:
+    """Largest distance of our mean from a claim's number, in its unit, that counts as "within", and its reason. See the
+    rules above.
+    """
     if claim.value is None:
         raise ValueError(f"{claim.id} has no number")
     if claim.sd is not None:
-        return TOLERATED_SDS * claim.sd
+        return TOLERATED_SDS * claim.sd, f"{TOLERATED_SDS:g} of the document's sds"
     if claim.tolerance is not None:
-        return claim.tolerance
+        return claim.tolerance, "set for this claim"
     share = min(max(claim.value / 100, 0.0), 1.0)
-    return TOLERATED_SDS * 100 * math.sqrt(share * (1 - share) / TEST_IMAGES)
+    distance = TOLERATED_SDS * 100 * math.sqrt(share * (1 - share) / TEST_IMAGES)
+    return distance, f"two standard errors of the document's number on {TEST_IMAGES:,} test images"
 
 
 def judge(claim: Claim, finding: Finding | None) -> Verdict:
@@ -103,7 +106,7 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
         return "not run"
     above = finding.ours.mean - claim.value
     # A little slack for rounding: 0.94 * 100 is not 94 in floating point, and a tie should count as within.
-    if abs(above) <= tolerance(claim) + 1e-9:
+    if abs(above) <= tolerance(claim)[0] + 1e-9:
         return "within"
     return "better" if claim.better == ("higher" if above > 0 else "lower") else "worse"
 
@@ -112,31 +115,28 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
     """Why a number outside the tolerance does not decide its claim: the kind ("noise": it is undecided; others: it is
     not tested), and the reason. None if it does, or if what the rules need is not known. See the rules above.
     """
-    judged, ours = judge(claim, finding), finding.ours
+    judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
     if claim.value is None or ours is None or judged not in ("better", "worse"):
         return None
-    if judged == "worse":
-        if finding.learned and claim.better != "higher" and (reason := _too_short(claim.value, finding.learned)):
-            return "budget", reason
-        if remarks := [each for each in finding.remarks if each.untested]:
-            first = min(remarks, key=lambda each: KINDS.index(each.kind))
-            return first.kind, first
+    if judged == "worse" and learned and claim.better != "higher":
+        trained, before, last = learned.training_error, learned.before, learned.last
+        if trained is not None and trained > claim.value:
+            told = f"training error {trained:.2f} %, the document's test error {claim.value:g} %"
+            return "budget", f"{TOO_SHORT}: {told}"
+        variance = sum(error * (100 - error) for error in (before, last))
+        if learned.images and before - last > SIGNIFICANT_SES * math.sqrt(variance / learned.images):
+            told = f"the {learned.measured} error still falls, from {before:.2f} to {last:.2f} %"
+            return "budget", f"{TOO_SHORT}: {told} over the last quarter of the epochs"
+    if judged == "worse" and (remarks := [each for each in finding.remarks if each.untested]):
+        first, *_ = _by_kind(remarks)
+        return first.kind, first
     noise = SIGNIFICANT_SES * ours.se
     within = abs(ours.mean - claim.value) <= noise
     return ("noise", f"two standard errors of our mean are {noise:.2g}") if within else None
 
 
-def _too_short(value: float, learned: Learned) -> str | None:
-    trained, before, last = learned.training_error, learned.before, learned.last
-    if trained is not None and trained > value:
-        return f"{TOO_SHORT}: training error {trained:.2f} %, the document's test error {value:g} %"
-    variance = sum(error * (100 - error) for error in (before, last))
-    if learned.images and before - last > SIGNIFICANT_SES * math.sqrt(variance / learned.images):
-        return (
-            f"{TOO_SHORT}: the {learned.measured} error still falls, from {before:.2f} to {last:.2f} % over the last "
-            "quarter of the epochs"
-        )
-    return None
+def _by_kind(remarks: Sequence[Remark]) -> list[Remark]:
+    return sorted(remarks, key=lambda each: KINDS.index(each.kind))
 
 
 def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
@@ -149,7 +149,7 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
         return "not run", "a result is missing, or a draft"
     if not remarks:
         return "unexplained", "setting, budget and data are the document's, as far as it gives them"
-    first, *others = sorted(remarks, key=lambda each: KINDS.index(each.kind))
+    first, *others = _by_kind(remarks)
     kinds = unique(each.kind for each in others if each.kind != first.kind)
     return first.kind, first + (f"; differing, too: {', '.join(kinds)}" if kinds else "")
 
@@ -161,13 +161,6 @@ def _notes(claim: Claim, finding: Finding) -> list[str]:
         for protocol, each in finding.others.items()
     ]
     return [*finding.notes, *others]
-
-
-def _ours(measured: Measured | None) -> dict[str, Any] | None:
-    if measured is None:
-        return None
-    found = {"value": measured.mean, "sd": measured.sd, "n": measured.n}
-    return found | {"standard_error": True} if measured.standard_error else found
 
 
 def _draft_note(claim: Claim, finding: Finding) -> str:
@@ -205,10 +198,11 @@ def build_scorecard(
         if not drafts and measure and (finding is None or any(record.get("dirty") for record in finding.records)):
             finding, draft = None, finding or measure(results)
             notes = [_draft_note(claim, draft)] if draft else []
-        records, remarks = (finding.records, finding.remarks) if finding else ([], [])
+        records, remarks, ours = (finding.records, finding.remarks, finding.ours) if finding else ([], [], None)
         judged, reason = judge(claim, finding), untested(claim, finding) if finding else None
         provenance = merged_provenance(records)
         verdict: Verdict = judged if reason is None else "undecided" if reason[0] == "noise" else "not tested"
+        marked = {"standard_error": True} if ours and ours.standard_error else {}
         rows.append(
             Row(
                 id=claim.id,
@@ -216,12 +210,12 @@ def build_scorecard(
                 where=claim.where,
                 claim=claim.claim,
                 paper={"value": claim.value, "sd": claim.sd},
-                ours=_ours(finding.ours) if finding else None,
+                ours={"value": ours.mean, "sd": ours.sd, "n": ours.n, **marked} if ours else None,
                 verdict=verdict,
                 judged=judged,
                 untested=": ".join(reason) if reason else None,
                 why=reason or _why(judged, remarks),
-                dataset=_SEPARATOR.join([finding.dataset, *remarks]) if finding else None,
+                dataset=_SEPARATOR.join([dataset_label(records), *remarks]) if finding else None,
                 notes=notes,
                 profile=profile,
                 provenance=provenance,

@@ -13,16 +13,13 @@ Systems come first, in their order, and modules by name.
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.results.reading import NotMeasuredError
 from pipeline.systems import REPORTS
@@ -34,46 +31,28 @@ if TYPE_CHECKING:
     from pipeline.results.reading import Results
 
 
-_ROOT = Path(__file__).parents[2]
-
-
-def modules() -> Iterator[tuple[ModuleType, str]]:
-    """Every module, and the document that it is about; "" if none is declared."""
-    for system in REPORTS.values():
-        for module in _inside(system.part("report")):
-            yield module, system.document
-    for module in _inside(sys.modules[__name__]):
-        yield module, getattr(module, "DOCUMENT", "")
-
-
-def _inside(package: ModuleType) -> Iterator[ModuleType]:
-    for name in sorted(found.name for found in iter_modules(package.__path__)):
-        yield import_module(f"{package.__name__}.{name}")
+def modules(part: str) -> Iterator[tuple[Any, str, str]]:
+    """Every module that has this part, the document that it is about ("" if none is declared), and its file."""
+    packages = [(system.part("report"), system.document) for system in REPORTS.values()]
+    for package, document in [*packages, (sys.modules[__name__], "")]:
+        for name in sorted(found.name for found in iter_modules(package.__path__)):
+            module = import_module(f"{package.__name__}.{name}")
+            if hasattr(module, part):
+                yield module, document or getattr(module, "DOCUMENT", ""), f"{module.__name__.replace('.', '/')}.py"
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure that the results of a profile give, one at a time; `ResultError` if a result file is corrupt."""
-    for module, document in modules():
-        if hasattr(module, "draw"):
-            for drawing in module.draw(results, written):
-                yield replace(drawing, document=drawing.document or document, code=code_of(drawing.figure))
+    for module, document, code in modules("draw"):
+        for drawing in module.draw(results, written):
+            yield replace(drawing, document=drawing.document or document, code=code)
 
 
 def build(results: Results) -> Iterator[Table]:
     """Every table that the results of a profile give; `ResultError` if a result file is corrupt."""
-    for module, document in modules():
-        if hasattr(module, "build"):
-            for table in module.build(results):
-                yield replace(table, document=table.document or document, code=code_of(module.build))
-
-
-def code_of(function: Callable[..., object]) -> str:
-    """Where a function stands: its file in the repository, and its line after `#L`."""
-    while isinstance(function, partial):
-        function = function.func
-    function = inspect.unwrap(function)
-    path = Path(inspect.getfile(function)).relative_to(_ROOT)
-    return f"{path.as_posix()}#L{inspect.getsourcelines(function)[1]}"
+    for module, document, code in modules("build"):
+        for table in module.build(results):
+            yield replace(table, document=table.document or document, code=code)
 
 
 def measures() -> dict[str, Measure]:
@@ -83,11 +62,10 @@ def measures() -> dict[str, Measure]:
         ValueError: two modules measure the same claim.
     """
     found: dict[str, Measure] = {}
-    for module, _ in modules():
-        added: dict[str, Measure] = getattr(module, "MEASURES", {})
-        if twice := sorted(found.keys() & added.keys()):
+    for module, *_ in modules("MEASURES"):
+        if twice := sorted(found.keys() & module.MEASURES.keys()):
             raise ValueError(f"{module.__name__} has a measure for {', '.join(twice)}, and so has another module")
-        found |= added
+        found |= module.MEASURES
     return {claim: partial(_finding, measure) for claim, measure in found.items()}
 
 

@@ -1,5 +1,5 @@
-"""Equivariance and invariance of all systems side by side (document 003): the measure of its claim, the best layer of
-each system in one picture, and all layers in a table.
+"""Equivariance and invariance of all systems side by side (document 003): the measure of its claim, and all layers in a
+table.
 """
 
 from __future__ import annotations
@@ -7,14 +7,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from itertools import product
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, plain
 from pipeline.drawing.table import Row, Table, as_text, measured_table
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
@@ -86,11 +82,6 @@ class Followed:
     numbers: Numbers
 
     @property
-    def data(self) -> Recorded:
-        """Settings of its run's data."""
-        return self.numbers.dataset_of(self.run)
-
-    @property
     def words(self) -> str:
         """The layer, and what says how it moves."""
         return f"{self.name}, {_SHOWN[self.measure]}"
@@ -151,7 +142,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
         for item in names.capsules:
             for poses in layers_of(item, results.numbers("equivariance", item)):
                 variants.add(poses.variant)
-                if features and features.data.source == poses.data.source:
+                if features and _data(features).source == _data(poses).source:
                     pairs.append((poses, features))
                 else:
                     alone.append(poses.run)
@@ -162,97 +153,34 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     if holds and (missing or alone):
         return None
     shown = [*{each.run: each for _, each in pairs}.values(), *(poses for poses, _ in pairs)]
-    records = [record for each in shown for record in with_training(results, each.numbers, each.run)]
     ratios = [poses.error.over(features.error) for poses, features in pairs if poses.error and features.error]
     fitted = [(each, overall(each.numbers, each.name, FITTED)) for each in shown]
-    alike = [f"{each.run}, {each.name}: {as_text(error)}" for each, error in fitted if error]
+    notes = {
+        "mean errors over all transformations: ": "; ".join(map(str, shown)),
+        "by a fitted map for each of them: ": "; ".join(
+            f"{each.run}, {each.name}: {as_text(error)}" for each, error in fitted if error
+        ),
+        "no CNN was measured on the data of ": ", ".join(unique(alone)),
+        "not measured: ": ", ".join(missing),
+    }
     return Finding(
         max(ratios, key=lambda ratio: ratio.mean, default=None),
-        records,
+        [record for each in shown for record in with_training(results, each.numbers, each.run)],
         holds=holds,
-        remarks=unique(words for each in shown for words in remarks("comparison", "equivariance", {}, each.data)),
-        notes=[
-            f"mean errors over all transformations: {'; '.join(map(str, shown))}",
-            *([f"by a fitted map for each of them: {'; '.join(alike)}"] if alike else []),
-            *([f"no CNN was measured on the data of {', '.join(unique(alone))}"] if alone else []),
-            *([f"not measured: {', '.join(missing)}"] if missing else []),
-        ],
+        remarks=unique(words for each in shown for words in remarks("comparison", "equivariance", {}, _data(each))),
+        notes=[f"{words}{told}" for words, told in notes.items() if told],
     )
+
+
+def _data(layer: Followed) -> Recorded:
+    """Settings of the data of a layer's run."""
+    return layer.numbers.dataset_of(layer.run)
 
 
 MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}
 
 
-# ---- the picture
-
-
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """The best layer of each system, if any was measured. Raises `ResultError` if a result is corrupt."""
-    found = best_layers(results)
-    if not found:
-        return
-    yield Drawing(
-        "equivariance-summary",
-        "png",
-        "How well each system follows a moved image",
-        "Errors, relative to how much a layer's numbers vary over images (1: nothing is known of the image), of the "
-        "layer that follows rotations, shifts, scales and shears best. Filled: moved by theory's action, or by a map "
-        "fitted to training images, which is easier; bars are two standard errors. Open: taken to stay. Rows on "
-        "different data cannot be compared.",
-        f"A row for each of {', '.join(layer.run for layer in found)}, with two marks each.",
-        [record for _, numbers in results.executed("equivariance") for record in numbers.records],
-        partial(summary, found),
-    )
-
-
-def best_layers(results: Results) -> list[Followed]:
-    """The best layer of every run that was measured, by system. Raises `ResultError` if a result is corrupt."""
-    found = [layer for each in results.executed("equivariance") if (layer := best_of(*each))]
-    return sorted(found, key=lambda layer: list(SYSTEMS).index(layer.variant))
-
-
-@in_house_style
-def summary(found: list[Followed]) -> Figure:
-    """A row for each run: a filled mark for the error as predicted, an open one for that without moving."""
-    figure = Figure(figsize=(WIDTH, 0.2 * len(found) + 0.45))
-    axes = figure.subplots()
-    for place, layer in enumerate(found):
-        system, moved, stays = SYSTEMS[layer.variant], layer.error, layer.stays
-        look: dict[str, Any] = {"color": system.colour, "marker": system.marker, "markersize": 6}
-        assert moved is not None
-        if stays is not None:
-            axes.plot([moved.mean, stays.mean], [place, place], color=FAINT, linewidth=1)
-            axes.plot(stays.mean, place, markerfacecolor="white", **look)
-        axes.errorbar(moved.mean, place, xerr=2 * moved.se, capsize=0, **look)
-        # On which data, without what these were made from.
-        text = plain(f"{layer.words}, {dataset_label(layer.numbers.records).partition(' (')[0]}")
-        axes.text(1.03, place, text, fontsize=7.5, va="center_baseline", transform=axes.get_yaxis_transform())
-    axes.axvline(1, color=INK, linewidth=0.7)
-    axes.set_yticks(range(len(found)), [plain(layer.run) for layer in found])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(found) - 0.4, -0.6)
-    axes.set_xlim(0, None)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel("relative error (filled: moved as predicted, open: taken to stay)")
-    return figure
-
-
 # ---- the tables
-
-
-_MAPS = {
-    f"{what}_{measure}": (words if what == TRAINED else f"{what}, {words}", 2)
-    for what in (TRAINED, UNTRAINED, DERIVATIVE)
-    for measure, words in _SHOWN.items()
-    if what == TRAINED or measure != RESAMPLING
-}
-"""Of maps of the plane: by column, of what and as predicted by what, the heading."""
-_STEPS = {
-    f"{kind}_{measure}": (f"{scale}{words}", 2)
-    for kind, scale in (("relative_error", ""), ("within_classes", "within classes, "))
-    for measure, words in ((OWN, "one matrix"), (FITTED, "fitted map"), (INVARIANCE, "no change"))
-}
-"""Of steps of the viewpoint: the kind of error, and what predicts."""
 
 
 def build(results: Results) -> list[Table]:
@@ -262,9 +190,12 @@ def build(results: Results) -> list[Table]:
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """All systems and controls side by side, if any was measured."""
+    """All systems and controls side by side, if any was measured; an untrained network is beside the trained one."""
     rows: list[Row] = []
     controlled: set[str] = set()
+    heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}
+    for what, measure in product((UNTRAINED, DERIVATIVE), (OWN, FITTED, INVARIANCE)):
+        heads[f"{what}_{measure}"] = (f"{what}, {_SHOWN[measure]}", 2)
     for run, numbers in items:
         label = dataset_label(numbers.records)
         controls = () if label in controlled else CONTROLS
@@ -274,8 +205,14 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
                 sd, dimensions = (numbers.needed("layers", subject, layer, key) for key in ("variation", "dimensions"))
                 about = [layer, f"{100 * sd.mean:.3g}", f"{dimensions.mean:.1f}"]
                 for family, magnitude in _chosen(numbers, subject):
+                    found = {}
+                    for measure in _SHOWN:
+                        place = (layer, measure, family)
+                        found[f"{TRAINED}_{measure}"] = error_at(numbers, subject, *place, magnitude)
+                        found[f"{UNTRAINED}_{measure}"] = error_at(numbers, UNTRAINED, *place, magnitude)
+                        found[f"{DERIVATIVE}_{measure}"] = error_at(numbers, subject, *place, kind=DERIVATIVE)
                     keys = [run if subject == TRAINED else subject, label, *about, family, magnitude]
-                    rows.append((keys, _errors(numbers, subject, layer, family, magnitude), numbers))
+                    rows.append((keys, found, numbers))
     caption = (
         "Root mean square errors of a layer's numbers on moved test images, in parts of their sd over images: as "
         "predicted by theory's action, by a linear map fitted to training images, and by no change (invariance). 1: "
@@ -287,38 +224,24 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
     )
     keys = ["run", "data", "layer", "sd (%)", "dimensions", "family", "magnitude"]
     title = "Equivariance and invariance, system by system"
-    return measured_table("equivariance-systems", title, caption, keys, _MAPS, rows, "se")
-
-
-def _errors(numbers: Numbers, subject: str, layer: str, family: str, magnitude: str) -> dict[str, Measured | None]:
-    """By column of `_MAPS`; an untrained network is beside the trained one."""
-    found = {}
-    for column in _MAPS:
-        what, measure = column.split("_")
-        kind, at = ("derivative", ()) if what == DERIVATIVE else ("relative_error", (magnitude,))
-        of = UNTRAINED if what == UNTRAINED else subject
-        found[column] = error_at(numbers, of, layer, measure, family, *at, kind=kind)
-    return found
+    return measured_table("equivariance-systems", title, caption, keys, heads, rows, "se")
 
 
 def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
     """Errors from one viewpoint of a toy to the next, of the data sets that have them."""
     unmoved = ("relative_error", TRAINED)
-    rows: list[Row] = [
-        (
-            [run, layer, f"{degrees}° of {factor}"],
-            {
-                column: error_at(numbers, TRAINED, layer, measure, factor, degrees, kind=kind)
-                for column in _STEPS
-                for kind, _, measure in [column.rpartition("_")]
-            },
-            numbers,
-        )
-        for run, numbers in items
-        for layer in numbers.names(*unmoved)
-        for factor in VIEWPOINTS
-        for degrees in numbers.names(*unmoved, layer, INVARIANCE, factor)
-    ]
+    kinds = {"relative_error": "", "within_classes": "within classes, "}
+    measures = {OWN: "one matrix", FITTED: "fitted map", INVARIANCE: "no change"}
+    columns = list(product(kinds, measures))
+    rows: list[Row] = []
+    for run, numbers in items:
+        for layer, factor in product(numbers.names(*unmoved), VIEWPOINTS):
+            for degrees in numbers.names(*unmoved, layer, INVARIANCE, factor):
+                found = {
+                    f"{kind}_{measure}": error_at(numbers, TRAINED, layer, measure, factor, degrees, kind=kind)
+                    for kind, measure in columns
+                }
+                rows.append(([run, layer, f"{degrees}° of {factor}"], found, numbers))
     caption = (
         "Errors of a layer's numbers from one viewpoint of a toy to the next, real photographs in the same light, in "
         "parts of their sd over images, then of their sd within classes: predicted by one matrix on all poses, by a "
@@ -326,7 +249,8 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
         "without change that are large within classes: the numbers tell classes, and little else."
     )
     title, keys = "From one viewpoint to the next", ["run", "layer", "step"]
-    return measured_table("equivariance-viewpoints", title, caption, keys, _STEPS, rows, "se")
+    heads = {f"{kind}_{measure}": (f"{kinds[kind]}{measures[measure]}", 2) for kind, measure in columns}
+    return measured_table("equivariance-viewpoints", title, caption, keys, heads, rows, "se")
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 import pandas as pd
 
@@ -33,6 +32,7 @@ COLUMNS = {
     "error_trained_on_rotated_180_percent": "trained on rotated ±180°",
     "error_optimised_180_percent": "rotated ±180°, optimised",
     "error_affine_percent": "warped",
+    "error_clusters_percent": "clusters without labels",
     "error_novel_azimuth_percent": "novel azimuths",
     "error_novel_elevation_percent": "novel elevations",
     "error_FGSM_0.1_percent": "FGSM, epsilon 0.1",
@@ -42,12 +42,16 @@ COLUMNS = {
 }
 """What is asked of every model: the measure in the CSV file, with its unit, and in words, on the page."""
 PROBED = {
-    "error_rotated_45_percent": ("refit", "rotated_45"),
-    "error_rotated_180_percent": ("refit", "rotated_180"),
-    "error_rotated_180_upright_probe_percent": ("fixed", "rotated_180"),
-    "error_affine_percent": ("refit", "affine"),
+    "error_rotated_45_percent": ("evaluate", "", "probe", "refit", "rotated_45"),
+    "error_rotated_180_percent": ("evaluate", "", "probe", "refit", "rotated_180"),
+    "error_rotated_180_upright_probe_percent": ("evaluate", "", "probe", "fixed", "rotated_180"),
+    "error_affine_percent": ("evaluate", "", "probe", "refit", "affine"),
+    "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
+    "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""The measures that are errors of a probe: its protocol, and its test."""
+"""The measures of a model's features: the stage and how the names of its items end; where the accuracy stands, below
+and then above the features.
+"""
 CLEAN = ("refit", "rotated_0")
 
 
@@ -128,23 +132,20 @@ Answer = tuple[str, str, Measured | None, list[Record], str]
 
 
 def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[Answer]:
-    """The test error, and errors of probes on the features that are best on clean images."""
+    """The test error, and errors on the features whose probe is best on clean images."""
     for entry in models:
         yield entry.run, "error_percent", entry.error, entry.records, ""
         remark = "probe" if entry.how == ITSELF else ""
-        if numbers := results.numbers("evaluate", entry.run):
-            for measure, place in PROBED.items():
-                yield entry.run, measure, _error(numbers, "probe", entry.features, *place), numbers.records, remark
-        if numbers := results.numbers("sweep", f"{entry.run}-180"):
-            error = _error(numbers, "probe", entry.features)
-            yield entry.run, "error_trained_on_rotated_180_percent", error, numbers.records, remark
+        for measure, (stage, ending, kind, *place) in PROBED.items():
+            if numbers := results.numbers(stage, f"{entry.run}{ending}"):
+                yield entry.run, measure, _error(numbers, kind, entry.features, *place), numbers.records, remark
 
 
 def _of_studies(results: Results) -> Iterator[Answer]:
-    for curve in data_efficiency.curves(results):
-        for share in ("0.01", "0.1", "1"):
-            error = curve.numbers.measured("share", share, curve.how)
-            yield curve.run, f"error_share_{share}_percent", error and error.scaled(100), curve.numbers.records, ""
+    for item, numbers in results.executed("data_efficiency"):
+        run, _, errors = data_efficiency.errors_of(item, numbers)
+        for share, value in errors.items():
+            yield run, f"error_share_{share}_percent", value.scaled(100), numbers.records, ""
     for item, numbers in results.executed("equivariance"):
         if layer := equivariance.best_of(item, numbers):
             yield layer.run, "equivariance_error", layer.error, numbers.records, layer.words
@@ -187,55 +188,44 @@ def build(results: Results) -> list[Table]:
         return []
     answers = [*_of_models(results, models), *_of_studies(results)]
     # Where several studies are about a run, the first counts
-    found = {(run, measure): (run, measure, value, *more) for run, measure, value, *more in reversed(answers) if value}
-    rows = pd.DataFrame(
-        _row(entry, measure, found.get((entry.run, measure))) for entry in models for measure in COLUMNS
-    )
-    about = pd.DataFrame(
-        {
+    found = {(run, measure): more for run, measure, *more in reversed(answers) if more[0]}
+    data, shown, records = [], [], list[Record]()
+    for entry in models:
+        about = {
+            "run": entry.run,
+            "system": entry.system,
+            "dataset": dataset_label(entry.records),
+            "classified_by": entry.how,
+            "parameters": entry.parameters,
+            "seconds": entry.seconds,
+        }
+        texts = {
             "run": entry.run,
             "system": SYSTEMS[entry.system].label,
-            "data": dataset_label(entry.records),
+            "data": about["dataset"],
             "classified by": entry.how,
             "parameters": f"{entry.parameters:,.0f}",
             "training (s)": NOT_MEASURED if entry.seconds is None else f"{entry.seconds:,.0f}",
         }
-        for entry in models
-    )
-    texts = rows.pivot_table(values="text", index="run", columns="measure", aggfunc="first")[list(COLUMNS)]
-    shown = about.join(texts.rename(columns=COLUMNS), on="run")
-    answered = [found[place] for place in product((entry.run for entry in models), COLUMNS) if place in found]
-    records = distinct(record for *_, of, _ in answered for record in of)
+        for measure, words in COLUMNS.items():
+            value, of, remark = found.get((entry.run, measure), (None, [], ""))
+            told = {"value": value.mean, "sd": value.sd, "n": value.n} if value else {}
+            kind = "" if value is None else "standard error" if value.standard_error else "over seeds"
+            data.append(
+                about | {"measure": measure, **told, "sd_is": kind, "remark": remark, "tracking_run": tracked(of)}
+            )
+            texts[words] = (as_text(value) or NOT_MEASURED) + (f" ({remark})" if remark else "")
+            records += of
+        shown.append(texts)
     caption = (
         "Test errors in percent, ± one sd over seeds; seconds that all seeds took to train. Compare within the same "
         "data only. Models that learned without labels are classified by the best of their linear probes on clean "
         "images, in every column; (probe) marks probes on networks that classify themselves. Rotated, warped: probes "
         "are fitted again to such images, but for those of upright images. Optimised: posteriors, image by image. "
+        "Clusters: k-means, under the best matching of clusters to classes. "
         "Novel viewpoints: at equal errors on familiar ones. FGSM, BIM: pixels changed by at most 0.1. Equivariance "
         "error, ± one standard error: of the layer that follows moved images best, in parts of the sd of its numbers; "
         "without moving: of the same layer, taken to stay."
     )
     title = "Efficiency and robustness of all systems"
-    return [Table(NAME, title, caption, rows.drop(columns="text"), shown, records)]
-
-
-def _row(entry: Entry, measure: str, answer: Answer | None) -> dict[str, object]:
-    """A question and the model that it is asked of: the tidy form, and the answer as text."""
-    _, _, value, records, remark = answer or (entry.run, measure, None, [], "")
-    text = as_text(value) or NOT_MEASURED
-    return {
-        "run": entry.run,
-        "system": entry.system,
-        "dataset": dataset_label(entry.records),
-        "classified_by": entry.how,
-        "parameters": entry.parameters,
-        "seconds": entry.seconds,
-        "measure": measure,
-        "value": value and value.mean,
-        "sd": value and value.sd,
-        "n": value and value.n,
-        "sd_is": "" if value is None else "standard error" if value.standard_error else "over seeds",
-        "remark": remark,
-        "tracking_run": tracked(records),
-        "text": f"{text} ({remark})" if remark else text,
-    }
+    return [Table(NAME, title, caption, pd.DataFrame(data), pd.DataFrame(shown), distinct(records))]

@@ -5,12 +5,11 @@ layer by layer, a table of all.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.films import RoutingFilm, strip
-from pipeline.drawing.table import Row, Table, cells, tables_of
+from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems import SYSTEMS
 from pipeline.systems.matrix_capsules.report.runs import class_names
@@ -40,53 +39,46 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         arrays = written.examples(results, "routing", study, _ARRAYS)
         if arrays is None:
             continue
-        run, document = _network(study, numbers)
+        run = str(numbers.settings.routing[study].run)
         classes = class_names(numbers.settings, numbers.dataset_of(run), arrays["activations"].shape[-1])
         kept = {name: arrays[name] for name in _ARRAYS if name != "used"}
         film = RoutingFilm(classes=classes, used=int(arrays["used"]), **kept)
         moved = {step: numbers.needed("moved", step).mean for step in numbers.names("moved")}
         words = ", ".join(f"{100 * share:.0f} % in iteration {step}" for step, share in moved.items())
-        square = "a part" if film.one_by_one else "all parts of a position"
         yield Drawing(
             f"{NAME}-{study}",
             "png",
             f"Routing, iteration by iteration, {study}",
             "Parts are assigned to classes, equally at first, then by how well their votes fit the class capsules. A "
-            f"square is {square}: the larger, the more active; the brighter, the more is assigned to the class. "
-            "Numbers: activation of the class capsule; spread of its votes around their mean. "
+            "square is all parts of a position: the larger, the more active; the brighter, the more is assigned to the "
+            "class. "
+            "On the left, the most active class and its activation; an orange edge: the image's own class. Numbers in "
+            "the page's film: activation of the class capsule; spread of its votes around their mean. "
             f"The network runs {film.used} iterations: the first with equal shares, each other one after an update of "
             f"them; of the assignment, {words} changes the class.",
             f"{len(film.images)} images, each with a map of its parts for {len(film.classes)} classes in "
             f"{film.iterations} iterations.",
             numbers.records,
             partial(strip, film),
-            document=document,
+            document=SYSTEMS[str(numbers.run(run).variant)].document,
             film=film.to_json(),
         )
 
 
-def _network(study: str, numbers: Numbers) -> tuple[str, str]:
-    """The run that a study followed, and the document of its system."""
-    run = str(numbers.settings.routing[study].run)
-    return run, SYSTEMS[str(numbers.run(run).variant)].document
-
-
 def build(results: Results) -> list[Table]:
-    """Tables of iterations and of layers for each document whose networks were followed. Raises `ResultError` if a
-    result is corrupt.
-    """
-    iterations: dict[str, list[Row]] = {}
-    layers: dict[str, list[Row]] = {}
+    """A table of iterations, and one of layers, of all networks. Raises `ResultError` if a result is corrupt."""
+    iterations: list[Row] = []
+    layers: list[Row] = []
     for study, numbers in results.executed("routing"):
-        (run, document), own = _network(study, numbers), numbers.number("used") or 0
+        run, own = str(numbers.settings.routing[study].run), int(numbers.number("used") or 0)
         for step in numbers.names("test_error"):
             at_step = Numbers(numbers.path, {name: numbers.at(name, step) for name in _HEADS})
             keys = [run, int(step), "yes" if int(step) <= own else "no"]
-            iterations.setdefault(document, []).append((keys, cells(at_step, _HEADS), numbers))
+            iterations.append((keys, cells(at_step, _HEADS), numbers))
         names = numbers.names("layers")
         for place, layer in enumerate(names, 1 - len(names)):
-            of_layer = [run, f"{-place} below" if place else "classes", int(own)]
-            layers.setdefault(document, []).append((of_layer, cells(numbers, _LAYER_HEADS, "layers", layer), numbers))
+            of_layer = [run, f"{-place} below" if place else "classes", own]
+            layers.append((of_layer, cells(numbers, _LAYER_HEADS, "layers", layer), numbers))
     of_iterations = (
         "The test error if routing ended there; the share of the assignment that goes to another class than in the "
         "iteration before; means over images of the class capsules' activations, and of the spread of votes "
@@ -101,8 +93,7 @@ def build(results: Results) -> list[Table]:
         "the same. Layers are counted down from the class capsules."
     )
     steps, places = ["run", "iteration", "the network's own"], ["run", "layer", "iterations"]
-    tables = [
-        *tables_of(NAME, "Routing, iteration by iteration", of_iterations, steps, _HEADS, iterations),
-        *tables_of(f"{NAME}-layers", "Routing, layer by layer", of_layers, places, _LAYER_HEADS, layers),
+    return [
+        *measured_table(NAME, "Routing, iteration by iteration", of_iterations, steps, _HEADS, iterations),
+        *measured_table(f"{NAME}-layers", "Routing, layer by layer", of_layers, places, _LAYER_HEADS, layers),
     ]
-    return [replace(table, document=table.name.rpartition("-")[2]) for table in tables]

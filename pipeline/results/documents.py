@@ -24,7 +24,6 @@ COPIES = {
 """Sources that are copies of smallNORB, and in what they differ from it."""
 _FOR_VALIDATION = 0.02
 """Share of the document's training images that may validate without a word: it trained on all of them."""
-_WHOSE = {"": "the paper's", "published_code": "the published code's"}
 _ABOUT = ("words", "budget", "published_code")
 """Keys of `documents.yaml` that are no settings."""
 _STEPS = "training.steps"
@@ -67,18 +66,18 @@ def remarks(
     of_budget = {_STEPS, *document.get("budget", ())}
     found = _of_data(document["dataset"], dataset, tested) if "dataset" in document else []
     told: list[Remark] = []
-    listed: dict[str, dict[str, str]] = {}
-    for whose, theirs in (("", document), ("published_code", code)):
+    for whose, theirs in (("the paper's", document), ("the published code's", code)):
+        listed: dict[str, str] = {}
         for place, mine, its in _differing(theirs, ours):
             if place in words:
                 kind: Kind = "budget" if place in of_budget else "setting"
                 told.append(Remark(words[place].format_map(ours), kind, untested=place == _STEPS))
             elif place not in _SAID_APART:
                 name_of = place.rpartition(".")[2].replace("_", " ")
-                listed.setdefault(whose, {})[place] = f"{name_of} {_in_words(mine)} / {_in_words(its)}"
-    for whose, differences in listed.items():
-        together = f"{', '.join(differences.values())} (ours / {_WHOSE[whose]})"
-        found.append(Remark(together, "budget" if of_budget & differences.keys() else "setting"))
+                listed[place] = f"{name_of} {setting_in_words(mine)} / {setting_in_words(its)}"
+        if listed:
+            together = f"{', '.join(listed.values())} (ours / {whose})"
+            found.append(Remark(together, "budget" if of_budget & listed.keys() else "setting"))
     found += told
     if replicas is not None and replicas < document.get("replicas", 0):
         found.append(Remark(f"{replicas} seed{'s' * (replicas != 1)} (paper: {document['replicas']})", "noise"))
@@ -122,7 +121,7 @@ def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = 
             yield f"{place}{key}", mine, value
 
 
-def _in_words(value: object) -> str:
+def setting_in_words(value: object) -> str:
     """A setting as text: "none", "on" and "off" rather than Python's words."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "on", False: "off"}[value]

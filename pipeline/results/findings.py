@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import Record, dataset_label
+from pipeline.results.provenance import Record
 from pipeline.results.reading import Numbers, Results, training_behind
 
 NOT_THE_PAPERS_DATA = "not the paper's data"
@@ -80,11 +80,6 @@ class Finding:
     notes: list[str] = field(default_factory=list)
     others: dict[str, Measured] = field(default_factory=dict)
     learned: Learned | None = None
-
-    @property
-    def dataset(self) -> str:
-        """Label of the data that it was measured on."""
-        return dataset_label(self.records)
 
 
 Measure = Callable[[Results], Finding | None]

@@ -105,12 +105,11 @@ def statuses(
     return found
 
 
-def compare(results: Results, graph: Graph, values: Mapping[str, Any]) -> dict[str, str]:
+def compare(results: Results, expected: Mapping[str, Mapping[str, Any]], *, publish: bool = False) -> dict[str, str]:
     """What differs between results and profile, by `<stage>/<item>`, in the words of `STATES`: what was not executed,
-    was made with other settings, is a draft, or belongs to no item of the profile, in this order. `values` are all
-    parameters.
+    was made with other settings, is a draft, or belongs to no item of the profile, in this order; as of `statuses`.
     """
-    found = statuses(results, current_settings(graph, values), publish=values["publish"])
+    found = statuses(results, expected, publish=publish)
     kinds: tuple[State, ...] = ("missing", "stale", "draft", "gone")
     return {each.label: STATES[kind] for kind in kinds for each in found if each.state == kind}
 

@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -182,15 +183,13 @@ class Results:
     def numbers(self, stage: str, item: str) -> Numbers | None:
         """The numbers of an item of a stage, or None if it was not executed, or is a draft where these are left out."""
         path = self.records / stage / f"{item}.json"
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
-        except FileNotFoundError:
+        if not path.exists():
             return None
-        except (ValueError, OSError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
-            raise ResultError.at(path, f"is corrupt: {error}") from None
-        records = values.get(RECORD) if isinstance(values, dict) else None
-        if not isinstance(records, list) or len(records) != 1 or not isinstance(records[0], dict):
-            raise ResultError.at(path, f"is corrupt: it should hold one '{RECORD}', a JSON object in a list")
+        with _reading(path):
+            values = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+            records = values.get(RECORD) if isinstance(values, dict) else None
+            if not isinstance(records, list) or [type(each) for each in records] != [dict]:
+                raise ValueError(f"it should hold one '{RECORD}', a JSON object in a list")
         numbers = Numbers(path, records[0])
         return None if not self.drafts and numbers.draft else numbers
 
@@ -201,12 +200,10 @@ class Results:
             study: only its rows, where the item is a set of studies.
         """
         path, columns = self.records / stage / f"{item}.csv", list(columns)
-        try:
-            table = pd.read_csv(path) if study is None else _rows_of(path, study, columns)
-        except FileNotFoundError:
+        if not path.exists():
             return None
-        except (ValueError, OSError) as error:  # pandas' parser errors are ValueErrors
-            raise ResultError.at(path, f"is corrupt: {error}") from None
+        with _reading(path):
+            table = pd.read_csv(path) if study is None else _rows_of(path, study, columns)
         _require(path, "column", columns, table.columns)
         if table.empty:
             raise ResultError.at(path, "has no rows")
@@ -221,18 +218,24 @@ class Results:
             study: only its arrays, where the item is a set of studies; None if it has none.
         """
         path, prefix = self.arrays / stage / item / "examples.npz", "" if study is None else f"{study}/"
-        try:
-            # Opened here because numpy does not close a file that turns out not to be an archive.
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                found = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
-        except FileNotFoundError:
+        if not path.exists():
             return None
-        except Exception as error:  # zipfile and numpy raise many kinds on damaged files
-            raise ResultError.at(path, f"is corrupt: {error or type(error).__name__}") from None
+        # Opened here because numpy does not close a file that turns out not to be an archive.
+        with _reading(path), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            found = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
         if study is not None and not found:
             return None
         _require(path, "array", names, found)
         return found
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raises `ResultError` where a file is damaged."""
+    try:
+        yield
+    except Exception as error:  # json, pandas, zipfile and numpy raise many kinds on damaged files
+        raise ResultError.at(path, f"is corrupt: {error or type(error).__name__}") from None
 
 
 def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from made_up import Writer, recorded, spread
 from made_up_matrix import with_matrix
 from made_up_regression import with_regression, write_regression
+from records import dump_record, load_record
 from small import EQUIVARIANCE
 from test_reports_comparison import LAYERS
 from test_reports_comparison import numbers as equivariance_numbers
@@ -33,6 +34,8 @@ def table(full: Writer, values: dict[str, Any]) -> Table:
         run: {"run": run, "shares": [0.01, 0.1, 1.0], "epochs": 4, "replicas": 2} for run in ("vae-digits", "cnn-toys")
     }
     params = parse_params(values)
+    path = full.metrics / "evaluate/capsules-digits.json"
+    dump_record(path, load_record(path) | {"kmeans": {"t0": spread(0.7), "t0_A0": spread(0.8, 0.02)}})
     for run in NETWORKS:
         full.numbers("equivariance", run, equivariance_numbers(LAYERS[params.runs[run].variant]))
     for run, how in (("vae-digits", "mu_sigma"), ("cnn-toys", "itself")):
@@ -56,6 +59,7 @@ def test_an_unsupervised_model_is_judged_by_the_probe_that_is_best_on_clean_imag
     assert (shown["classified by"], shown["test error"]) == ("linear probe on t0 and A0", "3.0 ± 1.2")
     assert (shown["rotated ±180°"], shown["rotated ±180°, probe of upright images"]) == ("35.0 ± 1.2", "44.0 ± 2.0")
     assert (shown["trained on rotated ±180°"], shown["rotated ±180°, optimised"]) == ("19.0", "54.0 ± 1.0 (64 images)")
+    assert shown["clusters without labels"] == "20.0 ± 2.0"
     assert shown["novel azimuths"] == shown["FGSM, epsilon 0.1"] == "not measured"
     assert shown["equivariance error"] == "0.20 ± 0.02 (parts, by theory)"
 

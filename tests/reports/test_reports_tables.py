@@ -15,9 +15,8 @@ from benchmarks.faults.__main__ import DIFFERING, SURVIVED, Case
 from benchmarks.faults.__main__ import report as campaign
 from pipeline.drawing.table import Table
 from pipeline.page.figures import write_plots
-from pipeline.page.tables import faults, write_tables
 from pipeline.params import Params
-from pipeline.report import build
+from pipeline.report import build, small_reproductions
 from pipeline.results.outcome import one
 
 
@@ -47,59 +46,22 @@ def test_table_1_has_both_protocols_beside_the_paper(tables: dict[str, Table]) -
     assert shown.loc[("t0 and A0", refit)].tolist()[1:5] == ["2", "97.0 ± 1.2", "90.0 ± 1.2", "82.0 ± 1.2"]
 
 
-def test_training_says_what_each_run_took(tables: dict[str, Table]) -> None:
-    table = tables["training"]
-    assert table.shown.to_numpy().tolist()[0] == [
-        "capsules-digits", "digits (scikit-learn)", "CPU (2 cores)", "", "2", "40 ± 0", "171", "24,816", "1,315,042",
-        "2,890.4 ± 31.7", "361.2 ± 4.1", "13.0 ± 0.2",
-    ]  # fmt: skip
-    data = pd.read_csv(io.StringIO(table.to_csv()))
-    assert data.loc[0, "parameters_total"] == 1_315_042
-    assert data.loc[0, "seconds"] == 171.3
-
-
-def test_markdown_is_one_table_with_title_caption_and_source(tables: dict[str, Table]) -> None:
-    for table in tables.values():
-        lines = table.to_markdown().splitlines()
-        assert lines[0] == f"# {table.title}"
-        assert table.caption in lines
-        rows = [line for line in lines if line.startswith("|")]
-        assert len(rows) == len(table.shown) + 2
-        assert {row.count("|") for row in rows} == {len(table.shown.columns) + 1}
-        assert lines[-1].startswith("Source: ")
-        assert "tracked as 20251102-140509-" in lines[-1]
-    frame = pd.DataFrame([["a|b", "c"]], columns=["x", "y"])
-    assert r"| a\|b | c |" in Table("t", "T", "c", frame, frame, []).to_markdown(), "a bar does not split a cell"
-
-
-def test_what_was_not_executed_is_left_out_and_stale_tables_go(
-    tables: dict[str, Table], full: Writer, params: Params
-) -> None:
-    folder = full.root / "tables"
-    write_tables(folder, list(tables.values()))
-    assert (folder / "optimise.csv").exists()
+def test_what_was_not_executed_is_left_out(tables: dict[str, Table], full: Writer, params: Params) -> None:
     (full.metrics / "optimise" / "capsules-digits.json").unlink()
-    full.train("vae-digits", norm=0.0)
-    found = built(full, params)
-    written = write_tables(folder, list(found.values()))
-    assert not (folder / "optimise.csv").exists()
-    assert sorted(written) == sorted(folder.iterdir())
-    notes = found["training"].shown.set_index("run")["note"].to_dict()
-    assert notes == {"vae-digits": "the gradient is 0 at the end", "capsules-digits": ""}
+    assert tables.keys() - built(full, params).keys() == {"optimise"}
 
 
 def test_faults_are_counted_by_kind_and_in_sum(tmp_path: Path) -> None:
     cases = [Case(0, "kill", "", SURVIVED), Case(1, "kill", "", DIFFERING), Case(2, "cut", "", SURVIVED)]
-    path = tmp_path / "faults.json"
-    path.write_text(json.dumps(campaign(cases, {}, 0, "abc")))
-    (table,) = faults(path)
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports/faults.json").write_text(json.dumps(campaign(cases, {}, 0, "abc")))
+    (table,) = small_reproductions.build(Writer(tmp_path).results)
     assert [list(row) for row in table.data.itertuples(index=False)] == [
         ["kill", 2, 1, 0, 1, 0],
         ["cut", 1, 1, 0, 0, 0],
     ]
     assert list(table.shown.iloc[-1]) == ["all", "3", "2", "0", "1", "0"]
     assert "2 of 3" in table.caption
-    assert "abc" in table.to_markdown()
 
 
 def test_every_run_is_in_the_plots_of_all_runs(tmp_path: Path) -> None:

@@ -42,39 +42,36 @@ def write(files: ResultFiles, table: pd.DataFrame, mixup: float = 0.0, **run: An
     return learned(files.results, numbers, "net")
 
 
-def test_errors_are_means_over_the_last_epochs_and_over_seeds_in_percent(files: ResultFiles) -> None:
-    found = write(files, history().sample(frac=1, random_state=0))
-    assert found == Learned(pytest.approx(10), "validation", pytest.approx(30), pytest.approx(19.5), 300)  # type: ignore[arg-type]
+def short_and_long() -> pd.DataFrame:
+    """The first seed stopped after half of the epochs."""
+    short, longer = history(train=0.7, epochs=8), history()
+    return pd.concat([short[short["replica"] == 0], longer[longer["replica"] == 1]])
 
 
-def test_watched_test_images_count_before_those_of_validation(files: ResultFiles) -> None:
-    found = write(files, history(test_accuracy=np.linspace(0, 0.75, EPOCHS)), watched=1000)
+WATCHED = history(test_accuracy=np.linspace(0, 0.75, EPOCHS))
+
+
+@pytest.mark.parametrize(
+    ("table", "run", "expected"),
+    [
+        (history().sample(frac=1, random_state=0), {}, Learned(10, "validation", 30, 19.5, 300)),
+        (WATCHED, {"watched": 1000}, Learned(10, "test", 37.5, 27.5, 400)),  # no more than there are
+        (short_and_long(), {}, Learned(20, "validation", 30, 19.5, 300)),
+        (history(), {"holdout": {"factor": "instance"}}, Learned(10)),  # how many were held out is not known
+        (history(epochs=7), {}, Learned(10)),
+        (history(), {"mixup": 0.2}, Learned(None, "validation", 30, 19.5, 300)),
+    ],
+    ids=["mixed rows", "watched test images", "a seed stopped early", "held out", "few epochs", "mixed images"],
+)
+def test_errors_are_means_over_the_last_epochs_and_over_seeds_in_percent(
+    files: ResultFiles, table: pd.DataFrame, run: dict[str, Any], expected: Learned
+) -> None:
+    found = write(files, table, **run)
     assert found is not None
-    assert (found.measured, found.images) == ("test", 400), "no more than there are"
-    assert found.last == pytest.approx(100 * (1 - 0.725))
-    assert found.before == pytest.approx(100 * (1 - 0.625))
-
-
-def test_seeds_that_stopped_early_count_by_their_own_last_epochs(files: ResultFiles) -> None:
-    short = history(train=0.7, epochs=8)
-    longer = history()
-    found = write(files, pd.concat([short[short["replica"] == 0], longer[longer["replica"] == 1]]))
-    assert found is not None
-    assert found.training_error == pytest.approx(20)
-    assert found.last == pytest.approx(19.5)
-
-
-@pytest.mark.parametrize("run", [{"holdout": {"factor": "instance"}}, {"epochs": 7}])
-def test_what_is_not_known_is_left_out(files: ResultFiles, run: dict[str, Any]) -> None:
-    """How many images were held out, or a curve of fewer than eight epochs."""
-    found = write(files, history(epochs=run.pop("epochs", EPOCHS)), **run)
-    assert found == Learned(pytest.approx(10))  # type: ignore[arg-type]
-
-
-def test_an_error_on_mixed_images_is_none_on_training_images(files: ResultFiles) -> None:
-    found = write(files, history(), mixup=0.2)
-    assert found is not None
-    assert (found.training_error, found.images) == (None, 300)
+    assert (found.measured, found.images) == (expected.measured, expected.images)
+    errors = [(each.training_error or 0, each.before, each.last) for each in (found, expected)]
+    assert errors[0] == pytest.approx(errors[1])
+    assert (found.training_error is None) == (expected.training_error is None)
 
 
 # ---- a training that no longer learns

@@ -52,6 +52,8 @@ def test_an_outcome_is_read_back_as_it_was_found(places: Places, tmp_path: Path)
     assert numbers.at("study") == "evaluation"
     assert numbers.measured("probe", "t0", "refit", "rotated_0") == Measured(0.9512345, 0.01, 2)
     assert numbers.measured("bound") == Measured(-1234.5678, 0.0, 1)
+    assert numbers.measured("bound", "deeper") is numbers.measured("nothing") is None
+    assert numbers.number("seconds") == 171.0
     assert numbers.settings == settings
     assert numbers.trained == {"run": {"seed": 3}}
     table = read(results.table("evaluate", "a", ["test", "accuracy"]))

@@ -12,17 +12,6 @@ from pipeline.results.provenance import merged_provenance
 from pipeline.results.reading import ResultError
 
 
-def test_numbers_are_found_by_their_keys(files: ResultFiles) -> None:
-    files.numbers("train", "a", {"validation": {"bound": {"mean": -3.5, "sd": 0.25, "n": 4}}, "seconds": 2})
-    numbers = files.results.numbers("train", "a")
-    assert numbers is not None
-    assert numbers.measured("validation", "bound") == Measured(-3.5, 0.25, 4)
-    assert numbers.measured("validation", "nothing") is None
-    assert numbers.measured("seconds", "deeper") is None
-    assert numbers.number("seconds") == 2.0
-    assert numbers.records[-1]["item"] == "a"
-
-
 def test_a_difference_and_a_ratio_have_an_sd_where_both_numbers_have_one() -> None:
     single, several, others = Measured(8.0, 0.0, 1), Measured(4.0, 0.3, 3), Measured(8.0, 0.4, 2)
     assert others.minus(several) == Measured(4.0, pytest.approx(0.5), 2)  # type: ignore[arg-type]
@@ -90,17 +79,16 @@ def test_corrupt_and_incomplete_examples_are_refused(files: ResultFiles, damaged
         files.results.examples("evaluate", "a", ["images", "templates"])
 
 
-@pytest.mark.parametrize("content", ["{", "[1]", '{"bound": NaN}'])
-def test_corrupt_numbers_are_refused(files: ResultFiles, content: str) -> None:
-    path = files.numbers("train", "a", {})
-    path.write_text(content)
-    with pytest.raises(ResultError, match=rf"{path} is corrupt"):
-        list(files.results.executed("train"))
-
-
-@pytest.mark.parametrize("content", ['a,b\n"1,2\n', "a\n1\n", "a,b\n"])
-def test_a_table_that_is_corrupt_or_lacks_a_column_or_rows_is_refused(files: ResultFiles, content: str) -> None:
-    path = files.table("train", "a", pd.DataFrame({"a": [1]}))
+@pytest.mark.parametrize(
+    ("ending", "content"),
+    [
+        *(("json", text) for text in ("{", "[1]", '{"bound": NaN}')),
+        *(("csv", text) for text in ('a,b\n"1,2\n', "a\n1\n", "a,b\n")),
+    ],
+)
+def test_corrupt_numbers_and_tables_are_refused(files: ResultFiles, ending: str, content: str) -> None:
+    """A table also where it lacks a column or rows."""
+    path = files.numbers("train", "a", {}).with_suffix(f".{ending}")
     path.write_text(content)
     with pytest.raises(ResultError, match=str(path)):
-        files.results.table("train", "a", ["a", "b"])
+        _ = list(files.results.executed("train")), files.results.table("train", "a", ["a", "b"])

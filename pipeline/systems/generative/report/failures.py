@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
-from pipeline.drawing.films import Film
+from pipeline.drawing.films import turning
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import Numbers, Results, with_training
 from pipeline.systems.generative.report.shared import (
@@ -132,7 +132,7 @@ def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> D
         "One digit rotated step by step; below it its reconstruction and its parts, one colour each.",
         numbers.records,
         partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in strips]),
-        film=Film("rotation of the input", "°", arrays["angles"], strips, *tracks).to_json(),
+        film=turning(arrays["angles"], strips, *tracks),
     )
 
 

@@ -1,16 +1,14 @@
-"""The tables of a profile: tidy numbers for programs (CSV), readable ones for people (Markdown and the page)."""
+"""The faults that were caused in small reproductions, which belong to no profile, and what became of these."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 
 from pipeline.drawing.table import Table
-from pipeline.files import write_text
-from pipeline.report import code_of
+from pipeline.layout import faults_path
+from pipeline.results.reading import Results
 
 OUTCOMES = {
     "tried": "tried",
@@ -22,21 +20,9 @@ OUTCOMES = {
 """What became of faults that were caused, as `benchmarks.faults` counts it, and the headings."""
 
 
-def write_tables(folder: Path, tables: Sequence[Table]) -> list[Path]:
-    """Write each table as CSV and Markdown into `folder`, and return their paths; remove those of earlier calls. Raises
-    `UserError`.
-    """
-    written = {folder / f"{table.name}.csv": table.to_csv() for table in tables}
-    written |= {folder / f"{table.name}.md": table.to_markdown() for table in tables}
-    for path, content in written.items():
-        write_text(path, content)
-    for path in {*folder.glob("*.csv"), *folder.glob("*.md")} - written.keys():
-        path.unlink()
-    return list(written)
-
-
-def faults(path: Path) -> list[Table]:
-    """A list with the table of a campaign's report, or an empty list if there is none."""
+def build(results: Results) -> list[Table]:
+    """The table of a campaign's report, or none if there is no report."""
+    path = faults_path(results.records.parents[2])
     if not path.exists():
         return []
     report = json.loads(path.read_text(encoding="utf-8"))
@@ -48,4 +34,4 @@ def faults(path: Path) -> list[Table]:
         "same files, bit for bit, as one without a fault. Measured by python -m benchmarks.faults, commit "
         f"{report['commit'][:7]}."
     )
-    return [Table("faults", "Faults during reproductions", caption, data, shown, [], code=code_of(faults))]
+    return [Table("faults", "Faults during reproductions", caption, data, shown, [])]
