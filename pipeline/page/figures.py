@@ -33,11 +33,11 @@ _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
-FRONT = ("objects-", "scenes-", "planes-", "matrix-votes-")
-"""How names of figures on the first screen begin, one for a document."""
+FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
+"""How names of figures on the first screen begin, one for each document."""
 FRONT_SIZE = (640, 320)
-"""Maximum width and height in pixels of such a picture: twice what the page shows, for dense
-screens. Of a taller figure, the top is shown.
+"""Maximum width and height in pixels of such a picture: twice what the page shows, for dense screens. Of a taller
+figure, the top is shown.
 """
 _UNSEEN = re.compile(r"<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
 _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"

@@ -1,15 +1,25 @@
-"""Test errors by the number of training images (document 003): what was measured of each run, and a claim's measure."""
+"""Test errors by the number of training images, all systems side by side (document 003): a figure and a claim's measure."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import partial
 
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import in_house_style, panels
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import NotMeasuredError, Numbers, Results, training_behind, with_training
+from pipeline.systems import SYSTEMS
 
+DOCUMENT = "003"
+"""The document whose claims it measures."""
 ITSELF = "itself"
 """What classifies, where the model does; otherwise a linear probe does."""
 
@@ -22,6 +32,54 @@ def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured
     how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
     errors = {share: error for share in shares if (error := numbers.measured("share", share, how))}
     return str(numbers.settings.data_efficiency[item].run), how, errors
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """One figure of all systems, if any was measured."""
+    if measured := dict(results.executed("data_efficiency")):
+        yield Drawing(
+            "data-efficiency",
+            "svg",
+            "Test error against the number of training images",
+            "Networks trained on shares of the images, for as many steps on each, and fewer than in other figures, so "
+            "that errors are higher. Bars are one sd over seeds. Models that learn without labels are classified by a "
+            "linear probe, which is fit on the same images.",
+            "Test errors over the number of training images, a panel for each data set, a series for each run.",
+            [record for numbers in measured.values() for record in numbers.records],
+            partial(errors_over_images, measured),
+        )
+
+
+@in_house_style
+def errors_over_images(measured: dict[str, Numbers]) -> Figure:
+    """A panel for each data set, all with one scale of errors; a line for each run that has three sizes or more."""
+    datasets = list(dict.fromkeys(dataset_label(numbers.records) for numbers in measured.values()))
+    figure, axes = panels(len(datasets), 2.6, sharey=True)
+    for axis, dataset in zip(axes, datasets, strict=True):
+        ticks = set()
+        for item, numbers in measured.items():
+            if dataset_label(numbers.records) != dataset:
+                continue
+            run, _, errors = errors_of(item, numbers)
+            images = [int(numbers.at("images", share)) for share in errors]
+            means, sds = [100 * each.mean for each in errors.values()], [100 * each.sd for each in errors.values()]
+            system, dashes = SYSTEMS[str(numbers.run(run).variant)], "-" if len(errors) > 2 else ""
+            axis.errorbar(images, means, sds, color=system.colour, marker=system.marker, linestyle=dashes, label=run)
+            ticks |= {*images}
+        axis.set_xscale("log")
+        axis.set_xticks(sorted(ticks), [f"{count:,}" for count in sorted(ticks)])
+        axis.set_xticks([], minor=True)
+        axis.margins(x=0.15)
+        axis.set(xlabel="training images", title=dataset)
+        axis.legend()
+    errors_axis = axes[0]
+    errors_axis.set(yscale="log", ylabel="test error (%)")
+    errors_axis.margins(y=0.1)
+    low, high = errors_axis.get_ylim()  # enough ticks where errors span less than a decade
+    errors_axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 10 * low else (1, 1.5, 2, 3, 5, 7)))
+    errors_axis.yaxis.set_minor_locator(NullLocator())
+    errors_axis.yaxis.set_major_formatter("{x:g}")
+    return figure
 
 
 def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int, Measured]]:

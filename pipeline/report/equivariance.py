@@ -1,5 +1,5 @@
-"""Equivariance and invariance of all systems side by side (document 003): the measure of its claim, and all layers in a
-table.
+"""Equivariance and invariance of all systems side by side (document 003): the measure of its claim, the best layer of
+each system in one picture, and all layers in a table.
 """
 
 from __future__ import annotations
@@ -7,10 +7,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, plain
 from pipeline.drawing.table import Row, Table, as_text, measured_table
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
@@ -178,6 +183,55 @@ def _data(layer: Followed) -> Recorded:
 
 
 MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}
+
+
+# ---- the picture
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """The best layer of each run, by system, if any was measured."""
+    best = [layer for each in results.executed("equivariance") if (layer := best_of(*each))]
+    if not best:
+        return
+    best.sort(key=lambda layer: list(SYSTEMS).index(layer.variant))
+    yield Drawing(
+        "equivariance-summary",
+        "png",
+        "How well each system follows a moved image",
+        "Errors, relative to how much a layer's numbers vary over images (1: nothing is known of the image), of the "
+        "layer that follows rotations, shifts, scales and shears best. Filled: moved by theory's action, or by a map "
+        "fitted to training images, which is easier; bars are two standard errors. Open: taken to stay. Rows on "
+        "different data cannot be compared.",
+        f"A row for each of {', '.join(layer.run for layer in best)}, with two marks each.",
+        [record for layer in best for record in layer.numbers.records],
+        partial(summary, best),
+    )
+
+
+@in_house_style
+def summary(best: list[Followed]) -> Figure:
+    """A row for each run: a filled mark for the error as predicted, an open one for that without moving."""
+    figure = Figure(figsize=(WIDTH, 0.2 * len(best) + 0.45))
+    axes = figure.subplots()
+    for place, layer in enumerate(best):
+        system, moved, stays = SYSTEMS[layer.variant], layer.error, layer.stays
+        look: dict[str, Any] = {"color": system.colour, "marker": system.marker, "markersize": 6}
+        assert moved is not None
+        if stays is not None:
+            axes.plot([moved.mean, stays.mean], [place, place], color=FAINT, linewidth=1)
+            axes.plot(stays.mean, place, markerfacecolor="white", **look)
+        axes.errorbar(moved.mean, place, xerr=2 * moved.se, capsize=0, **look)
+        # On which data, without what these were made from.
+        text = plain(f"{layer.words}, {dataset_label(layer.numbers.records).partition(' (')[0]}")
+        axes.text(1.03, place, text, fontsize=7.5, va="center_baseline", transform=axes.get_yaxis_transform())
+    axes.axvline(1, color=INK, linewidth=0.7)
+    axes.set_yticks(range(len(best)), [plain(layer.run) for layer in best])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(best) - 0.4, -0.6)
+    axes.set_xlim(0, None)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("relative error (filled: moved as predicted, open: taken to stay)")
+    return figure
 
 
 # ---- the tables

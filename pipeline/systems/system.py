@@ -22,6 +22,7 @@ class System:
         label: in figures and tables.
         description: on the cards of its models.
         document: that makes claims about it, or compares its own systems with it.
+        colour, marker: in figures; `#rrggbb`, and matplotlib's name. Empty for a system that no figure compares.
         run: settings of an entry of `runs`; None where nothing is trained by gradient.
         model: the class of its models, in the package `model`: module and name. It is made from the settings of a model
             and the pixels a side of the images that it sees.
@@ -35,6 +36,8 @@ class System:
     label: str
     description: str
     document: str
+    colour: str = ""
+    marker: str = ""
     run: type[RunSettings] | None = None
     model: str = ""
     swept: bool = False

@@ -8,11 +8,12 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from made_up import Writer, judged, recorded, spread
+from made_up import Writer, check_drawn, judged, recorded, spread
 from small import EQUIVARIANCE, run_on
 
+from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
-from pipeline.report import equivariance
+from pipeline.report import data_efficiency, equivariance
 from pipeline.results.reading import Results
 
 LABELS = {"digits": "digits (scikit-learn)", "toys": "toys (stand-in)"}
@@ -156,6 +157,20 @@ def test_the_overall_error_is_the_mean_over_families(writer: Writer, values: dic
     assert error.se == pytest.approx((0.02**2 + 0.08**2 / 4) ** 0.5 / 4 + 3 * 0.02 / 4)
 
 
+def test_the_picture_has_the_layer_of_each_system_that_follows_best(writer: Writer, values: dict[str, Any]) -> None:
+    found = results(writer, values, cnn={"maps": {"own": 0.9, "invariance": 1.1}, "hidden": {}})
+    best = [equivariance.best_of(*each) for each in found.executed("equivariance")]
+    of_runs = {layer.run: layer for layer in best if layer}
+    capsules = of_runs["capsules-digits"]
+    assert (capsules.name, capsules.measure) == ("parts", "own")
+    assert [each and each.mean for each in (capsules.error, capsules.stays)] == pytest.approx([0.2, 0.9])
+    assert of_runs["cnn-toys"].name == "maps", "its other layer is constant"
+    (drawing,) = equivariance.draw(found, Written())
+    check_drawn([drawing])
+    (axes,) = drawing.figure().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [*list(RUNS)[:5], "cnn-digits", "cnn-toys"]
+
+
 def test_the_table_has_every_layer_and_the_controls_once(writer: Writer, values: dict[str, Any]) -> None:
     found = results(writer, values, cnn={"maps": {"own": 0.9, "invariance": 1.1}, "hidden": {}})
     table, _ = equivariance.build(found)
@@ -186,6 +201,7 @@ IMAGES = {"0.1": 80, "1": 800}
 ERRORS_BY_SHARE = {
     "matrix-toys": ("matrix_capsules", 60_000, {"0.1": {"itself": 0.30}, "1": {"itself": 0.10}}),
     "cnn-toys": ("cnn", 400_000, {"0.1": {"itself": 0.40}, "1": {"itself": 0.20}}),
+    "vae-digits": ("vae", 200_000, {"0.1": {"mu_sigma": 0.2}, "1": {"mu_sigma": 0.1}}),
 }
 """Variant, parameters and errors of each run, so that the claim holds."""
 
@@ -230,3 +246,15 @@ def test_the_claim_fails_where_one_of_both_does(
     writer: Writer, values: dict[str, Any], capsules: tuple[int, dict[str, float]], told: str
 ) -> None:
     assert verdict(shares(writer, values, capsules), "params")[0] == told
+
+
+def test_the_figure_shows_every_run(writer: Writer, values: dict[str, Any]) -> None:
+    found = shares(writer, values)
+    (drawing,) = data_efficiency.draw(found, Written())
+    check_drawn([drawing])
+    toys, _ = drawing.figure().axes
+    (cnn,) = (bar for bar in toys.containers if bar.get_label() == "cnn-toys")
+    assert list(cnn[0].get_xdata()) == [80, 800]
+    assert list(cnn[0].get_ydata()) == [40, 20]
+    (low, high), _ = cnn[2][0].get_segments()
+    assert (low[1], high[1]) == (pytest.approx(39), pytest.approx(41)), "one sd, in percent"

@@ -9,4 +9,6 @@ SYSTEM = System(
     label="capsule regression",
     description="Capsule regression (Saul 2021)",
     document="002",
+    colour="#1a1a1a",
+    marker="X",
 )
