@@ -1,7 +1,7 @@
-"""Validation by what images show: of smallNORB, toys that training never sees.
+"""Validation on held-out values of a factor, such as toys of smallNORB that training never sees.
 
-Its test images show other toys than those for training, of which a random share shows the same toys as the others: the
-error on it is far lower than the test error.
+Test images of smallNORB show other toys than training images. Random validation images show known toys, so that their
+error is far below the test error.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Published:
         channels, side: of an image; side in pixels.
         classes: how many there are.
         images: in the training part, or in the whole where no images are apart for testing; None: not known.
-        test: in the test part; 0: there is none.
+        test: in the test part; 0: there is none, or the number is not known.
         factors: what is known of every image besides its class; None: not known.
     """
 
@@ -46,7 +46,7 @@ PUBLISHED = {
     "smallnorb48-posed": Published(2, 48, 5, 14_580, 9_720, _VIEWS),
     "toys": Published(2, 48, 5, 24_300, 24_300, _VIEWS),
 }
-"""The sources that data sets may have, by name, as `data.published` gives their images."""
+"""Sources of data sets by name, with the sizes of images as `data.published` returns them."""
 
 
 class DatasetParams(Section):
@@ -59,7 +59,9 @@ class DatasetParams(Section):
     )
     validation: int = Field(ge=1, le=10_000_000, description="images of the official training part, held out")
     test: int = Field(ge=1, le=10_000_000, description="test images kept (the first ones of the test part)")
-    split_seed: Seed | None = Field(description="of the fixed shuffle; null: none, the last training images validate")
+    split_seed: Seed | None = Field(
+        description="seed of the fixed shuffle; null: no shuffle, the last training images are for validation"
+    )
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
         """ValueError if parts have more images than there are: `images` and `test`, as in `Published`."""
@@ -76,7 +78,9 @@ class OwnImagesParams(Section):
     """Images of the user's own, a source of data sets: docs/own-images.md."""
 
     path: str = Field(min_length=1, max_length=4096, description="absolute, or relative to the repository")
-    format: Literal["folder", "npz"] = Field(description="PNG and JPEG files in class folders; arrays images, labels")
+    format: Literal["folder", "npz"] = Field(
+        description="folder: PNG and JPEG files by class; npz: arrays images and labels"
+    )
     test_part: bool = Field(
         description="true: test images are apart, in folders train/<class> and test/<class> (npz: arrays test_images "
         "and test_labels); false: they are drawn from all images"
@@ -121,12 +125,12 @@ class HoldoutParams(Section):
     """Validation by images unlike those trained on, such as those of toys that training never sees."""
 
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(
-        description="what is known of the images of smallNORB and of toys, by which some are held out"
+        description="factor of variation, of smallNORB and of toys, by whose value images are held out"
     )
     value: int = Field(
         ge=0,
         le=360,
-        description="training images of this value validate, of every class (instance 4, 6, 7, 8 or 9; azimuth and "
+        description="images with this value are held out, of every class (instance 4, 6, 7, 8 or 9; azimuth and "
         "elevation in degrees; lighting 0 to 5)",
     )
     known_share: float = Field(

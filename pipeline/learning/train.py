@@ -3,8 +3,8 @@ for the device after each step.
 
 In each epoch: draw order, warps and noise from (seed, epoch) only; train on all batches, keeping the metrics on the
 device; read them once; validate; keep the best parameters; save a checkpoint. If training is interrupted at any time
-and run again, it therefore gives the same weights (bit by bit on the CPU). With `training.averaging`, what is validated
-and kept is the average of the weights.
+and run again, it therefore gives the same weights (bit for bit on the CPU). With `training.averaging`, the average of
+the weights is validated and kept.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Trained:
 
     Attributes:
         parameters: of each seed's model at its best validation loss.
-        history: one row per replica and epoch: replica (its place among the seeds), epoch (from 1), `train_<metric>`,
-            `validation_<metric>`, train_gradient_norm, images_per_second.
+        history: one row per replica and epoch: replica (index of its seed), epoch (from 1), `<part>_<metric>` for the
+            parts train, validation and those watched, images_per_second.
         best_epoch: the epoch of the best validation loss, by replica.
         seconds: time spent training, earlier parts of a resumed training included.
     """
@@ -72,8 +72,8 @@ class Task:
 
     Attributes:
         train_part, validation_part: images `[N, C, S, S]` and their classes `[N]`.
-        watched: further images and classes that the model is measured on after every epoch, by name, like those of
-            validation; nothing is chosen by them.
+        watched: further images and classes, by name, measured after every epoch as validation is, but not used for
+            model selection.
     """
 
     build: Callable[[], Model]
@@ -101,7 +101,7 @@ def train(
         checkpoints: one per seed; None: not resumable.
         on_epoch: called with each epoch's row of the history: after the epoch, and again where a checkpoint brings it
             back.
-        start: values to begin at, for each seed, in place of those of a fresh model; of any of the parameters.
+        start: initial values by parameter, for each seed; the other parameters start as in a fresh model.
         frozen: names of parameters that are not trained.
 
     Raises `UserError` if a loss or gradient stopped being finite; the last good checkpoint, if there is one, is
@@ -141,17 +141,17 @@ class _Loop:
             self.model = task.build().to(self.device)
         self.parameters: Parameters = dict(self.model.named_parameters())
         _copy(self.start, self.parameters)
-        # What has no gradient, the model measures itself after each epoch.
+        # Parameters without a gradient are set by `Model.end_epoch`.
         measured_by_model = {name for name, value in self.parameters.items() if not value.requires_grad}
         self.statistics = measured_by_model.difference(frozen)
-        self.kept = {name: self.parameters[name].detach().clone() for name in frozen}
+        self.frozen_values = {name: self.parameters[name].detach().clone() for name in frozen}
         for name in frozen:
             self.parameters[name].requires_grad_(False)
         self.trained = {name: value for name, value in self.parameters.items() if value.requires_grad}
         self.optimiser = build_optimiser(self.training, list(self.trained.values()))
         self.average = Average(self.trained, self.training.averaging) if self.training.averaging else None
-        self.judged = copy.deepcopy(self.model).eval()
-        self.judged_parameters: Parameters = dict(self.judged.named_parameters())
+        self.evaluated = copy.deepcopy(self.model).eval()
+        self.evaluated_parameters: Parameters = dict(self.evaluated.named_parameters())
         self.best = {name: value.detach().clone() for name, value in self.parameters.items()}
         self.best_loss, self.best_epoch, self.epoch, self.seconds = math.inf, 0, 0, 0.0
         self.history: list[Row] = []
@@ -176,7 +176,7 @@ class _Loop:
                 self.epoch += 1
                 if row["validation_loss"] < self.best_loss:
                     self.best_loss, self.best_epoch = row["validation_loss"], self.epoch
-                    _copy(self.judged_parameters, self.best)
+                    _copy(self.evaluated_parameters, self.best)
                 self.seconds += time.monotonic() - begun
                 self.history.append(row)
                 self._save(force=self.epoch == epochs or self.stopped)
@@ -211,7 +211,7 @@ class _Loop:
         if asked := min(self.model.beginning_images(self.epoch), total):
             self.model.eval()
             self.model.begin_epoch(self.epoch, augment(self.images[order[:asked]], self.task.augmentation, generator))
-            _copy(self.kept, self.parameters)
+            _copy(self.frozen_values, self.parameters)
         times = self.epoch + torch.arange(steps, device=self.device) / steps
         self.model.train()
         recorded: list[Tensor] = []
@@ -229,11 +229,11 @@ class _Loop:
             self.optimiser.step(gradients)
             if self.average:
                 self.average.update(self.epoch * steps + step + 1)
-        _copy({**self.parameters, **(self.average.averaged if self.average else {})}, self.judged_parameters)
+        _copy({**self.parameters, **(self.average.averaged if self.average else {})}, self.evaluated_parameters)
         if asked := min(self.model.statistics_images, total):
-            self.judged.end_epoch(augment(self.images[order[:asked]], self.task.augmentation, generator), batch)
-            _copy({name: self.judged_parameters[name] for name in self.statistics}, self.parameters)
-        table = torch.stack(recorded).double().cpu().numpy()  # the epoch's one wait for the device
+            self.evaluated.end_epoch(augment(self.images[order[:asked]], self.task.augmentation, generator), batch)
+            _copy({name: self.evaluated_parameters[name] for name in self.statistics}, self.parameters)
+        table = torch.stack(recorded).double().cpu().numpy()  # the only wait for the device while training
         return {name: table[:, index] for index, name in enumerate(metrics)}, steps * batch
 
     def _learning_rate(self, epoch: float) -> float:
@@ -261,20 +261,20 @@ class _Loop:
         """Metrics by name on images that are not trained on: the same warps and noise at every epoch."""
         generator = torch.Generator(self.device).manual_seed(_VALIDATION_SEED)
         images = augment(all_images, self.task.augmentation, generator, training=False)
-        noise = self.judged.draw_noise((len(images),), generator, self.device)
+        noise = self.evaluated.draw_noise((len(images),), generator, self.device)
         now = torch.tensor(float(self.epoch + 1), device=self.device)
         sums: dict[str, Tensor] = {}
         # A loss may depend on the whole batch, so only batches of the training's size give comparable losses.
         batch = self.training.batch_size
         for first in range(0, len(images), batch):
             part = slice(first, first + batch)
-            loss, metrics = self.judged(images[part], noise[part], now, labels[part])
+            loss, metrics = self.evaluated(images[part], noise[part], now, labels[part])
             for name, value in {"loss": loss, **metrics}.items():
                 sums[name] = sums.get(name, 0) + value * len(images[part])
         return {name: (value / len(images)).double().cpu().numpy() for name, value in sums.items()}
 
     def _weights(self) -> dict[str, Tensor]:
-        """Weights by the names that a checkpoint has them by."""
+        """Weights by their names in a checkpoint."""
         averaged = self.average.averaged if self.average else {}
         kinds = {"now": self.parameters, "best": self.best, "average": averaged}
         return {f"{kind}.{name}": value for kind, values in kinds.items() for name, value in values.items()}
@@ -301,7 +301,7 @@ class _Loop:
             self.optimiser.state[self.trained[name]][key] = value.cpu() if key == "step" else value
         for name in _STATE:
             setattr(self, name, state[name])
-        # The seed's place among the others may be another when this is found again.
+        # The seed may have another index now than when the checkpoint was saved.
         self.history = [{**row, "replica": self.replica} for row in self.history]
         for row in self.history:
             self.on_epoch(row)
@@ -315,7 +315,7 @@ def _copy(values: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
 
 
 def clip(gradients: Sequence[Tensor], largest: float) -> Tensor:
-    """Scale gradients down, in place, if the norm of all of them together exceeds `largest`; that norm before."""
+    """Scale gradients down, in place, if their joint norm exceeds `largest`. Returns the norm before scaling."""
     norm = torch.stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
     factor = (largest / norm.clamp_min(1e-12)).clamp(max=1.0)
     for gradient in gradients:

@@ -7,7 +7,7 @@ makes is a few kilobytes: its entry in dvc.lock, and the outputs that DVC does n
 the task. Dask passes it on to the tasks of the items that need it; the head writes it into its own repository and
 checks out the rest. Afterwards `dvc repro` has nothing to run.
 
-Functions whose docstrings begin with "On a worker" are sent there by value, and so use the environment's packages only.
+Functions whose docstrings begin with "On a worker" are pickled by value: they must not import `pipeline`.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _submit(
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-    def task(*of_item: Any) -> Packet:  # a local function is sent by value, others by name
+    def task(*of_item: Any) -> Packet:  # Dask pickles a local function by value
         return run_item(job, *of_item)
 
     entries = _lock_entries(root)
@@ -268,12 +268,12 @@ def _clone(job: dict[str, Any]) -> Path:
 
 
 def _call(folder: Path, *command: str) -> str:
-    """On a worker: the output of a command, which is killed if the worker is. Raises `RuntimeError` if it fails."""
+    """On a worker: the output of a command, killed with the worker (on Linux). Raises `RuntimeError` if it fails."""
     words = (sys.executable, "-m", *command) if command[0] == "dvc" else command
     guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # DVC takes the first `python`
-    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # then the head delivers the journals
+    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # the head delivers shared journals
         env["CAPSULES_MLFLOW"] = "off"
     told = subprocess.run([*guard, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
     if told.returncode:

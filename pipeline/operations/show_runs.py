@@ -50,7 +50,7 @@ def show(root: Path, port: int) -> NoReturn:
     except OSError as error:
         why = "another server is starting" if isinstance(error, BlockingIOError) else os.strerror(error.errno or 0)
         raise UserError(f"port {port}: {why}. Choose another one: `make ui PORT={port + 1}`") from None
-    os.environ.pop("MLFLOW_TRACKING_URI", None)  # a server for a team has a page of its own
+    os.environ.pop("MLFLOW_TRACKING_URI", None)  # shows the local store, not the server of a team
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     delivery = delivery_of(root)
     try:

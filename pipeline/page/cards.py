@@ -29,7 +29,7 @@ verdict clear without colour.
 """
 
 QUICK, PAPER = "quick", "paper"
-"""The profile that a fresh clone has, and the one with the documents' data: others show their numbers, too."""
+"""The default profile, and the one with the documents' data: the page of any profile shows their numbers, too."""
 CHANGES = {
     "not run": "",
     "budget": "with a longer training in params.yaml",
@@ -49,7 +49,7 @@ Content = dict[str, Any]
 
 
 def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
-    """The scorecards of other profiles of the repository `root`, where they exist."""
+    """The scorecards of `QUICK` and `PAPER`, without `profile`, where they exist in the repository `root`."""
     paths = {name: Layout(root, name).scorecard_path for name in (QUICK, PAPER) if name != profile}
     return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
 
@@ -94,8 +94,8 @@ def cards(
 
 
 def _cell(row: Row, claim: Claim, profile: str) -> Content:
-    """What one profile found about a claim: its number, what is after ±, what it is sorted by; its verdict, and in a
-    few words why the number does not test the claim; and the shell commands that measure it again.
+    """What one profile found about a claim: its number, what ± stands for, and the sort key; its verdict, the verdict
+    by the number alone if that is another, and its tier; and the shell commands that measure it again.
     """
     ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
     mark, tone = MARKS[verdict]
@@ -146,8 +146,8 @@ def _tolerance(claim: Claim) -> str:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """A number with as many decimals as the claim's own number, at least one; none from 1,000 on, and two digits of a
-    number without sd that would be rounded to 0.
+    """`value ± sd` with the decimals of the claim's number, at least one, and none from 1,000 on. Without sd, a value
+    below 0.05 has two significant digits.
     """
     published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
     digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])

@@ -13,19 +13,19 @@ The rules of the verdict, all of them:
 - A claim without a measurement is "not run". Where results are for publication (`publish` in params.yaml), so is one
   whose number rests on a draft: a result made from uncommitted changes.
 
-That is what a row was `judged` by itself. Its verdict is the same but in two cases, in which the page shows both:
+These rules give `judged` of a row. Its verdict is the same except in two cases, in which the page shows both:
 
-- "undecided": a number outside the tolerance by at most two standard errors of our mean over seeds.
+- "undecided": our mean lies outside the tolerance, but within two of its standard errors of the document's number.
 - "not tested": a number that is "worse", where the document's regime was not reached (`untested` says why). The
   training took fewer steps than the document's or its published code's; or at its end, the error on training images,
-  augmented as they were, is above the document's number for the test error; or the error still falls: that on watched
-  test images, or else on validation images, is on average over the last eighth of the epochs lower than over the eighth
-  before it by more than two standard errors of the difference (binomial, as if the two means were of different images);
-  or the images stand in for distorted ones that the document does not give.
+  augmented as they were, is above the document's number for the test error; or the error still falls: the
+  mean error on watched test images (else on validation images) is lower in the last eighth of the epochs than in the
+  eighth before it, by more than two standard errors of the difference (binomial, taking both as independent); or the
+  images stand in for distorted ones that the document does not give.
 
-Why a claim fails, or its number is better or worse, is never certain; `why` of a row names the first that may explain
-it: why it is not tested (budget, data) or undecided (noise); else what differs by the finding's remarks, in the order
-budget, data, setting, noise; "unexplained" without any.
+The cause of a disagreement is never certain. `why` of a row gives the first candidate: the reason for "not tested"
+(budget, data) or "undecided" (noise); else the first of the finding's remarks in the order budget, data, setting,
+noise; else "unexplained".
 
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
 judged like any other, its `dataset` says what differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it
@@ -185,8 +185,8 @@ def build_scorecard(
         measures: the measure of each claim; `report.measures()` by default.
         profile: the profile that the rows name.
         others: `<stage>/<item>` of results with other settings than the profile's; a row names those that it uses.
-        drafts: whether numbers made from uncommitted changes answer claims; if not, a row that has no others has a note
-            with the verdict that they would give.
+        drafts: whether results of uncommitted changes answer claims; if not, a row with only such results notes the verdict
+            that they would give.
     """
     measures = report.measures() if measures is None else measures
     answering = replace(results, drafts=drafts)

@@ -1,4 +1,4 @@
-"""Test errors by the number of training images, all systems side by side (document 003): a figure and a claim's measure."""
+"""Test errors by the number of training images, all systems side by side (document 003): a figure and a claim."""
 
 from __future__ import annotations
 

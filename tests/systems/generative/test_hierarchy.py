@@ -16,7 +16,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from pipeline.systems.generative.model.distributions import join
-from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_affinities, votes
+from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_parent_probabilities, votes
 
 Slots = Literal["own", "any"]
 SLOTS: list[Slots] = ["own", "any"]
@@ -45,7 +45,7 @@ class Example:
         self.value = join(normal(batch, M) * 1.5, normal(batch, M, 6) * spread)
 
     def layer(self, slots: Slots = "own") -> ChildrenGivenParents:
-        log_pi, where = log_affinities(self.y0, self.log_rho), votes(self.A0, self.M, self.dummy)
+        log_pi, where = log_parent_probabilities(self.y0, self.log_rho), votes(self.A0, self.M, self.dummy)
         return ChildrenGivenParents(
             log_pi, self.gamma, where, self.c, self.off_pose, OFF_SD, TEMPERATURE, slots=slots
         )  # fmt: skip

@@ -29,7 +29,7 @@ from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.rendering import warp_templates
 from pipeline.systems.generative.model.distributions import Capsules, join
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.hierarchy import gaussian_log_density, log_affinities
+from pipeline.systems.generative.model.hierarchy import gaussian_log_density, log_parent_probabilities
 
 STATE = 1 + POSE_SIZE
 """Numbers in the state of one capsule."""
@@ -130,7 +130,7 @@ def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple
     params, temperature = model.params, model.temperature
     noise = stratified_noise(OBJECT_SAMPLES, params.objects).to(found.object_logits)
     y0 = (found.object_logits + noise.unsqueeze(1)) / temperature  # (samples, N, O)
-    log_pi = log_affinities(y0, model.log_affinity)  # (samples, N, P, 1 + O)
+    log_pi = log_parent_probabilities(y0, model.log_affinity)  # (samples, N, P, 1 + O)
     layer = model.parts_given_objects(found.object_logits, found.object_poses)
     A = found.part_poses
     present = expected_presence_log_prob(found.part_logits.unsqueeze(-1), model.gamma, temperature)

@@ -41,7 +41,7 @@ from pipeline.systems.generative.model.distributions import (
     logistic_noise,
     scale_gradient,
 )
-from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_affinities, votes
+from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_parent_probabilities, votes
 from pipeline.systems.generative.model.information import joint_information, presence_kl
 from pipeline.systems.generative.settings import GenerativeModelParams
 
@@ -168,7 +168,7 @@ class GenerativeModel(Model):
     ) -> ChildrenGivenParents:
         """p(y1, A1 | y0, A0): the parts given objects of presence logits `y0 [B, O]` and poses `A0 [B, O, 6]`."""
         return ChildrenGivenParents(
-            log_affinities(y0, self.log_affinity), self.gamma, votes(A0, self.M, self.initial_pose), self.c,
+            log_parent_probabilities(y0, self.log_affinity), self.gamma, votes(A0, self.M, self.initial_pose), self.c,
             self.inactive_pose, self.params.inactive_pose_sd, self.temperature if temperature is None else temperature,
             coupling, self.params.slots,
         )  # fmt: skip

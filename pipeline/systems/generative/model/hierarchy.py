@@ -42,7 +42,7 @@ from pipeline.systems.generative.model.distributions import (
 _LOG_2PI = math.log(2 * math.pi)
 
 
-def log_affinities(y: Tensor, log_rho: Tensor) -> Tensor:
+def log_parent_probabilities(y: Tensor, log_rho: Tensor) -> Tensor:
     """`log pi_ij`: how likely each child chooses each parent (equation 3), the always-on dummy first.
 
     Args:
@@ -76,7 +76,7 @@ class ChildrenGivenParents(InFull):
     """The joint distribution of m children's states, event shape `[m, 7]`: presence logit, then pose.
 
     Args:
-        log_pi: `[..., m, 1 + n]` from `log_affinities`.
+        log_pi: `[..., m, 1 + n]` from `log_parent_probabilities`.
         gamma: log odds that a child of parent i is present, `[m, 1 + n]`.
         votes: `[..., m, 1 + n, 6]` from `votes`.
         c: sd of a present child's pose around its vote, `[m, 1 + n]`.
@@ -84,8 +84,8 @@ class ChildrenGivenParents(InFull):
         inactive_sd: its sd, lambda_off.
         temperature: of the relaxed presences.
         coupling: factor on the gradient with respect to the value scored; see `GenerativeModel`.
-        slots: "own": child j is in place j; "any": in any of the m places, which is summed out, too. The first index of
-            `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
+        slots: "own": child j is in place j; "any": in any of the m places, which is summed out, too. The
+            place is the first index, after those of the batch, of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose`.
     """
 
     has_rsample = False

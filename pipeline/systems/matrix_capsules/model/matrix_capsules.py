@@ -8,12 +8,11 @@ every position through the same transformations, to whose votes the position is 
 addition"). A class capsule's activation says whether its class is there.
 
 The same network with variational Bayes in place of EM is Ribeiro et al. (2020). Its authors add batch norm: to feature
-maps, to poses and activations of primary capsules, and to those that each layer hands on; activations before their
-logistic.
+maps, and to the poses and the logits of activations of primary capsules and of every layer above.
 
-In training a batch is normalised by its own mean and variance. For evaluation both are measured after each epoch on
-training images, with the weights as they are then, or with their average: statistics that were followed over training
-are those of other weights. So a training step changes nothing but what the optimiser changes, and the statistics are
+In training a batch is normalised by its own mean and variance. For evaluation both are measured on training images
+after each epoch, with the weights that are evaluated (the current ones or their average): running statistics would be
+those of earlier weights. So a training step changes nothing but what the optimiser changes, and the statistics are
 parameters without a gradient, saved and loaded with the others.
 
 Shapes: B images `[B, C, S, S]` in [0, 1]; a layer of H x H positions has capsules `[B, H H, types, P]`.
@@ -39,7 +38,7 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _BALANCED_ON = 64
-"""Images that betas are balanced on."""
+"""Images that betas are set by before training (`RoutedCapsules.balance`)."""
 _MEASURED_ON = 2048
 """Images that the statistics of batch norm are measured on: about as many as torch's running means see in batches of
 128."""
@@ -99,7 +98,7 @@ def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batche
 class PrimaryCapsules(nn.Module):
     """Poses and activations that are linear in the feature maps at their position, activations through a logistic.
 
-    With batch norm, poses and activations are normalised by type in place of biases, the latter before the logistic.
+    With batch norm, normalisation by type replaces the biases; activations are normalised before the logistic.
     """
 
     def __init__(self, params: MatrixCapsulesModelParams) -> None:
@@ -151,7 +150,7 @@ class RoutedCapsules(nn.Module):
         self.fields, self.params, self.last, self.iterations = fields, params, last, params.iterations
         places, layer = (1, params.last) if last else (fields.children.shape[1], params.convolutional)
         side = params.pose_side
-        # What a transformation works on: the columns of a 4x4 pose alike, or all 16 numbers of a vector.
+        # A transformation acts on every row of a 4x4 pose alike, or on all 16 numbers of a vector.
         inner = side if params.pose == "matrix" else side**2
         start = torch.empty(places, types_below, inner, types, inner)
         self.transformations = nn.Parameter(nn.init.trunc_normal_(start, std=layer.sd, a=-2 * layer.sd, b=2 * layer.sd))
@@ -159,7 +158,7 @@ class RoutedCapsules(nn.Module):
         self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
         offsets = _coordinates(fields, params) if last and params.coordinate_addition else None
         self.register_buffer("offsets", offsets, persistent=False)
-        self.beta_a.requires_grad_(not params.batch_norm)  # which takes away again what it adds
+        self.beta_a.requires_grad_(not params.batch_norm)  # batch norm subtracts it again
         self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
         self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
 
@@ -186,13 +185,13 @@ class RoutedCapsules(nn.Module):
         return self.norm_poses(poses), self.handed_on(activations)
 
     def handed_on(self, activations: Tensor) -> Tensor:
-        """Of what an M-step gives: with batch norm, that is still to be normalised and goes through the logistic."""
+        """Activations after an M-step, which with batch norm gives logits: normalised, then through the logistic."""
         normalised: Tensor = self.norm_activations(activations)
         return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
-        """Set betas by what these capsules make of the layer: beta_u so that describing a vote by an active capsule
-        saves so many nats on average, beta_a so that the average capsule breaks even.
+        """Set the betas from the votes of these capsules: beta_u so that an active capsule saves `saving` nats a vote
+        on average, beta_a to the mean cost, so that the average capsule is as likely active as not.
 
         Activations then grow with what is assigned, not with its tightness alone, which says little before training.
         """
@@ -213,7 +212,7 @@ class RoutedCapsules(nn.Module):
         return cast_votes(capsules[0], self.full_transformations(), self.routing())
 
     def steps(self, capsules: tuple[Tensor, Tensor], iterations: int | None = None) -> list[Step]:
-        """Every iteration: those of the layer itself, or so many."""
+        """Every iteration of routing; `iterations` in place of the layer's own number."""
         routing = replace(self.routing(), iterations=iterations or self.iterations)
         return history(*capsules, self.full_transformations(), *self.betas(), routing)
 
@@ -307,7 +306,7 @@ class MatrixCapsules(Classifier):
             layer.iterations = iterations
 
     def beginning_images(self, epoch: int) -> int:
-        """Those that the first balance is found on."""
+        """Images for `balance`, before the first epoch."""
         return _BALANCED_ON if epoch == 0 and self.params.saving is not None else 0
 
     @torch.no_grad()

@@ -107,7 +107,9 @@ def prior_means(W: Tensor, X: Tensor) -> Tensor:
 
 
 def class_probabilities(lengths: Tensor, size: int, l0: Tensor) -> Tensor:
-    """P(y | x), equation 16, `[..., m]`, of lengths `||W_j x||^2 [..., m]` of capsules of size d, and `l0 [...]`."""
+    """P(y | x), equation 16, `[..., m]`, from squared lengths `||W_j x||^2 [..., m]` of capsules of size d and
+    `l0 [...]`.
+    """
     share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
     return l0.unsqueeze(-1) * share + (1 - l0).unsqueeze(-1) * size / (lengths.shape[-1] * size)
 
@@ -139,9 +141,9 @@ def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
 
 
 def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
-    """A capsule's weights `[size, p]` from the leading eigenvectors of its class (equation 28), those of the moment
-    `1 / n_i X_i^T X_i [p, p]` of its inputs, float64. Raises `ValueError`, which names the capsule's classes, if these
-    span fewer than `size` dimensions.
+    """A capsule's weights `[size, p]` (equation 28): the leading eigenvectors of `moment`, `1 / n_i X_i^T X_i [p, p]`
+    over the inputs of its classes, float64. Raises `ValueError`, naming the classes, if these inputs span fewer than
+    `size` dimensions.
     """
     values, vectors = torch.linalg.eigh(moment)
     values, vectors = values.flip(0)[:size], vectors.flip(1)[:, :size]
