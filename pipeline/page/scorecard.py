@@ -185,8 +185,8 @@ def build_scorecard(
         measures: the measure of each claim; `report.measures()` by default.
         profile: the profile that the rows name.
         others: `<stage>/<item>` of results with other settings than the profile's; a row names those that it uses.
-        drafts: whether results of uncommitted changes answer claims; if not, a row with only such results notes the verdict
-            that they would give.
+        drafts: whether results of uncommitted changes answer claims; if not, a row with only such results notes the
+            verdict that they would give.
     """
     measures = report.measures() if measures is None else measures
     answering = replace(results, drafts=drafts)
