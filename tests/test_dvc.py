@@ -127,7 +127,7 @@ def test_metrics_and_plots_are_shown_without_an_error(clone: Clone) -> None:
     assert not re.search("error|warning|failed", output, re.IGNORECASE), output
     page = (clone.folder.parent / "shown" / "index.html").read_text()
     tables = (f"results/train/{VAE}.csv", f"results/optimise/{CAPSULES}.csv")
-    for name in (*tables, "figures/data-efficiency.svg", "digits.png", "Learning__loss_of_validation"):
+    for name in (*tables, f"figures/optimisation-{CAPSULES}.svg", "digits.png", "Learning__loss_of_validation"):
         assert name in page
 
 
