@@ -1,7 +1,7 @@
 """What the measures of equivariance read off a capsule model: f and rho (document 000, section 2.1).
 
-f are poses of the encoder's posterior: of parts, and of objects; both move with the image by composition. The presences
-of objects should not change. Poses count by their capsules' presence.
+f are the poses of parts and of objects in the encoder's posterior; all move with the image by composition. The
+presences of objects should not change. Poses are weighted by the presences of their capsules.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs"
 
 
 class SeedingParams(Section):
-    """A mixture of affine arrangements of parts, by EM, from which the objects start: `model/arrangements.py`."""
+    """A mixture of affine arrangements of parts, by EM, that initialises the objects (`model/arrangements.py`)."""
 
-    images: int = Field(ge=1, le=1_000_000, description="training images that it is fitted to, at most")
+    images: int = Field(ge=1, le=1_000_000, description="maximum number of training images to fit the mixture to")
     iterations: int = Field(ge=1, le=1000, description="iterations of EM")
     teaching_epochs: int = Field(
         ge=0,
@@ -36,16 +36,16 @@ class GenerativeModelParams(Section):
     template_scale: float = Field(gt=0, le=2, description="side of a part's template at its initial pose / image side")
     template_opacity: float = Field(
         default=0.5,
-        # Left out of records at the value of runs that are older than the setting: these then stay as they are.
+        # Left out of records at this value, so that records of runs older than the setting stay as they are.
         exclude_if=lambda opacity: opacity == 0.5,
         gt=0,
         lt=1,
-        description="opacity of the templates at the start: where digits leave much of the canvas empty, near 0. The "
-        "first steps erase templates that lie beside the ink, and those erased get no gradient again",
+        description="initial opacity of the templates; near 0 if digits leave much of the canvas empty. The first "
+        "steps erase templates that lie beside the ink, and erased templates get no gradient",
     )
     temperature: float = Field(gt=0, le=10, description="temperature of the relaxed presences at the start of training")
     final_temperature: float = Field(gt=0, le=10, description="temperature after temperature_epochs, and in evaluation")
-    temperature_epochs: int = Field(ge=0, le=10_000, description="epochs of the temperature's geometric change")
+    temperature_epochs: int = Field(ge=0, le=10_000, description="epochs of geometric annealing of the temperature")
     pixel_sd: float = Field(gt=0, le=1, description="sd of a pixel around the rendering, images in [0, 1]")
     pose_sd_floor: float = Field(gt=0, le=10, description="minimum sd c_ij of a part's pose around its parent's vote")
     pose_sd_start: float = Field(gt=0, le=10, description="sd c_ij at the start; above pose_sd_floor")
@@ -96,9 +96,9 @@ class GenerativeModelParams(Section):
         """The model with one hyperparameter set to `value`, and others scaled with it.
 
         `pose_sd_start` is scaled by the same factor as `pose_sd_floor`: a floor above the start is not valid, and one
-        close to it leaves no room for the sds to shrink. So is `inactive_pose_sd`: what a present part gains over an
-        absent one depends on the ratio of their sds. `final_temperature` is scaled with `temperature`: a change of
-        the initial temperature alone would have little effect.
+        close to it leaves no room for the sds to shrink. `inactive_pose_sd` is scaled likewise: the gain of a
+        present part over an absent part depends on the ratio of their sds. `final_temperature` is scaled with
+        `temperature`: a change of the initial temperature alone would have little effect.
 
         Raises:
             ValidationError: the value does not give a valid model.
@@ -155,7 +155,7 @@ class AdamEngine(_Engine):
 
 class _Restarted(_Engine):
     restarts: int = Field(
-        ge=0, le=100, description="restarts from a perturbation of the best result, which often find a better one"
+        ge=0, le=100, description="restarts from a perturbation of the best state, which often reach a better state"
     )
 
 
@@ -173,17 +173,17 @@ class GaussNewtonEngine(_Restarted):
 
 
 Engine = Annotated[AdamEngine | LBFGSEngine | GaussNewtonEngine, Field(discriminator="method")]
-"""Of test-time inference."""
+"""Settings of an engine of test-time inference."""
 
 
 class FailureParams(Section):
     """The failure analysis: document 000, section 5.4, Figures 5 to 7."""
 
     turns: Annotated[list[Annotated[float, Field(gt=0, le=MAX_ANGLE)]], AfterValidator(check_distinct)] = Field(
-        min_length=1, description="degrees: every image is rotated by each of these, and its poses compared (Figure 5)"
+        min_length=1, description="degrees: angles that every image is rotated by to compare its poses (Figure 5)"
     )
     images: int = Field(
-        ge=1, le=10_000_000, description="maximum number of test images (the first ones) rotated, or compared by part"
+        ge=1, le=10_000_000, description="maximum number of test images (the first ones) in each analysis"
     )
     starts: int = Field(ge=1, le=360, description="initial rotations in the alignment of two templates (Figure 6)")
     steps: int = Field(ge=0, le=10_000, description="gradient steps of an alignment")
@@ -197,7 +197,7 @@ class PosteriorParams(Section):
     run: Name = Field(description="a key of `runs` whose variant is generative, with delta poses")
     replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
     epochs: int = Field(
-        ge=1, le=10_000, description="further epochs of training the encoder, with Gaussian poses and with deltas"
+        ge=1, le=10_000, description="further epochs of training the encoder, with Gaussian poses and with delta poses"
     )
     images: int = Field(ge=1, le=10_000_000, description="test images for measuring bounds (the first ones)")
     samples: int = Field(ge=1, le=100_000, description="number K of samples in each image's bounds")
@@ -213,12 +213,12 @@ class OptimiseParams(Section):
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     replicas: int = Field(ge=1, le=1000, description="replicas of the run that are used (the first ones)")
-    angles: Angles = Field(description="rotations of the images: uniform within each of these")
+    angles: Angles = Field(description="degrees: ranges of the images' rotations, uniform within +-angle")
     images: int = Field(ge=1, le=10_000_000, description="test images per angle, optimised as one batch")
     refit_images: int = Field(
         ge=10,
         le=10_000_000,
-        description="training images (the first ones) optimised too, for a probe fit on optimised posteriors",
+        description="training images (the first ones) optimised for a probe that is fit on optimised posteriors",
     )
     engines: dict[Name, Engine] = Field(min_length=1, description="engines compared")
     chosen: Name = Field(description="a key of `engines`; figures and the refit probe use its posteriors")
@@ -226,7 +226,7 @@ class OptimiseParams(Section):
         gt=0,
         le=10,
         description="sd of noise on the log odds of presence in extra restarts of the chosen engine, after which "
-        "objects are not refined; they only show what such noise does to accuracy, other restarts perturb poses only",
+        "objects are not refined; they only measure the effect of noise on accuracy. Other restarts perturb poses only",
     )
     seed: Seed = Field(description="seed of the rotations, of the presence noise and of restarts")
 

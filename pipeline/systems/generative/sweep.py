@@ -16,7 +16,7 @@ from pipeline.systems.generative.settings import FailureParams
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """Accuracies of probes, consistency of part use, and digits of one class as the first replica draws them."""
+    """Accuracies of probes, consistency of part use, and digits of one class as drawn by the first replica."""
     outcome = probes.sweep(inputs, trained)
     models, device, failures = of_kind(GenerativeModel, inputs.models), inputs.device, inputs.sections["failures"]
     assert isinstance(failures, FailureParams)

@@ -1,8 +1,8 @@
 """What the measures of equivariance read off a stacked capsule autoencoder: f and rho (Kosiorek et al. 2019).
 
-f are poses of parts, and votes: the poses of parts that each object predicts from its own. Both move with the image by
-composition, votes because an object's pose multiplies them from the left. The presences of objects should not change.
-Poses count by the presence of their part, votes by their own.
+f are the poses of parts, and the votes: poses of parts that an object predicts from its own pose. Poses and votes move
+with the image by composition, votes because an object's pose multiplies them from the left. The presences of objects
+should not change. Poses are weighted by the presence of the part, votes by the presence of the vote.
 """
 
 from __future__ import annotations

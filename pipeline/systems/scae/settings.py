@@ -27,14 +27,14 @@ class SCAEModelParams(Section):
     object_features: int = Field(ge=1, le=1024, description="features per object for its predictions")
     presence_noise: float = Field(ge=0, le=10, description="half width of the uniform noise on presence logits")
     deformation: float = Field(ge=0, le=1e6, description="weight of half the squared deformations")
-    posterior_within: float = Field(ge=0, le=1e6, description="weight of the entropy of objects' shares in an image")
-    posterior_between: float = Field(ge=0, le=1e6, description="weight of the same over the batch, subtracted")
+    posterior_within: float = Field(ge=0, le=1e6, description="weight of the entropy of an image's shares of objects")
+    posterior_between: float = Field(ge=0, le=1e6, description="weight of the same entropy over the batch, subtracted")
     prior_within: float = Field(
-        ge=0, le=1e6, description="weight of the squared distance of the presences' sum to prior_sum"
+        ge=0, le=1e6, description="weight of the squared distance of an image's sum of presences to prior_sum"
     )
-    prior_between: float = Field(ge=0, le=1e6, description="weight of the same for each object's sum over the batch")
+    prior_between: float = Field(ge=0, le=1e6, description="weight of an object sum's squared distance to B / classes")
     prior_sum: float = Field(gt=0, le=256, description="target number of objects present in an image")
-    classes: int = Field(ge=1, le=1000, description="target: each object is present in one of this many images")
+    classes: int = Field(ge=1, le=1000, description="target: an object is present in 1 / classes of the images")
 
 
 class SCAERun(RunSettings):

@@ -16,11 +16,11 @@ class VAEModelParams(Section):
     latent: int = Field(ge=1, le=4096, description="dimensions of the latent code")
     hidden: int = Field(ge=1, le=65_536, description="hidden units of the encoder and of the decoder")
     pixels: Literal["normal", "bernoulli"] = Field(
-        description="distribution of a pixel around the reconstruction; bernoulli: the cross-entropy of grey values in "
-        "[0, 1], as is usual, which is no density of them"
+        description="distribution of a pixel around the reconstruction; bernoulli: the usual cross-entropy of grey "
+        "values in [0, 1], which is not a density of grey values"
     )
     pixel_sd: float = Field(
-        gt=0, le=1, description="sd of a normal pixel around the reconstruction, images in [0, 1]; bernoulli has none"
+        gt=0, le=1, description="sd of a normal pixel around the reconstruction, images in [0, 1]; unused by bernoulli"
     )
 
 

@@ -28,16 +28,16 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
 RULER = ("test.binary_information", "probe.t0_binary.refit.rotated_0")
-"""The two numbers that tell whether presences carry information."""
+"""The two numbers that show whether presences carry information."""
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Evaluate the probes of all models, the information in presences, and pictures of what each object explains.
 
     Failures are analysed on the first test images: whether poses turn with the image (Figure 5), which templates are
-    copies (Figure 6), and consistency of part use by the range of the images' rotations (degrees). The last is a
-    control for Figure 7: if parts do not move with the image, consistency falls with the range, however a model was
-    trained. So one trained on a wide range is compared with these models on images of that range.
+    copies (Figure 6), and consistency of part use by the range of the images' rotations (degrees). Consistency is a
+    control for Figure 7: if parts do not move with the image, consistency falls with the range, whatever the training
+    range. So a model trained on a wide range is compared with these models on images of the wide range.
     """
     outcome = evaluation.evaluate(inputs)
     models, device = of_kind(GenerativeModel, inputs.models), inputs.device
@@ -74,22 +74,22 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 def equivariance(
     model: GenerativeModel, images: NDArray[np.uint8], angles: Sequence[float], device: torch.device
 ) -> pd.DataFrame:
-    """Poses of parts in turned images against the turned poses (Figure 5).
+    """Compare the poses of parts in rotated images with the rotated poses of parts in upright images (Figure 5).
 
     If an encoder finds the same arrangement of parts at every angle, its poses in an image rotated by R are R (I + A),
-    with the poses I + A of the upright image (`pipeline.layers.poses`). The deviation from this is measured, and for
-    comparison that of poses that stay unchanged: if both are equal, poses follow no better.
+    with the poses I + A of the upright image (`pipeline.layers.poses`). The deviation from R (I + A) is measured, for
+    these poses and, for comparison, for the unchanged poses I + A: if both are equal, poses do not follow the rotation.
 
-    Distances are root mean squares over the numbers of a pose, in units of the image's half width, parts weighted by
-    their presence in both images: the pose of an absent part means nothing.
+    Distances are root mean squares over the numbers of a pose, in units of the image's half width. Parts are weighted
+    by their presence in both images: the pose of an absent part means nothing.
 
     Args:
         images: uint8 `[N, 1, S, S]`.
         angles: degrees, each applied to every image.
 
     Returns:
-        one row per angle: columns angle; deviation over all images; unfollowed, the deviation if poses stayed as they
-        are; missed, the deviation as a share of that.
+        one row per angle: columns angle; deviation over all images; unfollowed, the deviation of unchanged poses;
+        missed, deviation / unfollowed.
     """
 
     def parts(angle: float) -> tuple[Tensor, Tensor]:

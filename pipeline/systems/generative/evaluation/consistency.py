@@ -23,7 +23,7 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 BATCH = 100
 """Images per batch; every part of each image is drawn separately."""
 INK = 0.5
-"""Brightness from which a pixel of a reconstruction counts as ink."""
+"""Brightness above which a pixel of a reconstruction counts as ink."""
 NO_INK = -1
 EXAMPLES = 10
 """Digits of one class kept for the picture."""
@@ -32,9 +32,9 @@ EXAMPLES = 10
 def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
     """Agreement of images of a class on the part at a pixel, beyond chance (Scott's pi).
 
-    Over all classes, pairs of images of a class and pixels where both have ink: the share that names the same part,
-    less what chance gives, over one less what chance gives. Chance is two parts drawn from all ink of all classes. 0
-    where it explains all, as where one part draws everything, or nothing can be compared.
+    (agreement - chance) / (1 - chance). Agreement is the share of pixels, with ink in both images of a pair, that have
+    the same part in both, over all pairs of a class and all classes. Chance is the probability that two pixels from all
+    ink have the same part. Returns 0 if chance is 1 (one part draws everything) or no pixels can be compared.
 
     Args:
         parts: `[N, S, S]`, the part at each pixel, `NO_INK` where there is none.
@@ -54,12 +54,12 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
 
 
 def _pairs(counts: NDArray[np.int64]) -> float:
-    """Pairs among each of `counts` things, in all."""
+    """Number of pairs within groups of sizes `counts`, summed over the groups."""
     return float((counts * (counts - 1) / 2).sum())
 
 
 def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
-    """The part that gives most of each pixel's brightness, `[B, S, S]`; `NO_INK` where the picture is dark.
+    """The part that contributes most of each pixel's brightness, `[B, S, S]`; `NO_INK` where the picture is dark.
 
     Under over-compositing part j gives C_j a_j prod_{k > j} (1 - a_k): its colour, where later parts do not hide it.
 
@@ -70,7 +70,7 @@ def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
     weighted = states[..., :1, None].sigmoid() * alpha  # (B, P, h, w)
     layers = torch.stack([colour.expand_as(weighted), weighted], dim=2)
     C, a = warp_templates(layers, states[..., 1:], model.image_size).unbind(2)  # (B, P, S, S)
-    through = (1 - a).flip(1).cumprod(1).flip(1)  # what the parts from j on let through
+    through = (1 - a).flip(1).cumprod(1).flip(1)  # transmittance of the parts from j on
     share = C * a * torch.cat([through[:, 1:], torch.ones_like(through[:, :1])], dim=1)
     return torch.where(share.sum(1) > INK, share.argmax(1), NO_INK)
 

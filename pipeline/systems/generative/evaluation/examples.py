@@ -21,7 +21,7 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 Arrays = dict[str, NDArray[np.float32]]
 
 OWNED_BY = 2000
-"""Test images, at most, over which it is averaged what an object stands for."""
+"""Maximum number of test images that `object_examples` averages over."""
 _BATCH = 250
 
 
@@ -38,7 +38,7 @@ def reconstruct(model: GenerativeModel, posterior: Capsules) -> Tensor:
 
 
 def arrange(model: GenerativeModel, posterior: Capsules) -> Tensor:
-    """The same pictures with each part in a colour of its own, `[B, S, S, 3]` in [0, 1]."""
+    """The reconstructions with parts in different colours, `[B, S, S, 3]` in [0, 1]."""
     presence = (posterior.part_logits / model.temperature).sigmoid()
     colour, alpha = model.templates.unbind(1)  # (P, h, w)
     tints = torch.from_numpy(part_colours(model.params.parts)).to(colour)
@@ -71,18 +71,18 @@ def evaluation_examples(model: GenerativeModel, seed: int, device: torch.device)
 def object_examples(
     model: GenerativeModel, images: NDArray[np.uint8], labels: NDArray[np.int64], device: torch.device
 ) -> Arrays:
-    """What each object explains: the images in which it owns more parts than any other object, and these parts.
+    """What each object explains: the images in which the object owns more parts than any other, and the parts it owns.
 
-    A part belongs to an object with the exact posterior probability of that parent (`parent_posterior`), times its own
-    presence.
+    A part belongs to an object with the exact posterior probability of this parent (`parent_posterior`), times the
+    part's presence.
 
     Args:
         images: uint8 `[N, 1, S, S]`; the first `OWNED_BY` are used.
         labels: classes `[N]`.
 
     Returns:
-        object_images and object_parts `[O, S, S]`: means over the object's images of these and of its parts drawn;
-        object_classes `[O, classes]`: how many of them are of each class.
+        object_images and object_parts `[O, S, S]`: means, over an object's images, of the images and of its parts as
+        rendered; object_classes `[O, classes]`: number of an object's images by class.
     """
     found = []
     for pixels in batches(images[:OWNED_BY], device, _BATCH):

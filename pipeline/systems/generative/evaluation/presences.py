@@ -1,7 +1,7 @@
 """Whether the presences of objects, t0, carry information about the image.
 
-All measures are of the posterior without noise in the parts, as features are (`GenerativeModel.encode`): noise that
-moves the objects is not taken for information about the image.
+All measures are of the posterior without noise in the parts, as features are (`GenerativeModel.encode`): the noise of
+parts, which changes the objects' presences, is not counted as information about the image.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipeline.systems.generative.model.information import (
 
 BATCH = 500
 MOST_IMAGES = 1000
-"""Images measured, the first ones. `presence_information` cannot exceed the log of their number."""
+"""Maximum number of images measured (the first ones). `presence_information` is at most the log of it."""
 SAMPLES = 4
 """Samples of t0 per image for `presence_information`."""
 
@@ -39,10 +39,10 @@ def presence_measures(
         by name:
         presence_information: mutual information of t0 and the image: the mean over images of KL(q(t0 | x) || mean
             posterior), by Monte Carlo (`joint_information`).
-        binary_information: the same of presences that are 0 or 1.
-        presence_information_by_object: the sum over objects of each presence's own information, an upper bound.
-        presence_kl: mean over images of KL(q(t0 | x) || prior), summed over objects. It is at least the sum by object:
-            it also counts how the mean posterior differs from the prior.
+        binary_information: mutual information of the image and t0 rounded to 0 or 1.
+        presence_information_by_object: mutual information of single presences and the image, summed; an upper bound.
+        presence_kl: mean over images of KL(q(t0 | x) || prior), summed over objects. It exceeds
+            `presence_information_by_object` by the divergence of the mean posteriors from the prior.
     """
     pixels = batches(images[:MOST_IMAGES], device, BATCH)
     logits = torch.cat([model.encode(each).object_logits for each in pixels]).double()

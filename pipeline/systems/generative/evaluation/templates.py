@@ -1,13 +1,13 @@
 """Which templates are affine copies of each other (document 000, section 5.4, Figure 6).
 
-For two templates as drawn (opacity times intensity) the best affine map of one onto the other is sought: six numbers,
-of either handedness (a mirrored stroke is a copy too), which stretches no direction by more than `MOST_STRETCH` nor
-shrinks it by more. Likeness is the correlation over the pixels that lie in the frame of either, on a canvas of twice
-the template's size: ink that only one has counts against it, and black outside of both does not count for it.
+For two templates as drawn (opacity times intensity), the best affine map of one onto the other is sought: six numbers,
+of either handedness (a mirrored stroke is a copy too), with singular values from 1 / `MOST_STRETCH` to `MOST_STRETCH`.
+Similarity is the correlation over the pixels in the frame of at least one template, on a canvas of twice the template's
+size: ink of only one template lowers the correlation, and black outside both frames does not raise it.
 
 Where the second of two pictures is an affine copy of the first, their centres and second moments fix the map up to a
-rotation or reflection Q: L = S1^(1/2) Q S2^(-1/2). Turns of Q in equal steps are the starts; the best of them are
-refined by gradient ascent on all six numbers.
+rotation or reflection Q: L = S1^(1/2) Q S2^(-1/2). The starts have Q rotated in equal steps; the best `REFINED` starts
+are refined by gradient ascent on all six numbers.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
 MOST_STRETCH = 2.0
-"""Singular values of a map lie between one over this and this."""
+"""Upper limit of the singular values of a map; the lower limit is 1 / `MOST_STRETCH`."""
 CANVAS = 2
 """Side of the canvas that two templates are compared on, in sides of a template."""
 REFINED = 4
-"""Starts of a pair that are refined."""
+"""Number of starts refined per pair of templates."""
 STEP = 0.03
 """Adam's step size on the numbers of a map."""
 LEAST_USE = 0.01
-"""Share of the ink from which a part is in use. The template of another has learnt no shape: it is noise or nothing."""
+"""Least share of the ink of a part in use. The template of a part not in use has learnt no shape: noise or blank."""
 CONTROLS = 10
-"""Draws of strokes that templates are compared with."""
+"""Number of samples of strokes that templates are compared with."""
 
 
 @torch.no_grad()
@@ -62,9 +62,7 @@ def placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
 
 
 def correlation(first: Tensor, second: Tensor) -> Tensor:
-    """Correlations `[n]` of what `placed` returns, over the pixels in either frame; 0 with a picture that is the same
-    everywhere.
-    """
+    """Correlations `[n]` of two results of `placed`, over the pixels in either frame; 0 if a picture is constant."""
     (a, inside), (b, also) = (each.flatten(2).unbind(1) for each in (first, second))
     weight = torch.maximum(inside, also)
     weight = weight / weight.sum(1, keepdim=True)
@@ -78,7 +76,7 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
 
     Args:
         starts: rotations tried for each handedness.
-        steps: of gradient ascent.
+        steps: number of gradient ascent steps.
 
     Returns:
         correlations `[n]` of the first with the mapped second, and the maps `[n, 2, 3]`.
@@ -128,20 +126,20 @@ def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
 def template_copies(
     model: GenerativeModel, images: NDArray[np.uint8], failures: FailureParams, device: torch.device
 ) -> dict[str, float]:
-    """Copies among a model's templates, and among strokes of digits, as many, for comparison.
+    """Copies among a model's templates and, for comparison, among an equal number of strokes of digits.
 
     Args:
-        images: uint8 `[N, 1, S, S]`: those the templates are used for, and the digits that strokes are cut from.
+        images: uint8 `[N, 1, S, S]`: they decide which templates are in use, and strokes are cut from them.
 
     Returns:
-        drawn (templates in use), pairs and copied of `copies`, the same two of `strokes` that fade as the templates
-        do, in the mean over `CONTROLS` draws of them, and the sd of the first over the draws.
+        drawn, the number of templates in use; pairs and copied of `copies`; faded_strokes_pairs, faded_strokes_copied:
+        means over `CONTROLS` samples of `strokes` faded like templates; faded_strokes_pairs_sd: sd over these samples.
     """
     pictures = drawn(model, images, device)
     size, scale = model.params.template_size, model.params.template_scale
-    count = max(len(pictures), 2)  # a pair at least
-    # Strokes fade towards the edges of their frame as the templates do in the mean, 1 at its largest: ink that ends at
-    # the edge of a window hardly any map of another window matches.
+    count = max(len(pictures), 2)  # at least one pair
+    # Strokes fade towards the edges by the mean template, scaled to a maximum of 1: hardly any map of another window
+    # matches ink that is cut off at the edge of a window.
     fading = pictures.mean(0) if len(pictures) else torch.ones(size, size, device=device)
     fading = fading / fading.max().clamp_min(1e-12)
     draws = [strokes(images, count, size, scale, failures.seed + draw).to(device) for draw in range(CONTROLS)]
@@ -157,8 +155,8 @@ def template_copies(
 def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:
     """The control: windows of digits `[count, size, size]` in [0, 1], as large as a template is drawn.
 
-    Each is centred on an ink pixel of another image. Strokes of digits are alike up to affine maps too: templates are
-    copies only where they are more alike than these.
+    Each window is centred on an ink pixel of a different image. Strokes of digits are similar up to affine maps too:
+    templates are copies only if they are more similar than strokes.
 
     Args:
         images: uint8 `[N, 1, S, S]`.
@@ -209,7 +207,7 @@ def _root(matrix: Tensor) -> Tensor:
 
 
 def _within_stretch(linear: Tensor) -> Tensor:
-    """Linear maps `[..., 2, 2]` with their singular values moved into the range allowed; handedness stays."""
+    """Linear maps `[..., 2, 2]` with singular values clamped to the allowed range; handedness stays."""
     left, values, right = torch.linalg.svd(linear)
     limit = math.log(MOST_STRETCH)
     return left @ torch.diag_embed(values.clamp_min(1e-6).log().clamp(-limit, limit).exp()) @ right

@@ -1,4 +1,4 @@
-"""A run that is trained with its model changed: what is measured in every condition, and how it is told."""
+"""A run trained with its model changed: the measurements of every condition, and the names of their numbers."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def measure(
     **numbers: Any,
 ) -> Outcome:
     """Train the run of a study with each of `models`, for the study's epochs and replicas, and measure every replica on
-    clean test images: probes on the features `probed`, and pixel_error. What a model counts in epochs is in those of
-    the run, and is shortened with it.
+    clean test images: probes on the features `probed`, and pixel_error. Model settings in epochs are given for
+    the whole run, and shortened in proportion.
 
     Args:
-        kind: what a condition is called: a column of the table, and the first of the names of numbers.
-        models: by condition, the name of the training and the settings of the model.
+        kind: name of the column of conditions in the table, and first key of the numbers.
+        models: name of the training and settings of the model, by condition.
         headline: the metrics among the headline numbers.
         more: further metrics of a model.
-        numbers: further ones of the study.
+        numbers: further numbers of the study.
     """
     evaluate, device, rows, settings = context.params.evaluate, context.device, [], context.settings
     run, sampled = context.params.runs[settings.run], "t0_sampled" in probed

@@ -2,15 +2,15 @@
 
 Four guides are compared:
 
-- `delta`: the encoder learnt with delta poses, together with the model. A delta has no density, so that its bound is
-  on another scale. It is measured with Gaussians around its poses whose two sds, one for all parts and one for all
-  objects, are those of a grid with the highest evidence lower bound on validation images.
-- `refined`: an encoder with Gaussian poses that starts there and is trained further, the generative model kept.
-- `control`: an encoder trained further in the same way, but with delta poses, and measured as `delta` is. It shows what
-  further training alone does.
-- `scratch`: model and encoder trained with Gaussian poses from the first step, for as many epochs as the two trainings
-  behind `refined` together, and fully coupled, with no start from part poses, which the document has not. It has
-  generative parameters of its own, so its bounds are of another model's log p(x).
+- `delta`: the encoder learnt with delta poses, together with the model. A delta has no density, so its bound is on
+  another scale: bounds are measured with Gaussians around the delta poses. The two sds, of parts and of objects, are
+  chosen from a grid by the highest evidence lower bound on validation images.
+- `refined`: an encoder with Gaussian poses, trained further from `delta` with the generative model frozen.
+- `control`: an encoder trained further in the same way, but with delta poses, and measured like `delta`. It shows the
+  effect of further training alone.
+- `scratch`: model and encoder trained with Gaussian poses from the first step, for the epochs of `delta` and `refined`
+  together, fully coupled, and without seeding objects from part poses, which is not in the document. The generative
+  parameters differ from those of the other guides, so the bounds of `scratch` are on another model's log p(x).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:
-    """`run` as its encoder is trained further: fully coupled, at its last temperature, on the bound alone."""
+    """`run` with its encoder trained further: fully coupled, at the final temperature, on the bound alone."""
     return _changed(run, study, study.epochs, pose_posterior=pose_posterior, temperature=run.model.final_temperature)
 
 
 def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """`run` as it is trained with Gaussian poses from the first step, for as many epochs as both trainings take, with
-    objects learnt from the start.
+    """`run` trained with Gaussian poses from the first step, fully coupled and without seeding, for the epochs of `run`
+    and of the study together.
     """
     epochs = run.training.epochs + study.epochs
     return _changed(run, study, epochs, pose_posterior="gaussian", seeding_epoch=epochs)
@@ -62,16 +62,16 @@ def _changed(run: GenerativeRun, study: PosteriorParams, epochs: int, **model: o
 
 
 def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float) -> GenerativeModel:
-    """A copy of a model with delta poses whose guide has Gaussians of these sds around them."""
+    """Copy a model with delta poses; the copy's guide has Gaussian poses with these sds around the delta poses."""
     params = model.params.model_copy(update={"pose_posterior": "gaussian"})
     with torch.random.fork_rng(devices=[]):
-        # For the hidden layers of the sds' heads: a training that starts here must find itself again.
+        # Fixes the hidden layers of the sds' heads, so that a training that starts here is reproducible.
         torch.manual_seed(0)
         gaussian = GenerativeModel(params, model.image_size)
     state = gaussian.state_dict() | model.state_dict()
     start = inverse_softplus(params.pose_posterior_sd_start)
     for head, sd in (("part_sd_head", part_sd), ("object_sd_head", object_sd)):
-        # The last weights are zero in a fresh model: the last biases are all that the heads say.
+        # The last weights are zero in a fresh model: the heads' outputs are the last biases.
         state[f"{head}.2.bias"] = torch.full_like(state[f"{head}.2.bias"], inverse_softplus(sd) - start)
     gaussian.load_state_dict(state)
     gaussian.to(model.M)
@@ -88,18 +88,18 @@ def draw_weights(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draw K = `samples` samples z_k of the guide for each of images `[B, 1, S, S]`.
 
-    The mean of log weights over k estimates the evidence lower bound, `importance_weighted` a tighter one. Both bound
-    log p(x) of the model with the choice of parent summed out, from below.
+    The mean of log weights over k estimates the evidence lower bound, `importance_weighted` a tighter bound. Both are
+    lower bounds on log p(x) of the model with the choice of parent summed out.
 
     Returns:
-        tensors `[K, B]`: `log p(x, z_k) - log q(z_k | x)`, with the document's density of the parts' poses, which
-        integrates to Z <= 1 (see `model.hierarchy`), so that what these bound lies itself below log p(x) of the
-        normalised model: equally far for all guides of one model, not for those of another; the same with the
-        normalised density, by which different models can be compared; squared pixel errors, summed over the pixels.
+        tensors `[K, B]`: log weights `log p(x, z_k) - log q(z_k | x)` with the document's density of part poses, which
+        integrates to Z <= 1 (see `model.hierarchy`), so that the log p(x) is below that of the normalised model, by a
+        gap that differs between models but not between guides of one model; log weights with the normalised density, to
+        compare different models; squared pixel errors, summed over the pixels.
     """
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
-        # A trace holds every feature map of the images: it is not kept.
+        # A trace holds all feature maps of the images, so traces are not kept.
         trace = model.trace_bound(images, model.draw_noise((len(images),), generator, images.device))
         layer = model.parts_given_objects(trace.y0, trace.object_poses)
         weights[k], errors[k] = trace.bound, trace.error
@@ -111,7 +111,7 @@ def draw_weights(
 def image_bounds(
     model: GenerativeModel, images: NDArray[np.uint8], samples: int, seed: int, device: torch.device
 ) -> pd.DataFrame:
-    """Bounds of every one of uint8 images `[N, 1, S, S]`, from `samples` samples each.
+    """Bounds of each of the uint8 images `[N, 1, S, S]`, from `samples` samples per image.
 
     Returns:
         columns elbo, iwae, elbo_normalised (nats) and pixel_error (squared, summed over the pixels), one row per image.
@@ -127,7 +127,7 @@ def image_bounds(
 def choose_sds(
     model: GenerativeModel, validation: NDArray[np.uint8], study: PosteriorParams, device: torch.device
 ) -> tuple[float, float]:
-    """The sds of parts and of objects in the study's grid whose Gaussians around a delta guide's poses reach the
+    """Choose the sds of Gaussians around a delta guide's poses, of parts and of objects, from the study's grid, by the
     highest evidence lower bound on the validation images.
 
     Raises:
@@ -148,11 +148,11 @@ def measure(context: Context) -> Outcome:
     """Train encoders with Gaussian poses from the trained run of the study, and from scratch, and measure each guide.
 
     Metrics: elbo, iwae, elbo_normalised (nats per image) and pixel_error on the first test images, and the accuracy of
-    a probe on each kind of features of clean ones.
+    a probe on each kind of features of clean test images.
 
     Returns:
-        the table has columns replica, metric, value, guide; numbers are by guide and metric, and the sds of parts and
-        of objects around delta poses.
+        a table with columns replica, metric, value, guide; numbers: metrics by guide, and the sds of parts and of
+        objects around delta poses.
     """
     study, params, device = context.settings, context.params, context.device
     run = params.runs[study.run]

@@ -2,12 +2,12 @@
 
 Two probes on t0 measure the effect on classification: `fixed` is fit on the encoder's output for clean training images;
 `refit` is fit on training images rotated and optimised like the test images (for "before", rotated and encoded). With
-the chosen engine both are also measured
+the chosen engine both probes are also measured
 
 - `once`: without restarts;
 - `kicked`: with restarts that perturb log odds of presence too, not only poses, and without refining the objects.
-  The bound hardly depends on which objects are present, so that t0 keeps the noise: its accuracy measures this, not
-  what a better bound does.
+  The bound hardly depends on which objects are present, so t0 keeps the noise, and accuracies show the effect of this
+  noise, not of a better bound.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 EXAMPLE_ANGLES = np.arange(0, 181, 30, dtype=np.float32)
 
 BATCH = 512
-"""Training images optimised as one batch."""
+"""Training images per batch of the optimisation."""
 
 
 def optimisation_gains(
@@ -53,11 +53,11 @@ def optimisation_gains(
 
     Returns:
         one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and (of the
-        chosen engine) refit_accuracy, each by when it was read (`_optimised`); refit_gain_error, bound_rise_error and
-        pixel_fall_error, standard errors over the same images of these changes; bound_fell, the share of images whose
-        bound fell; evaluations (of the gradient, mean per image), seconds (of the batch), images. What is not measured
-        is NaN.
-        And the way there: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
+        chosen engine) refit_accuracy, each with the suffix of a posterior (`_optimised`); refit_gain_error,
+        bound_rise_error and pixel_fall_error, standard errors over images of the changes from before to after;
+        bound_fell, the share of images whose bound fell; evaluations (of the gradient, mean per image), seconds (of the
+        batch), images. Values not measured are NaN.
+        And the progress by round: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
 
     Raises:
         UserError: a measurement is not finite.
@@ -68,8 +68,8 @@ def optimisation_gains(
     rows, curves = [], []
 
     def refit_probes(angle: float) -> dict[str, Pipeline]:
-        """Probes on t0 of turned training images, treated by the chosen engine in each way that the test images are.
-        The last fifth of the images chooses the strength.
+        """Probes on t0 of rotated training images, one for each posterior of the chosen engine (`_optimised`). The
+        last fifth of the images selects the regularisation strength.
         """
         inputs, classes = dataset.part("train")
         inputs, classes = inputs[: study.refit_images], classes[: study.refit_images]
@@ -113,8 +113,8 @@ def optimisation_gains(
 
 
 def _optimised(model: GenerativeModel, images: Tensor, study: OptimiseParams, name: str, angle: float) -> Optimised:
-    """Images optimised by an engine. Only if it is the chosen one and has restarts, there is a posterior "once",
-    without them; and at the smallest angle posterior and bound when "kicked".
+    """Optimise images by the engine `name`. If it is the chosen engine and has restarts, the result has the posterior
+    "once" (without restarts), too, and at the smallest angle the posterior and bound "kicked".
     """
     engine = study.engines[name]
     found = optimise(model, images, engine, torch.Generator(images.device).manual_seed(study.seed))
@@ -133,8 +133,8 @@ def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
 
 
 def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device) -> Arrays:
-    """One test image of a 2, as in the paper, turned in steps, before and after (Figure 3), by the study's chosen
-    engine.
+    """One test image of a 2, as in the paper's Figure 3, rotated in steps, before and after optimisation by the study's
+    chosen engine.
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, device)
@@ -154,14 +154,14 @@ def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.devi
 
 
 def _error(changes: Tensor) -> float:
-    """The standard error of the mean of `changes [N]`: both ends are estimated with the same images and samples."""
+    """The standard error of the mean of `changes [N]`, differences on the same images and presence samples."""
     return float(changes.std()) / math.sqrt(len(changes)) if len(changes) > 1 else 0.0
 
 
 def measure(context: Context) -> Outcome:
-    """Gains of all replicas by engine and angle, the way there, and pictures of the first replica's.
+    """Gains of all replicas by engine and angle, progress by round, and pictures by the first replica.
 
-    The mean bound by engine and angle after each round is tracked.
+    The mean bound by engine and angle is tracked after each round.
 
     Raises:
         UserError: a measurement is not finite.

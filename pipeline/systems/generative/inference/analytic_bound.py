@@ -10,8 +10,8 @@ standard logistic l. The expectation is taken term by term, which gives a smooth
   choice of parents; they are averaged over a few stratified samples, the same for every image.
 - Priors of presences and entropies, exactly: E softplus(c + l) = c / (1 - exp(-c)).
 
-Up to the stratified samples it is a lower bound on the evidence lower bound (document 000, appendix A), which sampling
-estimates, in the same units; on trained models the difference is half a nat.
+Up to the error of the stratified samples, the sum of these terms is a lower bound on the evidence lower bound (document
+000, appendix A), which sampling estimates; on trained models the two differ by half a nat.
 
 Shapes: N images, P parts, O objects. A state is one row of numbers per image, `[N, 7 P + 7 O]`: for each part and then
 for each object its log odds of presence and its pose.
@@ -38,7 +38,7 @@ OBJECT_SAMPLES = 8
 """Stratified samples of the objects' presences."""
 
 _REACH = 20.0
-"""Standard logistic noise beyond this has a probability of 4e-9."""
+"""Limit of the integrals over standard logistic noise, which exceeds it in size with a probability of 4e-9."""
 
 
 def pack(capsules: Capsules) -> Tensor:
@@ -57,8 +57,8 @@ def unpack(states: Tensor, parts: int) -> Capsules:
 def presence_moments(a: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """E t and E t^2 of relaxed presences t = sigmoid((a + l) / tau), each with the shape of the log odds `a`.
 
-    Computed by the trapezoidal rule over the noise. For such smooth and fast decaying functions its error is below 3e-6
-    at these nodes; see Trefethen and Weideman (2014).
+    Computed by the trapezoidal rule over the noise. Its error is below 3e-6 at these nodes, because the integrand is
+    smooth and decays fast; see Trefethen and Weideman (2014).
     """
     # The integrand's nearest poles are at distance pi tau (those of the density at pi): sharper presences need a finer
     # grid.
@@ -80,7 +80,7 @@ def expected_softplus(c: Tensor) -> Tensor:
 
 def expected_presence_log_prob(a: Tensor, logits: Tensor | float, temperature: float) -> Tensor:
     """E log density of relaxed-presence logits (a + l) / tau of presences with log odds `logits`, in nats."""
-    shift = logits - a  # without the noise, whose sign does not matter
+    shift = logits - a  # without the noise l, which is symmetric
     return shift - 2 * expected_softplus(shift) + math.log(temperature)
 
 
@@ -92,7 +92,7 @@ def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor)
         mean, square: E t and E t^2 of their presences, `[N, P]`.
 
     Returns:
-        two `[N, S, S]`.
+        mean and second moment, `[N, S, S]` each.
     """
     first, second = torch.zeros_like(colour[:, 0]), torch.zeros_like(colour[:, 0])
     layers = zip(colour.unbind(1), alpha.unbind(1), mean.unbind(1), square.unbind(1), strict=True)
@@ -119,13 +119,13 @@ def stratified_noise(samples: int, count: int) -> Tensor:
 
 
 def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple[Tensor, Tensor]:
-    """The bound without its pixels: the only terms with the objects.
+    """The terms of the bound other than the pixels'; the pixels' term does not depend on the objects.
 
     Args:
         t: means of the parts' presences, `[N, P]`.
 
     Returns:
-        nats `[N]`, and the mean posterior over each part's parent (the routing), `[N, P, 1 + O]`, the dummy first.
+        the terms' sum `[N]` (nats), and the mean posterior over parents (routing) `[N, P, 1 + O]`, the dummy first.
     """
     params, temperature = model.params, model.temperature
     noise = stratified_noise(OBJECT_SAMPLES, params.objects).to(found.object_logits)
@@ -143,7 +143,7 @@ def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple
     odds = math.log(params.object_presence / (1 - params.object_presence))
     prior = expected_presence_log_prob(found.object_logits, odds, temperature).sum(-1)
     prior = prior - 0.5 * (found.object_poses.flatten(1).square() + math.log(2 * math.pi)).sum(-1)
-    # Of all presences; a delta pose has none.
+    # Entropy of all presences; delta poses have no entropy.
     entropy = (params.parts + params.objects) * (2 - math.log(temperature))
     return parts.sum(-1) + (prior + entropy), joint.detach().softmax(-1).mean(0)
 

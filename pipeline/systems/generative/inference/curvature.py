@@ -7,9 +7,9 @@ responsibilities of the parents (the routing). Its Gauss-Newton curvature keeps 
     votes    quadratic in all poses, since (I + A_i) M_ij is linear in A_i; responsibilities are held fixed
     logits   the second derivative of their relaxed densities
 
-Object poses are coupled only through the parts, and the two rows of a vote's 2x3 matrix not at all. So the objects'
-block is one 3x3 matrix per object, the same for both rows. They are eliminated first (Schur complement), and one
-7 P x 7 P system per image is left.
+Object poses are coupled only through the parts, and the two rows of a vote's 2x3 matrix not at all. So the curvature of
+an object's pose is one 3x3 matrix, the same for both rows. Object poses are eliminated first (Schur complement), which
+leaves one 7 P x 7 P system per image.
 
 Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
 """
@@ -79,7 +79,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
         first, second = picture_moments(colour, alpha, t, square)
         explained, routing = hierarchy_bound(model, found, t)
         bound = pixel_bound(model, images, first, second) + explained
-        # Each log odds affects only its own presence, so the gradient of the sum has the derivative of each.
+        # Each log odds affects only its own presence, so the sum's gradient holds all derivatives.
         (slope,) = torch.autograd.grad(t.sum(), x, retain_graph=True)
         gradient, to_colour, to_alpha = torch.autograd.grad(-bound.sum(), (x, colour, alpha))
     with torch.no_grad():
@@ -108,11 +108,11 @@ class _Drawings:
     alpha: Tensor  # (N, P, S, S)
     colour_slope: Tensor  # (N, P, S, S, 2), by the point
     alpha_slope: Tensor  # (N, P, S, S, 2)
-    pixels: Tensor  # (S S, 3), homogeneous; the sampling points are the inverse poses times these
+    pixels: Tensor  # (S S, 3), homogeneous; the sampling points are the inverse poses times the pixels
     inverse_slope: Tensor  # (N, P, 6, 6), derivative of the inverse pose by the pose
 
     def slopes(self, to_colour: Tensor, to_alpha: Tensor) -> Tensor:
-        """Derivatives by the sampling points, from those by the drawings: `[N, P, 2, S S]`."""
+        """Derivatives by the sampling points, `[N, P, 2, S S]`, from derivatives by the drawings, `[N, P, S, S]`."""
         to_points = torch.mul(self.colour_slope, to_colour.unsqueeze(-1))
         to_points.addcmul_(self.alpha_slope, to_alpha.unsqueeze(-1))
         return to_points.flatten(2, 3).transpose(-1, -2).contiguous()
@@ -169,7 +169,7 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
 
 
 def object_curvature(model: GenerativeModel, found: Capsules, routing: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    """The curvature of the objects' poses, `[N, O, 3, 3]` for each row, and of their log odds, `[N, O]`.
+    """The curvature of the objects' poses, `[N, O, 3, 3]` (the same for both rows), and of their log odds, `[N, O]`.
 
     Args:
         routing: the mean posterior over each part's parent, `[N, P, 1 + O]`.
@@ -203,8 +203,8 @@ def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
     """The damped Gauss-Newton step of each image, `[N, 7 P + 7 O]`: -(H + D)^-1 gradient.
 
     Args:
-        damping: `[N]`; D is the curvature's diagonal times `damping`, plus `floor`. The step of an image is zero if its
-            system is not positive definite in this precision.
+        damping: `[N]`; D is the diagonal of H times `damping`, plus `floor`. The step of an image is zero if its system
+            is numerically not positive definite.
     """
     O = linearised.presences.shape[1]
     P = linearised.parts.shape[1] // STATE
@@ -212,7 +212,7 @@ def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
     by_parts, by_objects = gradient[:, :P], gradient[:, P:]
     scale = 1 + damping
 
-    # Eliminate the objects' poses, one 3x3 system each: the Schur complement remains for the rows of the parts' poses.
+    # Eliminate the objects' poses, a 3x3 system per object: the rows of the parts' poses keep the Schur complement.
     blocks = linearised.objects.clone()
     diagonal = blocks.diagonal(dim1=-2, dim2=-1)
     diagonal.mul_(scale[:, None, None]).add_(floor)

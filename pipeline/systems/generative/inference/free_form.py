@@ -8,7 +8,7 @@ encoder's output. The generative model is not changed; only the guide is replace
     Gauss-Newton    on the analytic bound
 
 All share one loop, `methods.minimise`. Then the objects are refined (`refine_objects`). A restart minimises again from
-the best state with its poses perturbed, and counts if the bound then is higher.
+the best state with its poses perturbed, and is kept if it ends at a higher bound.
 
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
@@ -44,10 +44,10 @@ EVALUATION_SAMPLES = 16
 """Presence samples over which the bounds before and after are averaged, the same for both."""
 
 CURVE_SAMPLES = 4
-"""The first of these samples, over which each point of a curve is averaged."""
+"""Presence samples (the first of the `EVALUATION_SAMPLES`) over which each point of a curve is averaged."""
 
 CURVE_POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
-"""Rounds after which the progress is measured, in addition to the last one."""
+"""Rounds after which the progress is measured, in addition to the last round."""
 
 POSE_SD = 0.03
 """Sd of the perturbation of the poses of a converged state, so that it can leave a poor local optimum."""
@@ -62,13 +62,13 @@ def mean_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, nois
 
 
 class Progress(Best):
-    """How far the minimisation of a batch has come.
+    """The progress of the minimisation of a batch.
 
     Attributes:
         once: the best states without restarts.
         evaluations: gradient evaluations of each image, `[N]`.
-        rounds: rounds so far, with those of restarts; each has one evaluation of every active image.
-        seconds: wall-clock time of the whole batch, without that of `watch`.
+        rounds: rounds so far, including restarts; a round has one evaluation of every active image.
+        seconds: wall-clock time of the whole batch, without `watch`.
     """
 
     def __init__(self, states: Tensor) -> None:
@@ -94,7 +94,7 @@ def minimise_bound(
     Args:
         watch: called with the progress after each round.
         logit_sd: sd of the noise that a restart adds to the log odds of presence. Only to measure its effect: noise of
-            sd 1 is more than images differ by in t0, and if objects are not refined, most of it stays.
+            sd 1 exceeds the differences of t0 between images, and without refining objects, most of the noise stays.
         refine: whether objects are refined after each minimisation.
     """
     progress = Progress(states)
@@ -132,11 +132,11 @@ def minimise_bound(
 
 @dataclass(frozen=True)
 class Optimised:
-    """The result of free-form inference of N images, by when it was read: "before", "once" (posteriors without
-    restarts) and "after".
+    """The result of free-form inference of N images: posteriors "before", "once" (without restarts) and "after"; bounds
+    and errors "before" and "after".
 
     Bounds (nats) and squared pixel errors (summed over the pixels), `[N]`, are averaged over the same presence samples.
-    No step and no choice used these samples, so that a bound can end below its start.
+    No step and no choice used these samples, so that the bound "after" can be below the bound "before".
     """
 
     posteriors: dict[str, Capsules]
@@ -146,7 +146,7 @@ class Optimised:
     seconds: float  # wall-clock time of the minimisation
     curve: pd.DataFrame
     """Columns round, evaluations (mean per image so far), seconds, bound, pixel_error: means over the images, estimated
-    from the same few samples.
+    from the same `CURVE_SAMPLES` samples.
     """
 
 
@@ -160,19 +160,19 @@ def optimise(
     logit_sd: float = 0.0,
     refine: bool = True,
 ) -> Optimised:
-    """Maximise the bound of each image over its own variational parameters.
+    """Maximise the bound of each image over the image's variational parameters.
 
     An image whose analytic bound ends below its start keeps its start.
 
     Args:
-        model: with `slots: own` and delta poses; for others there is no analytic bound.
+        model: with `slots: own` and delta poses; other models have no analytic bound.
         images: `[N, 1, S, S]` in [0, 1], on the model's device.
         engine: the method and its settings.
         generator: for the presence samples and restarts.
         start: the posteriors to start from; by default, the encoder's output.
         logit_sd, refine: see `minimise_bound`.
     """
-    model = copy.deepcopy(model).requires_grad_(False)  # no gradients of its own parameters are computed
+    model = copy.deepcopy(model).requires_grad_(False)  # without gradients of the model's parameters
     start = model.encode(images) if start is None else start
     states = pack(start)
     noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator, images.device)
@@ -187,7 +187,7 @@ def optimise(
 
     watch(Progress(states))
     progress = minimise_bound(model, images, states, engine, generator, watch, logit_sd=logit_sd, refine=refine)
-    watch(progress, last=True)  # after the objects were refined, in place of the same round before
+    watch(progress, last=True)  # replaces the last round's point, which was before objects were refined
     better = (value_of(model, images, progress.states)[0] < value_of(model, images, states)[0]).unsqueeze(-1)
     ends = {"once": progress.once, "after": progress.states}
     kept = {when: unpack(torch.where(better, end, states), model.params.parts) for when, end in ends.items()}

@@ -1,4 +1,4 @@
-"""Methods of free-form inference: what all share, the paper's Adam, L-BFGS, and damped Gauss-Newton.
+"""Methods of free-form inference: the loop and interface of all, the paper's Adam, L-BFGS, and damped Gauss-Newton.
 
 Every image has its own variational parameters, which the guide uses instead of an encoder's output. The bound is
 estimated with samples of the presences (`expected_bound`), or their noise is integrated out (`analytic_bound`).
@@ -34,8 +34,8 @@ from pipeline.systems.generative.settings import AdamEngine
 _CHUNK = 128
 """Images evaluated together, so that a step's arrays fit the cache."""
 MEMORY, ROUNDS, TOLERANCE = 10, 300, 1e-4
-"""Of refining objects: steps that L-BFGS remembers; the most steps that it takes; it stops when the bound rises by less
-than this (nats).
+"""L-BFGS settings for refining objects: number of past steps in memory, maximum number of steps, and the tolerance of
+the convergence test, in nats.
 """
 
 
@@ -56,8 +56,8 @@ def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, 
 def value_of(
     model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The negative bound `[N]` and its gradient `[N, V]`: the analytic bound, or that of one sample of the presences by
-    `noise`.
+    """The negative bound `[N]` and its gradient `[N, V]`: the analytic bound, or, with `noise`, the bound of one sample
+    of the presences.
     """
     values, gradients = [], []
     given = (images, states) if noise is None else (images, states, noise)
@@ -84,7 +84,7 @@ class Method(ABC):
     """Rounds without an improvement by the tolerance after which an image has converged."""
 
     noisy = False
-    """Whether values are estimated with samples. Then no best state is kept."""
+    """Whether values are estimated with samples. The last state is then kept in place of the best."""
 
     state: Tensor
     """The last accepted states `[n, V]`."""
@@ -108,7 +108,7 @@ class Method(ABC):
 
 
 class Best:
-    """The best states so far `[N, V]` and their values `[N]`, infinite at first; the last ones if values are noisy."""
+    """The best states so far `[N, V]` (the last ones if values are noisy) and their values `[N]`, infinite at first."""
 
     def __init__(self, states: Tensor) -> None:
         self.states, self.values = states.clone(), torch.full_like(states[:, 0], math.inf)
@@ -123,8 +123,8 @@ class Best:
 def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> Iterator[tuple[Tensor, Best]]:
     """Let `method` minimise the value of each image from `states [N, V]`, for at most `steps` rounds.
 
-    In every round it proposes a trial state for each active image, evaluates value and gradient once, and accepts or
-    rejects it for each image separately; no image waits for another's line search. An image has converged, and leaves
+    In a round, the method proposes a trial state for each active image, evaluates value and gradient once, and accepts
+    or rejects each trial separately; no image waits for another's line search. An image has converged, and leaves
     the batch, when its best value has not fallen by more than `tolerance` over the rounds of the method's patience.
 
     Yields:
@@ -224,7 +224,7 @@ class LBFGSMethod(Method):
         move = self.length.unsqueeze(-1) * self.direction
         change = gradient - self.gradient
         curved = taken & ((move * change).sum(-1) > 1e-8 * change.square().sum(-1))
-        # The newest in front, the oldest removed
+        # The newest pair in front; the oldest pair is dropped
         moves = torch.cat([move.unsqueeze(1), self.moves[:, :-1]], dim=1)
         changes = torch.cat([change.unsqueeze(1), self.changes[:, :-1]], dim=1)
         self.moves = torch.where(curved[:, None, None], moves, self.moves)
@@ -260,7 +260,7 @@ class LBFGSMethod(Method):
 
 
 class ObjectMethod(LBFGSMethod):
-    """L-BFGS on the hierarchy's part of the bound, by the objects' states `[n, 7 O]`.
+    """L-BFGS on the hierarchy's terms of the bound, over the objects' states `[n, 7 O]`.
 
     Args:
         parts: the states `[n, 7 P]` of the parts.
@@ -287,12 +287,12 @@ class ObjectMethod(LBFGSMethod):
 
 
 def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Maximise the analytic bound over the objects, with the parts as they are.
+    """Maximise the analytic bound over the objects, with the parts fixed.
 
-    Without the parts the pixels are constant, so that nothing is rendered: an evaluation takes a tenth of one of the
-    whole bound. The bound depends little on the objects' log odds, compared with pixels and poses. A method that stops
-    when the whole bound hardly rises therefore stops while they are still near where they started, and t0 has noise
-    that says nothing about the image. Refined objects are a function of the parts.
+    With fixed parts the pixels' term is constant and nothing is rendered: an evaluation takes a tenth of the time of
+    the whole bound. The objects' log odds change the bound little, compared with pixels and poses. A method that stops
+    when the whole bound hardly rises therefore stops with the log odds still near their start, and t0 has noise that
+    does not depend on the image. Refined objects are a function of the parts.
 
     Args:
         states: `[N, 7 P + 7 O]`.
@@ -317,7 +317,7 @@ class GaussNewtonMethod(Method):
     patience = 4
     max_damping, min_damping, first_damping = 1e8, 1e-2, 1.0
     floor = 5.0
-    """Added to the curvature's diagonal, in nats per unit squared: it is almost zero for absent or hidden parts."""
+    """Added to the curvature's diagonal, which is almost zero for absent or hidden parts, in nats per unit squared."""
 
     def begin(self, states: Tensor) -> Tensor:
         self.state = states

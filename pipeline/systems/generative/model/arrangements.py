@@ -1,13 +1,13 @@
 """Single objects that explain all parts of an image, each up to an affine map: a mixture of arrangements.
 
 If exactly one object i is present, a present part's pose is its vote (I + A0_i) M_ij plus noise of sd c_ij (document
-000, equations 4 to 6). The vote is linear in A0_i, so that the best object pose is a ridge regression with the prior
-N(0, I) of equation 2, in closed form, and with it what object i makes of an image with presences t_j:
+000, equations 4 to 6). The vote is linear in A0_i, so the best object pose is a ridge regression with the prior N(0, I)
+of equation 2, in closed form. With this pose, the log probability of an image with presences t_j under object i is
 
     log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2.
 
-A mixture of these is fitted by EM: clusters of arrangements of parts, wherever and however a digit is drawn. They give
-the objects a start from which they stay different, and the guide its first targets (`object_errors`).
+A mixture of such objects is fitted by EM. Its clusters are arrangements of parts up to affine maps. They initialise the
+objects, which then stay different, and are the first targets of the guide (`object_errors`).
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -26,10 +26,10 @@ from pipeline.layers.poses import POSE_SIZE
 from pipeline.systems.generative.model.bound import BoundTrace
 
 START_SD = 0.08
-"""Sd of a part's pose around its vote with which EM starts, in units of the image's frame."""
+"""Initial sd, for EM, of a part's pose around its vote, in units of the image's frame."""
 SMALLEST_SD = 0.01
 RIDGE = 1e-3
-"""Added to the normal equations of poses of parts that hardly any image shows."""
+"""Added to the normal equations of M, which are nearly singular for parts that hardly any image shows."""
 LIKELIEST = 0.98
 """A part is present with a probability from 1 - LIKELIEST to LIKELIEST."""
 STARTING_IMAGES = 256
@@ -49,7 +49,7 @@ class Arrangements:
 
 @dataclass(frozen=True)
 class Explanations:
-    """What each object makes of each image."""
+    """How each object, if alone, explains each image."""
 
     log_probs: Tensor  # (N, O), log p_i of the module's equation, in nats
     object_poses: Tensor  # (N, O, 6), the maximiser B, as an offset
@@ -57,7 +57,7 @@ class Explanations:
 
 
 def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
-    """What each object, alone, makes of parts with presences `t [N, P]` in [0, 1] and poses `A [N, P, 6]`."""
+    """Explain parts with presences `t [N, P]` in [0, 1] and poses `A [N, P, 6]` by each object alone."""
     frames = poses.homogeneous(arrangements.M)  # (O, P, 3, 3)
     parts = poses.to_matrix(A)  # (N, P, 2, 3)
     identity = poses.identity(A)
@@ -66,7 +66,7 @@ def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
     # Normal equations of the rows of B: B (sum_j t_j M_j M_j' / c_j^2 + 1) = sum_j t_j A_j M_j' / c_j^2 + I
     normal = torch.einsum("np,opij->noij", t, weighted @ frames.mT) + torch.eye(3, dtype=A.dtype, device=A.device)
     right = torch.einsum("npai,opji->noaj", t[..., None, None] * parts, weighted) + identity
-    # `inv_ex` does not wait for a GPU to say whether a matrix, which the prior keeps regular, was singular.
+    # The prior keeps the matrices regular. `inv_ex` does not check, so the CPU need not wait for a GPU.
     B = right @ torch.linalg.inv_ex(normal).inverse  # (N, O, 2, 3)
     squared = _squared_errors(parts, B, frames)
     density = -0.5 * squared * precision - POSE_SIZE * (arrangements.c.log() + 0.5 * math.log(2 * math.pi))
@@ -80,17 +80,17 @@ def fit_arrangements(
 ) -> tuple[Arrangements, Tensor, list[float]]:
     """Fit a mixture of `objects` arrangements to parts with presences `t [N, P]` and poses `A [N, P, 6]`, by EM.
 
-    One sd is shared by all votes. If each part of each object had its own, clusters would form around a few parts that
-    happen to fit very well. EM starts from arrangements of single images, chosen one after the other, each with a
-    probability proportional to its squared distance from those before (as in k-means++, up to affine maps). With fewer
-    images than objects, some objects share an image.
+    One sd is shared by all votes. With an sd for each part of each object, clusters would form around a few parts that
+    happen to fit very well. EM starts from arrangements of single images, drawn one after the other with a probability
+    proportional to the image's squared distance from the nearest one drawn before (k-means++, up to affine maps). With
+    fewer images than objects, some objects share an image.
 
     Args:
-        generator: of the CPU, for that choice.
+        generator: on the CPU, for drawing these images.
 
     Returns:
-        the arrangements; the log odds of the objects `[N, O]`, given the images fitted to, up to a constant; and log of
-        the mixture of exp(log p_i), in nats, mean over images: before each iteration and at the end.
+        the arrangements; logits `[N, O]` of the posterior over objects given each image, log p_i + log weight; and the
+        objective before each iteration and at the end: the logsumexp of these logits, mean over images, in nats.
     """
     arrangements = _first_arrangements(t, A, objects, generator)
     weights = t.new_full((objects,), 1 / objects)
@@ -121,7 +121,7 @@ def _first_arrangements(t: Tensor, A: Tensor, objects: int, generator: Generator
 
 
 def _maximised(t: Tensor, A: Tensor, posterior: Tensor, object_poses: Tensor) -> Arrangements:
-    """The M-step: what fits best, given who explains each image (`posterior [N, O]`) and with which pose."""
+    """The M-step: the best arrangements given the posterior over objects, `[N, O]`, and the objects' poses."""
     parts, B = poses.to_matrix(A), poses.to_matrix(object_poses)
     linear, shift = B[..., :2], B[..., 2]  # (N, O, 2, 2), (N, O, 2)
     share = posterior.unsqueeze(-1) * t.unsqueeze(1)  # (N, O, P)
@@ -148,7 +148,7 @@ def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
 
 
 def of_single_images(part_poses: Tensor, object_poses: Tensor) -> Tensor:
-    """Poses of parts in the frame of object i, `[O, P, 6]`, from those in image i.
+    """Poses of parts in the frame of object i, `[O, P, 6]`, from the poses of parts in image i.
 
     Args:
         part_poses: `[O, P, 6]`.
@@ -160,11 +160,11 @@ def of_single_images(part_poses: Tensor, object_poses: Tensor) -> Tensor:
 
 
 def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:
-    """How far the guide's objects are from those that explain each image alone, `[B]`, in nats.
+    """Loss of the guide's objects against single objects that explain each image, `[B]`, in nats.
 
     Two terms. Presences: their cross-entropy to the posterior if exactly one object is present and all are equally
-    likely. Poses: the object that explains the image is drawn to the best pose, with its error in units of the mean c;
-    the others are drawn to 0, as by the prior. Only the guide gets this gradient.
+    likely. Poses: half the squared distance from the best pose, in units of the mean c, weighted by the posterior, and
+    from 0, as by the prior, weighted by one minus the posterior. Only the guide gets the gradient.
     """
     with torch.no_grad():
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)

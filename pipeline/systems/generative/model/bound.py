@@ -22,8 +22,8 @@ class BoundTrace:
     log_parts: Tensor
     log_objects: Tensor
     entropy: Tensor
-    parts: Tensor  # (B, P, 7), the states sampled
-    y0: Tensor  # (B, O)
+    parts: Tensor  # (B, P, 7), sampled states
+    y0: Tensor  # (B, O), sampled
     object_logits: Tensor  # (B, O), log odds of q(t0)
     object_poses: Tensor  # (B, O, 6), sampled
     error: Tensor  # (B,), squared error summed over the pixels
@@ -37,7 +37,7 @@ class BoundTrace:
     def metrics(self, c: Tensor) -> dict[str, Tensor]:
         """Per-image values of the bound's terms, and metrics that show a collapse; `c`: sds of poses around votes.
 
-        Two are statistics of the whole batch (the model's `batch_statistics`): the mean number of children of the
+        Two metrics are of the whole batch (the model's `batch_statistics`): the mean number of children of the
         object with the most children, and the perplexity of the objects' shares of all children, from 1 (one object has
         every part) to O.
         """
@@ -59,7 +59,7 @@ class BoundTrace:
 
 
 def bound_of_traces(model: Callable[[], Tensor], guide: Callable[[], None], images: Tensor) -> BoundTrace:
-    """One-sample evidence lower bound of each of `images [B, 1, S, S]`, from the traces of guide and model, which
+    """One-sample evidence lower bound of each of `images [B, 1, S, S]`, from the traces of guide and model. `model`
     returns the rendered means.
     """
     p, q = traced(model, guide)

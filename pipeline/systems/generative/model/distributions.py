@@ -1,7 +1,7 @@
-"""Relaxed presences, and what the guide says of the capsules of a batch (document 000, sections 2.2 and 2.3).
+"""Relaxed presences, and the guide's posterior of the capsules of a batch (document 000, sections 2.2 and 2.3).
 
-Relaxed presences are binary concrete variables kept as logits. With logistic noise l, one of probability sigmoid(a) at
-temperature tau is t = sigmoid(y) with y = (a + l) / tau. Densities are those of the logit y, not of t: nothing
+Relaxed presences are binary concrete variables kept as logits. With logistic noise l, a presence of probability
+sigmoid(a) at temperature tau is t = sigmoid(y) with y = (a + l) / tau. Densities are of the logit y, not of t: nothing
 saturates, and the Jacobian of the sigmoid cancels between model and guide. The guide's noise is drawn by the caller, so
 that it depends on the seed and the epoch alone.
 """
@@ -119,8 +119,8 @@ class PartPosterior(InFull):
 
     Args:
         A: delta poses `[B, P, 6]`, or Gaussian ones.
-        coupling: factor on the gradient of the poses' density. It must be that of the prior's: with no gradient from
-            the prior, the entropy of the poses of absent parts, which no pixel depends on, would grow without bound.
+        coupling: factor on the gradient of the poses' density; the same as for the prior's density. With no gradient
+            from the prior, the entropy of poses of absent parts, which affect no pixel, would grow without bound.
     """
 
     def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:

@@ -46,11 +46,11 @@ from pipeline.systems.generative.model.information import joint_information, pre
 from pipeline.systems.generative.settings import GenerativeModelParams
 
 # Adam moves every parameter by about its step size, whatever the gradient. Pixel logits must move by several units, the
-# weights of a layer by hundredths, so templates are learned as logits / gain. Without the gain they were still noise
-# when the encoder had already adapted to them (on digits, the gain reaches in 12 epochs the bound of 35 without it).
+# weights of a layer by hundredths, so templates are learned as logits / gain. Without the gain, templates were still
+# noise when the encoder had adapted to them (on digits, 12 epochs with the gain reach the bound of 35 without it).
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4
-"""Initial logit of the templates' intensity, and the sd of the noise added to it and to that of the opacity."""
+"""Initial logit of the templates' intensity, and sd of the noise added to the logits of intensity and opacity."""
 _BATCH = 256
 
 Value = Tensor | float
@@ -120,11 +120,11 @@ class GenerativeModel(Model):
 
     @property
     def temperature(self) -> float:
-        """The temperature for evaluation: that at the end of training."""
+        """The temperature for evaluation, `final_temperature`."""
         return self.params.final_temperature
 
     def temperature_at(self, epoch: Tensor) -> Tensor | float:
-        """The temperature at `epoch` of training; in evaluation mode always the last one."""
+        """The temperature at `epoch` of training; in evaluation mode always `final_temperature`."""
         first, last = self.params.temperature, self.params.final_temperature
         if first == last or not self.training:
             return last
@@ -138,7 +138,7 @@ class GenerativeModel(Model):
 
     @property
     def c(self) -> Tensor:
-        """Sds c_ij of the parts' poses, `[P, 1 + O]`, the dummy's first."""
+        """Sds c_ij of the parts' poses, `[P, 1 + O]`, the dummy parent's first."""
         c = self.params.pose_sd_floor + F.softplus(self.c_excess)
         return F.pad(c, (1, 0), value=self.params.dummy_pose_sd)
 
@@ -183,7 +183,7 @@ class GenerativeModel(Model):
         """The generative process as a Pyro model of `count` images; `images [B, 1, S, S]` are observed if given.
 
         Args:
-            temperature: temperature of the relaxed presences, here and in the guide; None: that for evaluation.
+            temperature: temperature of the relaxed presences, as in the guide; None: the temperature for evaluation.
 
         Returns:
             the rendered means `[count, S, S]`.
@@ -251,7 +251,7 @@ class GenerativeModel(Model):
             pyro.sample("A0", q)
 
     def encode(self, images: Tensor) -> Capsules:
-        """The posterior's parameters; those of the objects are computed from the parts without noise."""
+        """Parameters of the posterior; the objects' parameters are computed from parts without noise."""
         y1, A1 = self.encode_parts(images)
         y0, A0 = self.encode_objects(y1 / self.temperature, A1)
         return Capsules(y1, A1, y0, A0)
@@ -269,8 +269,8 @@ class GenerativeModel(Model):
         """Features of images `[B, 1, S, S]` for probes (document 000, section 5.1, appendix D).
 
         Returns:
-            t0, the log odds of q(t0); t0_A0, these with the mean of A0; children, the expected number of children of
-            each object under the exact posterior over parents.
+            t0, the log odds of q(t0); t0_A0, t0 and the mean of A0; children, the expected number of children of each
+            object under the exact posterior over parents.
         """
         posterior = self.encode(images)
         t0, A0 = posterior.object_logits, posterior.object_poses
@@ -279,8 +279,8 @@ class GenerativeModel(Model):
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
         """One sample of the presences `[B, O]` from the log odds `t0` in `found`: t0_sampled, relaxed, in [0, 1]; and
-        t0_binary, 0 or 1, by the same noise. The relaxed value tells more than whether an object is there: a trace of
-        its log odds.
+        t0_binary, 0 or 1, by the same noise. A relaxed presence leaks the log odds, beyond whether an object is
+        present.
 
         Args:
             generator: on the CPU, so that every device sees the same noise.
@@ -291,8 +291,8 @@ class GenerativeModel(Model):
         return {"t0_sampled": y.sigmoid(), "t0_binary": (y > 0).to(t0)}
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Noise `[*shape, noise_size]`: standard logistic for the presences of parts, then of objects; for Gaussian
-        poses also standard normal for those of parts, then of objects.
+        """Noise `[*shape, noise_size]`: standard logistic for the presences of parts, then of objects; with Gaussian
+        poses also standard normal for the poses of parts, then of objects.
         """
         presences = self.params.parts + self.params.objects
         noise = logistic_noise((*shape, presences), generator, device)
@@ -313,7 +313,7 @@ class GenerativeModel(Model):
 
         Args:
             guide: a callable of images, noise and coupling, like `self.guide` (the default).
-            temperature: of the model and of `self.guide`; None: that for evaluation. Other guides have their own.
+            temperature: of the model and `self.guide` (other guides set theirs); None: the one for evaluation.
         """
         guide = guide or partial(self.guide, temperature=temperature)
         model = partial(self.model, images, len(images), coupling, temperature)
@@ -325,19 +325,19 @@ class GenerativeModel(Model):
         """The loss of a batch and its metrics.
 
         For `early_epochs` the hierarchy's gradient with respect to the parts is scaled by `early_coupling`, so that
-        they learn from the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. With
-        full strength from the start, one object soon takes nearly all parts, and the others get no gradient any more.
+        parts learn from the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. At
+        full strength from the start, one object soon takes nearly all parts, and other objects get no gradient.
         For the `teaching_epochs` of `seeding`, `object_errors` replaces all terms of the bound but the pixels'.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
             noise: `[B, noise_size]` from `draw_noise`.
-            epoch: scalar tensor: passes over the data so far, as a fraction.
+            epoch: scalar tensor: passes over the data so far, fractional.
 
         Returns:
-            the loss per image, in nats: the negative bound; and metrics: scalar tensors, means over the batch. Two more
-            in evaluation mode, what t0 tells of the images: presence_information (of the whole batch, at most the log
-            of its size) and presence_kl, its divergence from the prior.
+            the loss per image, in nats: the negative bound; and metrics: scalar tensors, means over the batch. In
+            evaluation mode also presence_information, the mutual information of t0 and the images of the batch (at most
+            the log of the batch size), and presence_kl, the divergence of q(t0) from the prior.
         """
         trace = self.trace_bound(images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self.c[:, 1:]).items()}
@@ -363,7 +363,7 @@ class GenerativeModel(Model):
         return self.params.early_coupling + (1 - self.params.early_coupling) * risen
 
     def beginning_images(self, epoch: int) -> int:
-        """Those that the objects start from."""
+        """Number of training images for `begin_epoch`, at most; 0 except at `seeding_epoch`."""
         seeding, fewest = self.params.seeding, max(arrangements.STARTING_IMAGES, self.params.objects)
         images = seeding.images if seeding else fewest
         return images if epoch == self.params.seeding_epoch else 0
@@ -372,9 +372,9 @@ class GenerativeModel(Model):
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """At `seeding_epoch`, set the M_ij of each object from the part poses in `images [n, 1, S, S]`.
 
-        Without `seeding`, from those in one image each (with fewer, some share one): the objects start as different
-        arrangements from the data, as k-means starts from data points. With `seeding`, from a mixture of affine
-        arrangements fitted to all images, which also gives gamma_ij and c_ij. With a mean inactive pose, that, too.
+        Without `seeding`, M_ij is from one image per object (with fewer images, objects share one): objects start as
+        different arrangements from the data, as k-means starts from data points. With `seeding`, M_ij, gamma_ij and
+        c_ij are from a mixture of affine arrangements fitted to all images. A mean inactive pose is set, too.
         """
         params, seeding = self.params, self.params.seeding
         if epoch != params.seeding_epoch:

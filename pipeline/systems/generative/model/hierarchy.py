@@ -7,8 +7,8 @@ t_j = sigmoid(y_j), and its pose A_j. With parent i chosen with probability pi_i
                                 + t_j log N(A_j; (I + A_i) M_ij, c_ij) + (1 - t_j) log N(A_j; centre_j, lambda_off) ].
 
 The last two terms interpolate between the densities of a present and an absent child. For 0 < t_j < 1 their integral
-over A_j is Z_ij(t_j) <= 1 (Hölder), so a bound with them is below the bound of the normalised model. `log_normaliser`
-is Z's closed form, and `sample` draws from the normalised model.
+over A_j is Z_ij(t_j) <= 1 (Hölder), so the bound is below the bound of the normalised model. `log_normaliser` is log Z
+in closed form, and `sample` draws from the normalised model.
 
 In this form a child is tied to its place: M_ij, gamma_ij, c_ij and centre_j belong to child j only, which section 5.4
 gives as the reason why the model fails on rotations. With `slots: any` a child first takes one of the m places k,
@@ -16,7 +16,7 @@ uniformly and independently of the others,
 
     log p(y_j, A_j | parents) = logsumexp_k [ -log m + log p(child in place k) ],
 
-with everything indexed by k in place of j. Exchanging the states of any two children then does not change the
+with M, gamma, c and centre of place k instead of j. Exchanging the states of any two children then does not change the
 likelihood. Two children may take the same place.
 """
 
@@ -81,11 +81,11 @@ class ChildrenGivenParents(InFull):
         votes: `[..., m, 1 + n, 6]` from `votes`.
         c: sd of a present child's pose around its vote, `[m, 1 + n]`.
         inactive_pose: centre of an absent child's pose, `[m, 6]`.
-        inactive_sd: its sd, lambda_off.
+        inactive_sd: sd of an absent child's pose, lambda_off.
         temperature: of the relaxed presences.
         coupling: factor on the gradient with respect to the value scored; see `GenerativeModel`.
-        slots: "own": child j is in place j; "any": in any of the m places, which is summed out, too. The
-            place is the first index, after those of the batch, of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose`.
+        slots: "own": child j is in place j; "any": in any of the m places, and the place is summed out. The place is
+            the first index, after the batch, of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose`.
     """
 
     has_rsample = False
@@ -111,8 +111,8 @@ class ChildrenGivenParents(InFull):
         """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`.
 
         Args:
-            normalised: whether the density of poses is divided by its integral Z_ij(t_j), as that which `sample` draws
-                from.
+            normalised: whether the density of poses is divided by its integral Z_ij(t_j), as for the distribution that
+                `sample` draws from.
         """
         value, votes, log_pi = scale_gradient(value, self.coupling), self.votes, self.log_pi
         if self.slots == "any":  # every child in every place
@@ -130,7 +130,7 @@ class ChildrenGivenParents(InFull):
         return joint if self.slots == "own" else joint.logsumexp(dim=-2)
 
     def log_prob(self, value: Tensor, normalised: bool = False) -> Tensor:
-        """Log density of states `value [..., m, 7]`, `[...]`, in nats; `normalised` as of `joint_log_prob`."""
+        """Log density of states `value [..., m, 7]`, `[...]`, in nats; `normalised` as in `joint_log_prob`."""
         return self.joint_log_prob(value, normalised).logsumexp(dim=-1).sum(dim=-1)
 
     def parent_posterior(self, value: Tensor) -> Tensor:

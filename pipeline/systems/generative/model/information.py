@@ -1,13 +1,13 @@
-"""How much relaxed presences tell of the image, in nats.
+"""Mutual information of relaxed presences and the image, in nats.
 
-The logit y of a relaxed presence with log odds a is (a + l) / temperature, l logistic (`presences`). Mutual information
-and KL divergence do not change when y is scaled, so that everything here is about u = a + l, and holds at any
-temperature that posterior and prior share. With N images, the mean posterior m(u) is the mixture of their posteriors
+The logit y of a relaxed presence with log odds a is (a + l) / temperature, l logistic (`distributions`). Scaling y does
+not change mutual information and KL divergence, so all functions are about u = a + l, and hold at any temperature that
+posterior and prior share. With N images, the mean posterior m(u) is the mixture of the images' posteriors
 q(u | x) with equal weights, and the mutual information of presences and images is the mean over images of
 KL(q(u | x) || m).
 
-A probe on log odds is no such measure: it standardises them, which enlarges any trace of the image however small it is
-beside the noise l.
+A probe on log odds does not measure this information: it standardises the log odds, which enlarges any dependence on
+the image, however small beside the noise l.
 
 Shapes: N images, O objects.
 """
@@ -26,9 +26,9 @@ LOGISTIC_ENTROPY = 2.0
 """Differential entropy of the standard logistic distribution."""
 
 _TAIL = 20.0
-"""The integrals end so far from the outermost log odds; e^-20 of the mass lies beyond."""
+"""Distance of the integrals' limits from the outermost log odds; e^-20 of the mass lies beyond."""
 _POINTS = 513
-"""Of the trapezoidal rule. Up to log odds that differ by 200, its step is below 1/2, and its error below 1e-6."""
+"""Points of the trapezoidal rule. Up to log odds that differ by 200, its step is below 1/2, its error below 1e-6."""
 _ROWS = 128
 """Samples compared with all images at a time."""
 
@@ -36,8 +36,8 @@ _ROWS = 128
 def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
     """Monte Carlo estimate of the mutual information of all presences together and the image, a scalar.
 
-    The mixture holds each sample's own posterior, so that in expectation the estimate is a lower bound for images at
-    large, and it cannot exceed log N. Around zero it may be slightly negative.
+    The mixture includes the posterior that a sample is from, so in expectation the estimate is a lower bound on the
+    information over all images, and it cannot exceed log N. Close to zero it may be slightly negative.
 
     Args:
         logits: log odds `[N, O]`.
@@ -51,9 +51,9 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
-    """As `joint_information`, of presences that are 0 or 1: where their logit is above 0. At most O log 2.
+    """As `joint_information`, for presences that are 1 if their logit is above 0, otherwise 0. At most O log 2.
 
-    A relaxed presence has a value besides, so that its information is larger.
+    The information of relaxed presences is larger, because their values between 0 and 1 count, too.
     """
     on = (logits + noise > 0).to(logits)
     off = F.softplus(logits).sum(-1)  # log p(b | x) = sum_o b_o logits_o - softplus(logits_o)
@@ -63,10 +63,10 @@ def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def information_by_object(logits: Tensor) -> Tensor:
-    """Mutual information of each presence by itself and the image, `[O]`, by numerical integration.
+    """Mutual information of each single presence and the image, `[O]`, by numerical integration.
 
-    Given the image presences are independent, so that the sum over objects is at least the information of all together:
-    what several objects tell alike is counted once for each.
+    Given the image, presences are independent, so the sum over objects is at least the joint information: information
+    that several objects share is counted once per object.
 
     Args:
         logits: log odds `[N, O]`.
@@ -84,10 +84,10 @@ def information_by_object(logits: Tensor) -> Tensor:
 
 
 def presence_kl(logits: Tensor, prior_logits: Tensor | float) -> Tensor:
-    """KL divergence of relaxed presences from others at the same temperature, elementwise.
+    """KL divergence of relaxed presences with `logits` from those with `prior_logits`, at one temperature, elementwise.
 
-    Of two standard logistic distributions d apart it is d coth(d / 2) - 2: about d^2 / 6 where d is small, |d| - 2
-    where it is large.
+    For two standard logistic distributions at distance d, it is d coth(d / 2) - 2: about d^2 / 6 for small d, |d| - 2
+    for large d.
     """
     d = (logits - prior_logits).abs()
     small = d < 1e-2

@@ -1,5 +1,5 @@
-"""Accuracies of probes: Table 1 of document 000, two claims about the run behind it, and Figure 4, models that are
-trained and tested on rotations within an angle.
+"""Accuracies of probes: Table 1 of document 000, two claims about the run behind Table 1, and Figure 4 (models trained
+and tested on rotations within an angle).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from pipeline.systems.generative.report.shared import (
 WIDE = 90.0
 """Degrees: training ranges from here on count as wide in the comparison with the VAE."""
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
-"""The features in the figures; others that were probed are in the tables."""
+"""The features in the figures; other probed features are in the tables only."""
 _FEATURES = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
 _TESTS = {name: f"rotated_{name}" for name in ("0", "45", "90", "135", "180")} | {"aff": "affine"}
 TABLE_1 = {
     f"000.t1.{row}.{column}": (features, test) for row, features in _FEATURES.items() for column, test in _TESTS.items()
 }
-"""The claims about the cells of Table 1: features and test of each."""
+"""Features and test set of the claims about the cells of Table 1."""
 PAPER = f"the paper ({LABELS['mnist']})"
 SOURCES = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
@@ -111,7 +111,7 @@ def children_classify(results: Results) -> Finding:
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether the last is clearly below the first, and no step rises by more than the larger sd of its two ends."""
+    """Whether the last is clearly below the first, and none is above the previous by more than the larger sd."""
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
@@ -137,8 +137,8 @@ def _wide_training_hurts(variant: str, features: str) -> Measure:
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """On every wide range the VAE is ahead of t0, or their intervals mean ± sd overlap; the same for SCAE if it was
-    swept.
+    """On every wide range the VAE is ahead of t0, or the intervals mean ± sd overlap; the same holds for SCAE in place
+    of t0, if SCAE was swept.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):
@@ -173,8 +173,8 @@ MEASURES: dict[str, Measure] = {
 
 
 def paper_accuracies(numbers: Numbers, run: str) -> dict[str, dict[str, Measured]]:
-    """Table 1 as its claims give it, percent by features and test; empty beside a run that is trained on rotated
-    images: the paper's were upright.
+    """Table 1 from its claims, percent by features and test; empty for a run trained on rotated images, because the
+    paper's training images were upright.
     """
     found: dict[str, dict[str, Measured]] = {}
     if numbers.run(run).augmentation.rotation == 0:
@@ -187,7 +187,7 @@ def paper_accuracies(numbers: Numbers, run: str) -> dict[str, dict[str, Measured
 
 
 def accuracies(numbers: Numbers, *place: str) -> dict[str, Measured]:
-    """The accuracies of probes (percent) by the names under `place`, such as those of tests."""
+    """The accuracies of probes (percent) by the names under `place`, such as the names of test sets."""
     names = numbers.names("probe", *place)
     return {name: found.scaled(100) for name in names if (found := numbers.measured("probe", *place, name))}
 
@@ -202,8 +202,8 @@ Accuracies = Mapping[str, Mapping[str, Measured]]
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Accuracy over the rotation of test images, beside the paper's, and over that of all images, a figure for each
-    group of runs.
+    """Figures for each group of runs: accuracy over the rotation of test images, with the paper's accuracy, and over
+    the rotation of training and test images.
     """
     evidence, found, swept = results.evidence.generative, evaluated(results), sweeps(results)
     for group in groups(evidence.table_1, found):
@@ -271,14 +271,14 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
     """Probe accuracy by test set, one plot beside the other, with the paper's numbers in each.
 
     Args:
-        plots: ours by title.
+        plots: our accuracies by title.
         paper: Table 1 of document 000.
         chance: accuracy of a guess, in percent.
-        x: what the tests are.
+        x: label of the horizontal axis.
     """
     kinds = list(next(iter(plots.values())))
     shown = in_order(test for by_features in (*plots.values(), paper) for each in by_features.values() for test in each)
-    # Others than rotations have a gap before them: they are not joined to these.
+    # Tests other than rotations have a gap before them, so that lines do not join them to rotations.
     tests = [each for test in shown for each in ([test] if test.startswith("rotated_") else ["", test])]
     figure, axes = panels(len(plots), 2.75, width=WIDTH * (1 + len(plots)) / 3, sharey=True)
     for each, (title, ours) in zip(axes, plots.items(), strict=True):
@@ -302,7 +302,7 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
 
 
 def build(results: Results) -> list[Table]:
-    """Table 1, our numbers by both protocols and the paper's, a table for each group of runs."""
+    """Table 1 for each group of runs: our accuracies by both protocols, and the paper's."""
     found, tables = evaluated(results), []
     caption = (
         "Accuracy (%) of a linear probe, with test images rotated within the angle or warped affinely. Probe refit: "

@@ -74,9 +74,9 @@ def templates_are_copies(results: Results) -> Finding:
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
     """Figure 7: parts are used less consistently after training on the widest range than on the narrowest.
 
-    The difference must exceed the noise, which is the larger of the two sds over seeds. So must the difference from the
-    run itself, which was trained on narrower images, on test images of the widest range: consistency falls with the
-    range of the test images for any training if parts stay in their places while images turn.
+    The difference must exceed the noise, which is the larger of the two sds over seeds. So must the difference from a
+    control: the swept run with its own, narrower training range, on test images of the widest range. If parts stay in
+    place while images rotate, consistency falls with the range of the test images for any training.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)
@@ -105,7 +105,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A digit as it turns; templates, objects and samples of each run; part use over ranges of rotation."""
+    """Figures of a rotating digit; templates, objects and samples of each run; part use over ranges of rotation."""
     for study, numbers in results.executed("turn"):
         if arrays := written.examples(results, "turn", study, _TURNED):
             yield _turned(study, numbers, arrays)
@@ -168,10 +168,10 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
 
 
 def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """The most used objects: means of the images that they own and of their parts.
+    """The most used objects: means of the images that an object owns, and of its parts in them.
 
     Args:
-        arrays: of `evaluation.examples.object_examples`.
+        arrays: from `evaluation.examples.object_examples`.
     """
     classes = arrays["object_classes"]
     images = classes.sum(1)

@@ -32,7 +32,7 @@ _EXAMPLES = {
     "arrangements_before": "encoder's parts",
     "arrangements_after": "optimised parts",
 }
-"""Pictures of a digit, and what they are called."""
+"""Arrays with pictures of a digit, and their names in figures."""
 _CURVES = ("replica", "engine", "angle", "round", "evaluations", "bound")
 
 
@@ -48,7 +48,7 @@ def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, d
 
 def optimisation_repairs(results: Results) -> Finding:
     """At every range of rotation the bound rises and the pixel error falls from the encoder's output, by more than two
-    standard errors over images. Both ends are estimated with presence samples that no step and no choice used.
+    standard errors over images. Both changes are estimated with presence samples that no step and no choice used.
     """
     study, numbers, angles = _optimised(results, results.evidence.generative.optimise)
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
@@ -73,8 +73,8 @@ def optimisation_repairs(results: Results) -> Finding:
 def optimisation_gain(results: Results) -> Finding:
     """Points that the t0 probe gains by test-time optimisation, at the smallest range of rotation measured.
 
-    The probe is fit on the kind of posterior it is tested on (encoded or optimised), the protocol of Table 1. The noise
-    is that of the same images before and after, and of seeds.
+    The probe is fit on the kind of posterior it is tested on (encoded or optimised), the protocol of Table 1. The
+    standard error is over images, paired before and after, and over seeds.
     """
     evidence = results.evidence.generative
     study, numbers, angles = _optimised(results, evidence.optimise_upright or evidence.optimise)
@@ -104,7 +104,7 @@ def optimisation_gain(results: Results) -> Finding:
 
 
 def _accuracies(values: dict[str, Measured], key: str) -> str:
-    """A probe's accuracies in percent, of which those without restarts and with kicked log odds may be missing."""
+    """A probe's accuracies in percent, in words; those without restarts and with kicked log odds may be missing."""
     names = {"before": "encoder", "once": "without restarts", "after": "optimised", "kicked": "kicked"}
     found = {name: values[f"{key}_{when}"] for when, name in names.items() if f"{key}_{when}" in values}
     return ", ".join(f"{name} {accuracy.mean * 100:.1f} %" for name, accuracy in found.items())
@@ -114,7 +114,7 @@ def _posterior(results: Results) -> tuple[Numbers, str, list[str]]:
     """The posterior study: its numbers, its run and a note."""
     name, numbers = results.answering("posterior", results.evidence.generative.posterior)
     study = numbers.settings.posterior[name]
-    # The paper does not say on how many seeds and images it checked this.
+    # The paper gives no number of seeds and images for these claims.
     return numbers, study.run, [f"bounds {tested_on(numbers, study.run, study.images)}"]
 
 
@@ -122,8 +122,8 @@ def full_posterior_bound(results: Results) -> Finding:
     """Section 2.3: Gaussian poses trained from the delta solution reach a higher bound than from the first step.
 
     Our number is the lead with the density of poses normalised: the two trainings end with different models, and only
-    the normalised bounds of different models are of the same quantity. The lead must be of two standard errors by this
-    density and by the document's. The noise of one seed is unknown: any lead then counts, with a remark.
+    the normalised bounds of different models are of the same quantity. The lead must exceed two standard errors by
+    this density and by the document's. With one seed the sampling noise is unknown: any lead counts, with a remark.
     """
     numbers, run, notes = _posterior(results)
     refined, scratch, refined_normalised, scratch_normalised = (
@@ -166,7 +166,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A digit before and after optimisation, and the bound on the way."""
+    """Figures of a digit before and after optimisation, and of the bound during optimisation."""
     for study, numbers in results.executed("optimise"):
         if arrays := written.examples(results, "optimise", study, ("angles", *_EXAMPLES)):
             yield Drawing(
@@ -201,7 +201,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 @in_house_style
 def optimisation_curves(table: pd.DataFrame) -> Figure:
     """The bound over gradient evaluations, for the narrowest and the widest range of rotation, with a colour and marker
-    per engine; means over replicas, of which one that has ended counts with its last row.
+    per engine; means over replicas, where a replica that has ended counts with its last row.
 
     Args:
         table: columns replica, engine, angle (degrees), round, evaluations, bound; means over images.
@@ -224,7 +224,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """Work and gains of test-time optimisation, and bounds of the full posterior."""
+    """Tables of the work and gains of test-time optimisation, and of the bounds of the full posterior."""
     return [*optimisation(results), *posterior(results)]
 
 

@@ -1,7 +1,7 @@
-"""Whether the presences of a run carry information, and what settings contribute: notes for claims, and a table.
+"""Whether the presences of a run carry information, and how settings affect that: notes for claims, and a table.
 
-A probe on standardised log odds does not show it, and a relaxed sample leaks a trace of them: only a sample that is 0
-or 1 is what a capsule that is there or not there can tell.
+A probe on standardised log odds does not show this information, and relaxed samples leak the log odds: only samples
+that are 0 or 1 have just the information of whether a capsule is present.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pipeline.systems.generative.report.shared import classes_of
 SILENT_NATS = 0.1
 """Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
-"""Points above chance up to which a probe on samples says next to nothing, ..."""
+"""Points above chance up to which a probe on samples indicates silent presences, if `READABLE` is met, too."""
 READABLE = 30.0
-"""... where the probe on log odds is so many points or more above chance."""
+"""Points above chance from which a probe on log odds counts as able to read the class."""
 
 
 _HEADS = {
@@ -34,18 +34,18 @@ _HEADS = {
     "pixel_error": ("pixel error", 2),
 }
 Found = Mapping[str, Measured | None]
-"""By column of `_HEADS`; accuracies of probes on clean images in percent."""
+"""Measurements by column of `_HEADS`; accuracies of probes on clean images are in percent."""
 
 
 def measured(numbers: Numbers) -> Found:
-    """What the evaluation of a run measured of its presences."""
+    """Measurements of a run's presences from its evaluation."""
     probes = {name: numbers.measured("probe", name, "refit", "rotated_0") for name in _HEADS}
     return cells(numbers, _HEADS, "test") | {name: found.scaled(100) for name, found in probes.items() if found}
 
 
 def silence(found: Found, classes: int) -> str | None:
-    """Why presences are silent, in words; None if they are not, or if too little was measured on images of so many
-    classes.
+    """Why presences are silent, in words; None if they are not silent, or not enough was measured. Chance is one in
+    `classes`.
     """
     information, sampled, log_odds = found["presence_information"], found["t0_binary"], found["t0"]
     if information and information.mean < SILENT_NATS:
@@ -65,7 +65,7 @@ def notes(numbers: Numbers, run: str) -> list[str]:
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
-    """The notes for a study of a run, from its evaluation; none if that was of other settings than the study's."""
+    """The notes for a study of a run, from the run's evaluation; none if the settings evaluated are not the study's."""
     evaluated = results.numbers("evaluate", run)
     if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
         return notes(evaluated, run)
@@ -73,7 +73,7 @@ def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
 
 
 def build(results: Results) -> list[Table]:
-    """What presences tell of the image: of each run, and of those trained for a study with settings changed."""
+    """The table of information in presences, for each run and for runs of studies that change settings."""
     rows: list[Row] = []
 
     def add(numbers: Numbers, run: str, epochs: int, changed: str, found: Found) -> None:

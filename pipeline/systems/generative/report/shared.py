@@ -17,7 +17,7 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Result
 COMPARED = ("generative", "scae", "vae")
 """The systems that document 000 probes."""
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
-"""By variant, the settings of the paper for a run of the sweep."""
+"""Names in `documents.yaml` of the paper's settings for a run of the sweep, by variant."""
 
 
 def evaluated(results: Results) -> dict[str, Numbers]:
@@ -32,7 +32,7 @@ def evaluated_capsules(results: Results) -> tuple[str, Numbers]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What the sweep over rotations measured of one run, by angle (degrees), in order."""
+    """Results of the sweep over rotations for one run, by angle (degrees), in order."""
 
     run: str
     items: dict[float, Numbers]
@@ -42,7 +42,7 @@ class Sweep:
         return [record for numbers in self.items.values() for record in numbers.records]
 
     def measured(self, *keys: str) -> dict[float, Measured]:
-        """The measurements under `keys` by angle, without the angles that have none."""
+        """The measurements under `keys` by angle, without angles that have no measurement."""
         found = ((angle, numbers.measured(*keys)) for angle, numbers in self.items.items())
         return {angle: value for angle, value in found if value}
 
@@ -57,8 +57,8 @@ def sweeps(results: Results) -> dict[str, Sweep]:
 
 
 def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict[float, Measured]]:
-    """The sweep that evidence names for a role and its measurements under `keys`. Raises `NotMeasuredError` if these
-    are not there at all angles of any sweep.
+    """The sweep that evidence names for a role and its measurements under `keys`. Raises `NotMeasuredError` if it
+    has no measurement at an angle of any sweep.
     """
     found = sweeps(results)
     angles = {angle for sweep in found.values() for angle in sweep.items}
@@ -70,7 +70,7 @@ def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict
 
 
 def rises(values: Sequence[Measured]) -> bool:
-    """Whether the last is above the first, and no step falls by more than the larger sd of its two ends."""
+    """Whether the last value is above the first, and no value is below the previous by more than the larger sd."""
     no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in pairwise(values))
     return no_fall and values[-1].mean > values[0].mean
 
@@ -101,7 +101,7 @@ def answer(
     tested: int | None = None,
     **more: Any,
 ) -> Finding:
-    """What a result finds about a claim that rests on one run (document, replicas, tested as of `remarks`).
+    """The finding about a claim that rests on one run (`document`, `replicas`, `tested`: see `remarks`).
 
     Args:
         more: fields of `Finding`.
@@ -112,7 +112,7 @@ def answer(
 
 
 def _reached(run: Recorded) -> Recorded:
-    """A run's settings, without those of a seeding that its training does not reach."""
+    """A run's settings, without the seeding's if training ends before `seeding_epoch`."""
     if run.model.get("seeding_epoch", 0) < run.training.epochs:
         return run
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})
@@ -121,11 +121,11 @@ def _reached(run: Recorded) -> Recorded:
 def swept_shortcomings(
     items: Iterable[Numbers], *, seeds: int | None = None, images: int | None = None
 ) -> list[Remark]:
-    """In what the runs that a sweep trained fall short of the paper's.
+    """Remarks on how runs that a sweep trained fall short of the paper's runs, without repetitions.
 
     Args:
         seeds: replicas measured, where the paper averages over several.
-        images: test images used, if not all.
+        images: maximum number of test images used; None: all.
     """
     found = []
     for numbers in items:
@@ -137,7 +137,7 @@ def swept_shortcomings(
 
 
 def tested_on(numbers: Numbers, run: str, images: int) -> str:
-    """How many test images are behind a verdict where the paper does not say how many it used, as a note."""
+    """The number of test images behind a verdict as a note, for claims where the paper gives no number."""
     return f"on {min(images, numbers.dataset_of(run).test):,} test images"
 
 

@@ -1,6 +1,6 @@
-"""What each setting contributes to presences that carry information: a run trained with some settings changed.
+"""An ablation of settings by the information that presences carry: a run trained with some settings changed.
 
-Bounds are not compared, as in `sensitivity`. Whether presences are silent is measured as in `evaluation.presences`.
+As in `sensitivity`, bounds are not compared. Information is measured as in `evaluation.presences`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PROBED = ("t0_binary", "t0_sampled", "t0", "t0_A0")
 
 
 class PresenceAblationParams(Section):
-    """A run trained with some settings changed: what each contributes to presences that carry information."""
+    """An ablation of a run's settings by the information that presences carry."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
-    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
-    replicas: int = Field(ge=1, le=1000, description="seeds trained")
+    epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
+    replicas: int = Field(ge=1, le=1000, description="replicas trained in each condition")
     conditions: dict[Name, dict[str, int | float | str | dict[str, int] | None]] = Field(
         min_length=1,
-        description="for each condition, the settings of the run's model that it changes; none for the unchanged run",
+        description="changed settings of the run's model, by condition; empty for the unchanged run",
     )
 
 
@@ -43,7 +43,7 @@ def check(params: SharedParams, where: str, study: PresenceAblationParams) -> No
 
 
 def measure(context: Context) -> Outcome:
-    """Train and probe the run of an entry of `presence_ablation` in every condition."""
+    """Train and probe the run of an entry of `presence_ablation` under every condition."""
     from pipeline.systems.generative.evaluation.presences import presence_measures
     from pipeline.systems.generative.experiments import conditions
 

@@ -1,7 +1,7 @@
 """The effect of hyperparameters on trained models (document 000, appendix B).
 
-Lower bounds are not compared: these hyperparameters change the likelihood, so bounds at different values are of
-different things. Probes and the pixel error do not depend on them.
+Lower bounds are not compared: these hyperparameters change the likelihood, so bounds at different values are not
+comparable. Probes and the pixel error are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROBED = ("t0", "t0_A0")
 
 
 class SensitivityHyperparameters(Section):
-    """Values to try for each hyperparameter, besides the run's own; the other hyperparameters keep theirs."""
+    """Values to try for each hyperparameter, besides the run's value; other hyperparameters keep the run's values."""
 
     pose_sd_floor: list[Annotated[float, Field(gt=0, le=10)]] = Field(
         description="minimum sd c_ij of a part's pose; pose_sd_start is scaled by the same factor"
@@ -38,7 +38,7 @@ class SensitivityParams(Section):
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
-    replicas: int = Field(ge=1, le=1000, description="seeds trained at each value")
+    replicas: int = Field(ge=1, le=1000, description="replicas trained at each value")
     hyperparameters: SensitivityHyperparameters
 
 
@@ -58,7 +58,7 @@ def check(params: SharedParams, where: str, study: SensitivityParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train and probe the run of `sensitivity` at each value of a hyperparameter, and at the run's own."""
+    """Train and probe the run of `sensitivity` at each value of a hyperparameter, and at the run's value."""
     from pipeline.systems.generative.experiments import conditions
 
     settings: SensitivityParams = context.settings
@@ -66,7 +66,7 @@ def measure(context: Context) -> Outcome:
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     own = getattr(run.model, name)
     # The run's own value comes last: all hyperparameters share this model, so another item may have trained it already.
-    # Its checkpoint is then used again, and stays logged under that item.
+    # The checkpoint is then used again, and stays logged under the other item.
     values = [*dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own), own]
     models = {f"{value:g}": (f"{name}={value:g}", run.model.varied(name, value)) for value in values}
     return conditions.measure(context, "sensitivity", "value", models, PROBED, ("t0", "pixel_error"), own=own)

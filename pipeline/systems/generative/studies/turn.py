@@ -1,6 +1,6 @@
-"""One digit turned through 360 degrees, as the encoder sees it: its reconstruction, its parts and where they stand.
+"""One digit rotated through 360 degrees: its reconstruction from the encoder's output, its parts and their frames.
 
-For the page's slider, and for a number: how much worse the reconstruction becomes (document 000, Figures 3 and 5).
+For the page's slider, and to measure how much the pixel error rises with rotation (document 000, Figures 3 and 5).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ STEP = 5
 DIGIT = 2
 """The class of the digit: a 2 shows which way is up."""
 CORNERS = ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0))
-"""Of a template, in its own frame; x to the right, y down."""
+"""Corners of a template in the template's frame; x to the right, y down."""
 
 
 def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.device) -> dict[str, NDArray[np.generic]]:
-    """What the encoder finds in an image turned step by step.
+    """The encoder's parts and reconstructions of an image rotated step by step.
 
     Args:
         image: uint8 `[1, S, S]`.
 
     Returns:
         angles `[N]` (degrees); images and reconstructions `[N, S, S]` and arrangements `[N, S, S, 3]` (uint8);
-        presences of parts `[N, P]`; frames `[N, P, 4, 2]`, the corners of each template in the
-        image, whose own are at -1 and 1; colours `[P, 3]` of the parts; pixel_errors `[N]`, summed over pixels.
+        presences of parts `[N, P]`; frames `[N, P, 4, 2]`, the corners of each template in the image's frame, [-1, 1]
+        x [-1, 1]; colours `[P, 3]` of the parts; pixel_errors `[N]`, squared and summed over pixels.
     """
     import torch
 
@@ -59,7 +59,7 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.devi
 
 
 def measure(context: Context) -> Outcome:
-    """Turn the first test digit of class `DIGIT` for the trained run of an entry of `optimise`; arrays are those of the
+    """Rotate the first test digit of class `DIGIT` for the trained run of an entry of `optimise`; arrays are by the
     first replica.
     """
     import pandas as pd

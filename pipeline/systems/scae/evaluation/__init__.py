@@ -15,8 +15,8 @@ from pipeline.results.spread import spread
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Probes as of every model, and `presence_information_by_object`: the information of the prior presences
-    a_k max_m a_km, summed over objects, in nats. The model does not sample them; they are taken as probabilities.
+    """Evaluate probes, and `presence_information_by_object`: the information of the prior presences a_k max_m a_km,
+    summed over objects, in nats. The model does not sample presences; here they are the probabilities of binary ones.
     """
     outcome = evaluation.evaluate(inputs)
     images = inputs.dataset.part("test")[0]

@@ -9,11 +9,11 @@ It is not one generative model but two likelihoods with stop-gradients between t
                                                                     deformations
     p(A_m) = sum_k a_k a_km N(A_m; V_k (static_km + D_km), sigma_km) + a dummy of fixed weight and density
 
-Values and details are those of the authors' code. Two unexpected ones are kept: the weights a_k a_km of the votes are
+Values and details are those of the authors' code, including two unexpected ones: the weights a_k a_km of the votes are
 not normalised, so p(A_m) is not a density; and (1 - d_m) 1e32 is subtracted from the scores of attention, so that each
 query attends only to the part with the largest d_m, or to all whose d_m rounds to 1 (`attention: published`; `presence`
-adds log d_m instead). Labels are not used: the authors' classifiers are behind stop-gradients, and are fit afterwards
-here.
+adds log d_m instead). Labels are not used: the authors' classifiers are behind stop-gradients; here they are
+fit after training.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], P parts, O objects. Poses are offsets from the identity (`layers.poses`).
 """
@@ -36,7 +36,7 @@ from pipeline.systems.scae.settings import SCAEModelParams
 
 _LOG_2PI = math.log(2 * math.pi)
 _DUMMY = -2 * math.log(10.0)
-"""Log density of the pose of a part that no object explains, and the log weight of that alternative."""
+"""Log density of a part's pose under the dummy, and log weight of the dummy, which explains parts without object."""
 _SMALLEST = 1e-16
 _HIDDEN, _COLOUR = 128, 32
 """Hidden units of the maps from an object's code, and of the map from a part's features to its colour."""
@@ -62,12 +62,12 @@ class Objects:
 
     @property
     def presence(self) -> Tensor:
-        """Prior presences `[B, O]`: the strongest vote of each object."""
+        """Prior presences `[B, O]`, a_k max_m a_km: the largest presence of an object's votes."""
         return self.vote_presence.amax(-1)
 
 
 def constrained_pose(x: Tensor) -> Tensor:
-    """Maps six unconstrained numbers `[..., 6]` to a pose, `[..., 6]`.
+    """Map six unconstrained numbers `[..., 6]` to a pose, `[..., 6]`.
 
     With x one of the numbers: two scales, sigmoid(x) + 0.01; an angle, 2 pi x; a shear and two translations, tanh(5 x).
     """
@@ -80,7 +80,7 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Entropy of an image's presences over objects, and of the presences' sums over the batch; `presence [B, O]`."""
+    """Entropy over objects of normalised `presence [B, O]`: mean over images, and of the presences' batch sums."""
 
     def entropy(share: Tensor) -> Tensor:
         return -torch.xlogy(share, share.clamp_min(_SMALLEST)).sum(-1)
@@ -165,7 +165,7 @@ class SCAE(Model):
         self.mixing_logits = nn.Parameter(torch.zeros(P, size, size))
         self.colour = nn.Sequential(nn.Linear(params.part_features, _COLOUR), nn.ReLU(), nn.Linear(_COLOUR, 1))
         self.background = nn.Parameter(torch.zeros(1))  # logit of the intensity
-        self.background_mixing = nn.Parameter(torch.zeros(1))  # softplus of it is the mixing logit
+        self.background_mixing = nn.Parameter(torch.zeros(1))  # the mixing logit before softplus
 
         self.embed = nn.Linear(POSE_SIZE + 1 + params.part_features + size * size, params.hidden)
         self.blocks = nn.ModuleList(SelfAttention(params.hidden, params.attention) for _ in range(params.blocks))
@@ -240,7 +240,7 @@ class SCAE(Model):
     # ---- objects
 
     def encode_objects(self, parts: PartCapsules, noise: Tensor | None = None) -> Objects:
-        """Objects given parts. Of the parts, only the features get a gradient from here.
+        """Encode objects from parts. The gradient reaches the parts' features, not their presences and poses.
 
         Args:
             noise: `[B, O + O * P]`, uniform in [-1, 1], scaled and added to the presences' logits.

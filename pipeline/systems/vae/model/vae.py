@@ -66,7 +66,7 @@ class VAE(Model):
             if self.params.pixels == "normal":
                 pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
             else:
-                # Away from 0 and 1, whose logarithms are infinite. Grey values are not in its support.
+                # Clamped to avoid log 0; not validated, because grey values are outside the Bernoulli's support.
                 pixels = dist.Bernoulli(mean.clamp(SMALLEST, 1 - SMALLEST), validate_args=False)
             pyro.sample("pixels", pixels.to_event(2), obs=observed)
         return mean
