@@ -1,6 +1,6 @@
-"""What a study is given: its settings, data sets, trained models, and a way to train.
+"""The argument of a study: its settings, data sets, trained models, and training.
 
-What a study uses is remembered, because its result says what it was made from.
+All data sets, seeds and trainings that a study uses are recorded for the provenance of its result.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class Opened(NamedTuple):
 
 @dataclass(kw_only=True)
 class Context:
-    """One item of a study, or of a training, being made.
+    """One item of a study, or of a training, in execution.
 
     Attributes:
-        label: as DVC writes it: `attack@smallnorb`. It is shown beside progress bars.
-        settings: its entry of `params.yaml`, or the section where all items share one; None where there is no section.
-        axes: the values that an item of a matrix stands for: the run and the angle of a sweep.
+        label: the name of the item in DVC, such as `attack@smallnorb`; the title of progress bars.
+        settings: its entry in `params.yaml`, or the section if all items share one; None if there is no section.
+        axes: the values of an item of a matrix, such as the run and the angle of a sweep.
         home: the repository with the files that outlive a stage. It is `root`, except in an experiment that DVC runs in
             a temporary copy.
         code: the library's files and folders that the item depends on.
-        seeds: of the models trained or used.
+        seeds: of the first models trained or used.
         epochs: passes over the data of each training, the mean over replicas.
-        last_epoch: of the training that went on longest.
+        last_epoch: the last epoch of the longest training.
         parts: the studies of a set, each with its own settings.
     """
 
@@ -83,13 +83,13 @@ class Context:
     _made: dict[Hashable, Any] = field(default_factory=dict)
 
     def part(self, name: str, settings: Any) -> Context:
-        """One study of a set, which is this item."""
+        """The context of one study of the set that is this item."""
         part = replace(self, item=name, label=f"{self.label}, {name}", settings=settings, opened={}, parts=[])
         self.parts.append(part)
         return part
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What `make` returns, made by the first study of a set that asks for this key."""
+        """The result of `make`, which is called once for a key, by the first study of a set that asks for it."""
         if key not in self._made:
             self._made[key] = make()
         made: Made = self._made[key]
@@ -137,7 +137,7 @@ class Context:
         return dataset
 
     def evaluated(self, name: str) -> Dataset:
-        """A data set that something already trained is evaluated on; as `dataset`, and tracked."""
+        """A data set that trained models are evaluated on: as `dataset`, and logged in the tracked run."""
         dataset = self.dataset(name)
         self.run.log_dataset(name, dataset.label, self.sha256(name))
         return dataset
@@ -147,7 +147,7 @@ class Context:
         return str(self.opened[dataset].sha256)
 
     def generates(self, what: str) -> None:
-        """State that the study generates its data, and what they are."""
+        """Record that the study generates its data; `what`: their label."""
         self.opened[what] = Opened(what, None)
 
     def models(self, run: str, kind: type[AnyModel], replicas: int | None = None) -> list[AnyModel]:
@@ -186,13 +186,13 @@ class Context:
         """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
 
         Args:
-            name: of the training among those of the study. None where the item is an entry of `runs`: then the result
-                has its settings anyway.
+            name: of the training within the study; None if the item is an entry of `runs`, whose settings the result
+                has anyway.
             dataset: the run's own if None.
-            change: how `dataset` differs from the run's own; a checkpoint belongs to one.
-            key: that its settings are kept by in the result; the name if empty.
-            alone: whether this is the item's only training, so that the item's tracked run is the training's.
-            start, frozen, watched: as for `train_run`, which names the errors, too.
+            change: how `dataset` differs from the run's own; checkpoints of another change are not continued.
+            key: the key of its settings in the result; `name` if empty.
+            alone: whether this is the item's only training, which then has the item's tracked run.
+            start, frozen, watched: as for `train_run`, whose docstring lists the errors.
 
         Returns:
             the training, and its models, one per replica.
@@ -218,14 +218,14 @@ class Context:
 
     @property
     def data(self) -> str | None:
-        """The data sets opened so far, or what was generated, as people call them; None if there are none."""
+        """The data sets opened so far, or the data generated, by their labels; None if there are none."""
         return ", ".join(dict.fromkeys(each.label for each in self._all_opened())) or None
 
     def _all_opened(self) -> list[Opened]:
         return [each for context in (self, *self.parts) for each in context.opened.values()]
 
     def provenance(self) -> dict[str, Any]:
-        """What the result was made from."""
+        """The provenance of the result: data, seeds, epochs, and settings of trainings."""
         opened = self._all_opened()
         return {
             "dataset": self.data,

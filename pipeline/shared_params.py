@@ -1,4 +1,4 @@
-"""What all studies share of `params.yaml`, and what a study asks of it when its settings are checked."""
+"""The settings in `params.yaml` that all studies share, and checks of a study's settings against them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pipeline.settings import Name, Section, check_once
 
 
 class SharedParams(Section):
-    """What is in `params.yaml` beside the studies."""
+    """The sections of `params.yaml` other than those of studies."""
 
     profile: Name = Field(description="the profile these values belong to; names the folder under reports/")
     publish: bool = Field(
-        description="whether results are for publication: one made from uncommitted changes is then a draft, which "
+        description="whether results are for publication: a result of uncommitted changes is then a draft, which "
         "answers no claim"
     )
     device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one")
@@ -38,7 +38,7 @@ class SharedParams(Section):
         return getattr(self, name)
 
     def images_of(self, dataset: str) -> Published:
-        """What is known of the images of a data set: its side is the canvas."""
+        """What is known of the images of a data set; `side` is its canvas."""
         settings = self.datasets[dataset]
         return replace(self.known(settings.source), side=settings.canvas)
 
@@ -55,7 +55,7 @@ class SharedParams(Section):
             raise ValueError(f"{where}: {error}") from None
 
     def check_centre(self, where: str, run: RunSettings) -> None:
-        """ValueError if the middle of a run's central crop is not that of the image, about which images are moved."""
+        """ValueError if the middle of a run's central crop is not the image's, about which images are moved."""
         side, augmentation = self.images_of(run.dataset).side, run.augmentation
         if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
             raise ValueError(f"{where}: the difference of the image's {side} and the crop's pixels must be even")
@@ -110,7 +110,7 @@ _WORDS = {
     "missing": "missing",
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a section"),
 }
-"""What is wrong, by pydantic's kinds of errors, where its own words are about Python."""
+"""Messages by pydantic's types of errors, where pydantic's own messages are about Python."""
 
 
 def message_of(error: Any) -> str:

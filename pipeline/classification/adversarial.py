@@ -4,7 +4,7 @@ The fast gradient sign method (FGSM) moves every pixel by epsilon in the directi
 lowers the loss of another class; the basic iterative method (BIM) does so in several smaller steps. Pixels stay in
 [0, 1]; epsilons are in these units.
 
-Every model is attacked through its own loss and, where that is another, through the cross-entropy of its logits:
+Every model is attacked through its own loss and, if the two differ, through the cross-entropy of its logits:
 the spread loss is exactly 0, without a gradient, if a network is confident enough. An image withstands an attack if it
 withstands both. A targeted attack succeeds if either does.
 """
@@ -30,16 +30,16 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest
 
 _EVALUATED = torch.tensor(torch.inf)
-"""The epoch that losses are taken at: schedules are over."""
+"""The epoch at which losses are evaluated: all schedules have ended."""
 NETWORKS = ("capsules", "cnn")
 Through = Literal["own", "cross-entropy"]
 THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
 GRADIENTS: dict[str, Through] = {"gradient": "own", "cross_entropy_gradient": "cross-entropy"}
-"""By the name of its sizes among the numbers, the loss whose gradient it is."""
+"""Losses whose gradients are measured, by the name of `gradient_sizes` among the numbers."""
 
 
 def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> Tensor:
-    """Of each image's loss by its pixels, `[N, C, s, s]`."""
+    """The gradient of each image's loss by its pixels, `[N, C, s, s]`."""
     found = []
     for pixels, classes in zip(images.split(BATCH), labels.split(BATCH), strict=True):
         leaf = pixels.detach().requires_grad_()
@@ -62,9 +62,9 @@ def attacked(
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
-        classes: right ones, or those aimed at.
+        classes: the correct classes or, if `targeted`, the target classes.
         steps: 1 for FGSM, several for BIM; each moves by epsilon / steps.
-        targeted: towards these classes, rather than away from them.
+        targeted: whether to move towards `classes` rather than away from them.
         through: the model's own loss, or cross-entropy of its logits.
         start: `gradient` at the images, if it is known.
     """
@@ -77,9 +77,9 @@ def attacked(
 
 
 def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
-    """Columns method, kind, epsilon, value, own_loss: accuracy under general attacks; under targeted ones the share of
-    images that end in the class aimed at, over all wrong classes. `own_loss` is that of attacks through the model's own
-    loss alone.
+    """Columns method, kind, epsilon, value, own_loss: accuracy under general attacks, or the share of
+    targeted attacks, over all wrong classes as targets, that succeed. `own_loss` is the value of attacks through the
+    model's own loss alone.
     """
     with torch.no_grad():
         own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
@@ -108,7 +108,7 @@ def _losses(model: Classifier, images: Tensor, labels: Tensor, through: Through)
 
 
 def _wrong_classes(model: Classifier, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """For each class, the images of all others, and that class as often."""
+    """For each class, the images of all other classes, with that class as their target."""
     targets = range(scores(model, images[:1]).shape[-1])
     others = [(target, labels != target) for target in targets]
     return [(images[other], torch.full_like(labels[other], target)) for target, other in others]
@@ -134,10 +134,10 @@ def black_box(
 
 
 def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> dict[str, float]:
-    """Of a loss's derivatives by pixels: the share that is exactly 0, the median size of the others (1 / pixel unit),
-    and the share of images that have none but zeros.
+    """Sizes of a loss's derivatives by pixels: the share that is exactly 0, the median of the others (1 / pixel unit),
+    and the share of images whose derivatives are all 0.
 
-    Hard to attack for want of a gradient is not robust: exact zeros would be a sign of it.
+    A network that is hard to attack only because gradients are exactly 0 is not robust.
     """
     sizes = gradient(model, images, labels, through).abs().flatten(1)
     others = sizes[sizes > 0]
@@ -157,7 +157,7 @@ def outcome(
     title: str,
 ) -> Outcome:
     """White-box attacks on all replicas of both networks; black-box ones through the first convolutional network, on
-    the other convolutional networks and on the capsules; and how large gradients are.
+    the other convolutional networks and on the capsules; and the sizes of gradients.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device
@@ -183,7 +183,7 @@ def outcome(
     columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
     near, arrays = min(attack.epsilons, key=lambda epsilon: abs(epsilon - 0.1)), {}
     for network, epsilon in product(NETWORKS, (0.0, near, max(attack.epsilons))):
-        # Through cross-entropy, of which every image has a gradient.
+        # Through cross-entropy, which has a gradient at every image.
         changed = attacked(kinds[network][0], pixels[:8], classes[:8], epsilon, 1, through="cross-entropy")
         arrays[f"{network}-{epsilon:g}"] = changed.cpu().numpy()
     headline = [

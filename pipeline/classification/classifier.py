@@ -15,9 +15,9 @@ class Classifier(Model):
     """A network from images `[B, C, S, S]` in [0, 1] to one number for each class, the larger the likelier.
 
     Args:
-        noise_of_scores: random numbers that `scores` takes for each image.
-        mixup: in training, each image is mixed with the next of its batch, which is a random one, by a share from
-            Beta(mixup, mixup), and so are the losses of both classes (Zhang et al. 2018); 0 for no mixing.
+        noise_of_scores: number of random numbers per image that `scores` takes.
+        mixup: in training, each image is mixed with the previous image of its shuffled batch, with a share from
+            Beta(mixup, mixup), as are the losses of both classes (Zhang et al. 2018); 0 for no mixing.
     """
 
     scores_are_activations: ClassVar[bool] = False
@@ -30,38 +30,38 @@ class Classifier(Model):
 
     @abstractmethod
     def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
-        """`[B, n]`. `noise [B, noise_of_scores]` is for dropout, which there is in training mode alone."""
+        """Scores `[B, n]`; `noise [B, noise_of_scores]` is for dropout, used in training mode only."""
 
     @abstractmethod
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
-        """What training makes small, of each image, `[B]`."""
+        """The loss of each image, `[B]`."""
 
     def logits(self, scores: Tensor) -> Tensor:
-        """Scores on a scale whose differences do not end where the network is sure."""
+        """Scores as logits, whose differences do not saturate where the network is confident."""
         return scores
 
     def penalty(self) -> Tensor | float:
-        """What is added to the loss whatever the images: weight decay."""
+        """A term of the loss that does not depend on the images: weight decay."""
         return 0.0
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Uniform in [0, 1), and last, where images are mixed, their own shares: `[*shape, noise_size]`."""
+        """Uniform numbers in [0, 1) and last, with mixup, each image's own share: `[*shape, noise_size]`."""
         uniform = torch.rand((*shape, self._noise_of_scores), generator=generator, device=device)
         if not self.mixup:
             return uniform
-        # Double precision: numbers of a Gamma distribution of a small shape vanish in single.
+        # Double precision: samples of a Gamma distribution of small shape underflow in single precision.
         concentrations = torch.full((*shape, 2), self.mixup, device=device, dtype=torch.float64)
         shares = torch._sample_dirichlet(concentrations, generator)[..., :1]
         return torch.cat([uniform, shares.to(uniform)], -1)
 
     def generative_parameters(self) -> int:
-        """There is no generative side."""
+        """0: a classifier has no generative part."""
         return 0
 
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss per image, and `accuracy`; of a mixed image, those of both classes by their shares."""
+        """The mean loss over images, and `accuracy`; of a mixed image, means of both classes weighted by share."""
         assert labels is not None
         if not (self.training and self.mixup):
             scores = self.scores(images, noise[..., : self._noise_of_scores])

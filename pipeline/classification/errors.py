@@ -33,18 +33,18 @@ def crop_places(side: int, crop: int) -> list[tuple[int, int]]:
 
 @torch.no_grad()
 def scores(model: Classifier, images: Tensor) -> Tensor:
-    """Of images `[N, C, s, s]` in [0, 1] of the size that the model sees: `[N, n]`, on the device of the model."""
+    """Scores `[N, n]` of images `[N, C, s, s]` in [0, 1], of the size that the model sees; on the model's device."""
     device = next(model.parameters()).device
     return torch.cat([model.scores(batch.to(device)) for batch in images.split(BATCH)])
 
 
 def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
-    """What a classifier is tested on: the middle of images `[N, C, S, S]`, in [0, 1]."""
+    """The central crops of uint8 images `[N, C, S, S]`, in [0, 1], as classifiers are tested on them."""
     return centre_crop(torch.from_numpy(images), augmentation.crop).float() / 255
 
 
 def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: CropParams, many: bool = True) -> Tensor:
-    """Scores of each of the crops, or of the middle one alone, `[crops, N, n]`."""
+    """Scores `[crops, N, n]` of 13 crops of each image, or, unless `many`, of the middle crop alone."""
     pixels, size = torch.from_numpy(images), augmentation.crop
     places = crop_places(images.shape[-1], size)[: None if many else 1]
     bar = tqdm(places, desc="crops", unit="crop", leave=False, disable=not many)
@@ -57,7 +57,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
     replicas = tqdm(models, desc=inputs.title, unit="network")
     errors = stack_replicas([classification_errors(model, dataset, augmentation) for model in replicas])
-    # By the columns that dvc.yaml plots of every evaluation.
+    # dvc.yaml plots these columns of every evaluation.
     table = errors.rename(columns={"metric": "test"})
     table["accuracy"] = 1 - table.pop("value")
     numbers: dict[str, Any] = {"test": nest(errors, ["metric"], "value")}
@@ -68,9 +68,9 @@ def classification_errors(
     model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
 ) -> pd.DataFrame:
     """Shares of test images that are misclassified, columns metric and value: by the middle crop, in all and for every
-    value of every factor known, and, with `many_crops`, by activations averaged over 13 crops.
+    value of every factor known, and, with `many_crops`, by scores averaged over 13 crops.
 
-    Capsules' activations are averaged, as the document has it; of networks with logits, probabilities are.
+    The scores averaged are activations of capsules, as in the document, and probabilities of networks with logits.
     """
     images, labels = dataset.part("test")
     each = crop_scores(model, images, augmentation, many_crops)

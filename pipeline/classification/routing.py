@@ -1,4 +1,4 @@
-"""Routing iteration by iteration: which parts each class capsule is assigned, its activation, how its votes agree.
+"""Routing iteration by iteration: the parts assigned to each class capsule, its activation, how its votes agree.
 
 For the page's slider, and for numbers: after how many iterations routing has settled (documents 001 and 004).
 
@@ -36,9 +36,9 @@ class Iterations(NamedTuple):
 
     Attributes:
         parts: activations of the parts, `[B, X, c]`.
-        shares: of each part, those given to each class, `[T, B, n, X, c]`; they sum to 1 over classes.
+        shares: of each part assigned to each class, `[T, B, n, X, c]`; they sum to 1 over classes.
         activations: of the classes, given these shares, `[T, B, n]`.
-        spreads: of the votes for a class around their mean, `[T, B, n]`: see `vote_spread`.
+        spreads: of the votes for a class around their mean, see `vote_spread`, `[T, B, n]`.
     """
 
     parts: Tensor
@@ -47,7 +47,7 @@ class Iterations(NamedTuple):
     spreads: Tensor
 
     def of(self, images: Sequence[int]) -> dict[str, NDArray[np.generic]]:
-        """Of K images: parts `[K, X, c]`; shares `[K, T, n, X, c]`, activations and spreads `[K, T, n]`."""
+        """Arrays of K images: parts `[K, X, c]`; shares `[K, T, n, X, c]`, activations and spreads `[K, T, n]`."""
         found = self._asdict().items()
         by_image = {name: values if name == "parts" else values.transpose(0, 1) for name, values in found}
         return {name: values[images].cpu().numpy() for name, values in by_image.items()}
@@ -58,7 +58,7 @@ class RoutedLayer(NamedTuple):
 
     Attributes:
         entropy: sum over the capsules below of their activation times E (see `routed_layer`), `[B]`.
-        active: sum of the activations of those that have a choice, `[B]`.
+        active: sum of the activations of capsules below with more than one parent, `[B]`.
         activations: of each type, the largest over positions, `[B, D]`.
     """
 
@@ -74,13 +74,13 @@ def routed_layer(
 
         E_i = - sum_j q_ij log q_ij / log J_i,    q_ij = shares_ij / sum_j shares_ij
 
-    0: all of it goes to one parent. 1: every parent gets the same. Where J_i < 2 there is no choice; i does not count.
+    E_i = 0: all of i goes to one parent; 1: every parent gets the same share. If J_i < 2, i does not count.
 
     Args:
-        shares: of each child for each parent, not negative, in any shape.
+        shares: of each child assigned to each parent, not negative, in any shape.
         below: activations of the children, `[B, ...]`.
         activations: as in `RoutedLayer`.
-        over_parents: the sum, for each child, of values in the shape of `shares`, in the shape of `below`.
+        over_parents: sums values over the parents of each child, from the shape of `shares` to that of `below`.
     """
     parents, total = over_parents(torch.ones_like(shares)), over_parents(shares)
     # The entropy of s / S, in nats, of shares s that sum to S.
@@ -93,7 +93,7 @@ def routed_layer(
 def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
     """Root mean square distances of `votes [B, n, N, P]` to their mean, `[B, n]`; a vote counts by `weights [B, n, N]`.
 
-    It is 0 for a class that no part is assigned to.
+    The distance is 0 for a class that no part is assigned to.
     """
     total = weights.sum(-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
     shares = (weights / total).unsqueeze(-1)
@@ -102,8 +102,8 @@ def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def moved(shares: Tensor, parts: Tensor) -> list[float]:
-    """Of all parts, each counted by its activation, the share that goes to another class than in the iteration before,
-    from the second iteration on; arguments as in `Iterations`.
+    """Share of all parts, weighted by activation, that moves to another class in each iteration from the second on;
+    arguments as in `Iterations`.
     """
     found = []
     for before, after in pairwise(shares):
@@ -120,12 +120,12 @@ def outcome(
     pixels: Tensor,
     labels: NDArray[np.int64],
 ) -> Outcome:
-    """How routing settles, and what it does in each layer, measured on all of these images; arrays show a few of them,
-    by the first replica.
+    """How routing settles, and what it does in each layer, measured on all images; arrays are of the first replica, and
+    of the first correctly classified and the first misclassified image.
 
     Args:
-        follow, layers: of each replica, what routes pixels; class capsules are the last layer.
-        used: iterations that the network itself runs; the others show whether more would change anything.
+        follow, layers: one function of pixels per replica; class capsules are the last layer.
+        used: number of iterations that the network itself runs; later ones show whether routing has settled.
         pixels: `[N, C, s, s]` in [0, 1], as the network sees them.
     """
     found = [_joined([each(batch) for batch in pixels.split(_AT_ONCE)]) for each in follow]
@@ -134,7 +134,7 @@ def outcome(
     numbers = nest(table.melt(["replica", "iteration"]).dropna(), ["variable", "iteration"], "value")
     by_layer = stack_replicas([_by_layer([read(batch) for batch in pixels.split(_AT_ONCE)]) for read in layers])
     in_layers = nest(by_layer, ["layer", "about"], "value")
-    # The first image that is recognised, and the first that is not
+    # The first correctly classified image, and the first misclassified one
     correct = found[0].activations[used - 1].argmax(-1) == truth
     chosen = [place for kind in (correct, ~correct) for place in torch.nonzero(kind)[:1, 0].tolist()]
     arrays = found[0].of(chosen) | {
@@ -148,7 +148,7 @@ def outcome(
 
 
 def _joined(batches: Sequence[Iterations]) -> Iterations:
-    """Those of all images of several batches."""
+    """The iterations of several batches, joined over images."""
     parts, *others = zip(*batches, strict=True)
     return Iterations(torch.cat(parts), *(torch.cat(values, 1) for values in others))
 
@@ -174,7 +174,7 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
 
 
 def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
-    """One row for each iteration: the error, what moved, and the right class beside the others."""
+    """A row for each iteration: test error, share `moved`, activation and spread of the right and of other classes."""
     activations, spreads = found.activations, found.spreads
     T, B, n = activations.shape
     right = torch.nn.functional.one_hot(truth, n).bool().expand(T, B, n)

@@ -12,7 +12,7 @@ from pipeline.learning.settings import CropParams, RunSettings
 from pipeline.settings import Name, Section
 
 Mixup = Annotated[
-    float, Field(ge=0, le=100, description="training images are mixed by shares from Beta(mixup, mixup); 0: not")
+    float, Field(ge=0, le=100, description="training images are mixed with shares from Beta(mixup, mixup); 0: no")
 ]
 
 
@@ -22,16 +22,16 @@ class ClassifierRun(RunSettings):
     def check_fits(self, channels: int, size: int, classes: int) -> None:
         """As `RunSettings.check_fits`; the network must also have an output for every class."""
         super().check_fits(channels, size, classes)
-        model: Any = self.model  # of every classifier, it has a number of classes
+        model: Any = self.model  # every classifier's model has a number of classes
         if model.classes < classes:
             raise UserError(f"model.classes is {model.classes}, but {self.dataset} has {classes} classes")
 
 
 class CroppedRun(ClassifierRun):
-    """A run of one of document 004's networks: on crops, and perhaps validated on objects that it is not trained on."""
+    """A run of one of document 004's networks: on crops, and perhaps validated on held-out objects."""
 
     augmentation: CropParams
-    holdout: HoldoutParams | None = Field(description="which training images validate; null: those of the data set")
+    holdout: HoldoutParams | None = Field(description="held-out images for validation; null: the data set's own")
     watched: int = Field(ge=0, le=10_000_000, description="random test images whose error is recorded every epoch")
 
     @model_validator(mode="after")
@@ -46,13 +46,13 @@ class CroppedRun(ClassifierRun):
     @property
     def channels(self) -> int:
         """Channels of the images that the network takes."""
-        model: Any = self.model  # of both networks, it has a number of views
+        model: Any = self.model  # the models of both networks have a number of views
         views: int = model.views
         return views
 
     @property
     def held_out(self) -> HoldoutParams | None:
-        """Which images validate in place of those that the data set has for it; None: these."""
+        """The images held out for validation; None: the data set's own validation images."""
         return self.holdout
 
 

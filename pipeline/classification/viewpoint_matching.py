@@ -28,14 +28,14 @@ from pipeline.results.spread import nest, spread
 Axis = Literal["azimuth", "elevation"]
 NETWORKS = ("capsules", "cnn")
 LATE = 10
-"""Epochs at the end of training whose mean errors say how good a network is."""
+"""Number of last epochs over which a network's errors are averaged."""
 COLUMNS = ["familiar", "novel", "epoch"]
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
 def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
-    """A run as the study trains it: on the study's data, and to the end of its epochs, because the epoch at which two
-    networks are compared is found afterwards.
+    """A run as the study trains it: on the study's data, and without early stopping, because the epoch at which two
+    networks are compared is determined afterwards.
     """
     longer = run.with_epochs(epochs)
     training = longer.training.model_copy(update={"patience": epochs})
@@ -43,7 +43,7 @@ def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
 
 
 def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Labelled]]:
-    """A data set to learn familiar viewpoints from: its training and validation images are all familiar; and the test
+    """A data set to learn familiar viewpoints from: its training and validation images are all familiar; and test
     images with their classes, `familiar` and `novel`.
 
     Raises:
@@ -70,8 +70,8 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
     """Columns replica, network, familiar, novel, epoch: the worse network by means over its last `LATE` epochs, and the
-    better one where it first reaches the same error on familiar viewpoints. If its error is lower after its first
-    epoch already, its errors after that epoch are used, which do not match.
+    better one where it first reaches the same error on familiar viewpoints. If its error after its first epoch is
+    lower already, its errors after that epoch are used, although they do not match.
 
     Args:
         curves: `errors` of both networks, with a column network; networks of the same replica are matched.
@@ -91,7 +91,7 @@ def match(curves: pd.DataFrame) -> pd.DataFrame:
 
 def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """The row `familiar, novel, epoch` of a table `[epochs, 3]` where `familiar` first falls to `level`."""
-    level = max(level, table[:, 0].min())  # a mean of equal errors may be less than each, by rounding
+    level = max(level, table[:, 0].min())  # rounding may put a mean of equal errors below all of them
     first = int(np.flatnonzero(table[:, 0] <= level)[0])
     if first == 0:
         return table[0]

@@ -1,7 +1,7 @@
 """Set transformer (Lee et al. 2019) and attention pooling over space (document 000, section 4).
 
 Linear maps with one weight per set element ("independent MLPs") are `PerElement`. On a CPU, blocks of multihead
-attention run in a compiled kernel (`attention.cpp`): `MultiheadAttentionBlock.plain_forward` is the form to read.
+attention run in a compiled kernel (`attention.cpp`); `MultiheadAttentionBlock.plain_forward` is the readable form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline import kernels
 
 _SOURCE = Path(__file__).with_name("attention.cpp")
 _LANES = 8
-"""The numbers of a head must be a multiple of it."""
+"""The width of a head must be a multiple of this number."""
 _PARTS = ("query", "key_value", "feed", "norm_query", "norm_key", "norm_feed")
 """Layers of a block, in the order of their gradients in the kernel: weight, then bias."""
 
@@ -61,8 +61,8 @@ class AttentionPooling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
         bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
-        # The sum comes before the linear map of the features, which is then of one position for each part, not of all:
-        # a part's shares sum to one. Its score's bias is the same everywhere and changes no share.
+        # Summing first is the same, because a part's shares sum to one, and the linear map of the features is computed
+        # once per part, not at every position. The bias of the scores is the same everywhere and changes no share.
         scores = F.conv2d(x, weight[:, -1, :, None, None])
         shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
         pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)
@@ -149,8 +149,8 @@ def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
 
 
 def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
-    """`block.plain_forward(x, y)`, `[B, n, d]`, where that is `supported`, by the form of the kernel
-    that is best on this processor, if none is given. Raises `MemoryError` if there is not enough memory.
+    """`block.plain_forward(x, y)`, `[B, n, d]`, where `supported`; `form`: of the kernel, by default
+    the best on this processor. Raises `MemoryError` if there is not enough memory.
     """
     parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
     kernel, eps = form or kernels.load(_SOURCE), block.norm_query.eps
@@ -183,7 +183,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _struct(x: Tensor, y: Tensor, heads: int, eps: float, parameters: list[Tensor]) -> kernels.Struct:
-    """`struct Block` of the kernel, in which norms come first."""
+    """`struct Block` of the kernel; parameters of norms come first."""
     half = len(parameters) // 2
     pointers = {f"parameter_{place}": each for place, each in enumerate(parameters[half:] + parameters[:half])}
     return kernels.struct(

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 _BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
-"""Of votes cast at once. On a CPU: what its cache holds, and the allocator gives again without new pages."""
+"""Bytes of votes at once; on a CPU, few enough for its cache, and for reuse by the allocator."""
 
 
 def squash(vectors: Tensor) -> Tensor:
     """Vectors `[..., D]` shortened to less than one, short ones to almost nothing (document 001, section 2)."""
-    # The least there is in place of 0, whose root has no gradient.
+    # The smallest positive number in place of 0, whose root has no gradient.
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     return vectors * (squares.sqrt() / (1 + squares))
 
@@ -42,14 +42,14 @@ def weighted_sum(weights: Tensor, votes: Tensor) -> Tensor:
 
 
 def products(votes: Tensor, capsules: Tensor) -> Tensor:
-    """Of each vote with the capsule `[B, n, D]` that it is for: `[B, n, m]`."""
+    """Scalar products of votes with their `capsules [B, n, D]`: `[B, n, m]`."""
     return (votes @ capsules.unsqueeze(-1)).squeeze(-1)
 
 
 def agreement(votes: Tensor, updates: int) -> Tensor:
-    """Weights after some updates: a softmax, over the capsules above, of logits that begin at zero.
+    """Weights after `updates` updates: a softmax, over the capsules above, of logits that start at zero.
 
-    Each update adds the products of votes with the capsules that the weights so far make of them.
+    Each update adds the products of votes with the capsules computed with the current weights.
     """
     logits = votes.new_zeros(votes.shape[:3])
     for _ in range(updates):
@@ -58,7 +58,7 @@ def agreement(votes: Tensor, updates: int) -> Tensor:
 
 
 def route(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
-    """Weighted sums `[B, n, D]` of the votes of `capsules [B, m, d]`, after so many updates of the weights.
+    """Weighted sums `[B, n, D]` of the votes of `capsules [B, m, d]`, after `updates` updates of the weights.
 
     Gradients flow through every iteration.
     """
@@ -67,7 +67,7 @@ def route(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
 
 
 class _DynamicRoute(torch.autograd.Function):
-    """The loop with its gradient, a few images at a time."""
+    """The routing loop and its gradient, a few images at a time."""
 
     @staticmethod
     def forward(ctx, capsules, transformations, updates):  # type: ignore[no-untyped-def]
@@ -94,17 +94,17 @@ class _DynamicRoute(torch.autograd.Function):
 
 
 def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
-    """Images whose votes, of `capsules [B, m, d]`, are cast together."""
+    """Number of images whose votes, of `capsules [B, m, d]`, are cast together."""
     m, _, n, D = transformations.shape
     return max(_BYTES_AT_ONCE.get(capsules.device.type, 2**30) // (m * n * D * capsules.element_size()), 1)
 
 
 def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
-    """The gradient of a loss by the votes, from that by the last weighted sum, `[B, n, D]`.
+    """The gradient of a loss by the votes, from its gradient by the last weighted sum, `[B, n, D]`.
 
-    Iteration t makes, of logits a, weights c = softmax(a), sums s = sum_i c_i votes_i, capsules v = squash(s), and adds
-    votes_i v to a. On the way back each of these two products leaves, in the gradient by votes_i, a number times a
-    vector: c_i times the gradient by s, and the gradient by a_i times v.
+    Iteration t computes, from logits a, weights c = softmax(a), sums s = sum_i c_i votes_i, capsules v = squash(s), and
+    adds votes_i v to a. In the backward pass each of these two products adds a number times a vector to the gradient
+    by votes_i: c_i times the gradient by s, and the gradient by a_i times v.
     """
     logits, weights, sums = votes.new_zeros(votes.shape[:3]), [], []
     for _ in range(updates):

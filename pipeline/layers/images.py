@@ -10,7 +10,7 @@ from pipeline.layers.poses import compose, invert
 
 
 def standardise(images: Tensor) -> Tensor:
-    """Each image with mean 0 and variance 1 over its pixels and channels; an even one becomes 0."""
+    """Each image with mean 0 and variance 1 over its pixels and channels; a uniform image becomes 0."""
     centred = images - images.mean((-3, -2, -1), keepdim=True)
     variance = centred.square().mean((-3, -2, -1), keepdim=True)
     count = images.shape[-3:].numel()
@@ -20,7 +20,7 @@ def standardise(images: Tensor) -> Tensor:
 class ChannelsLastConvolution(nn.Module):
     """A convolution whose kernels are stored with their channels last.
 
-    That makes it compute with channels last, which is faster, and leaves the numbers of a capsule side by side.
+    The convolution then computes with channels last, which is faster and keeps the numbers of a capsule side by side.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class ChannelsLastConvolution(nn.Module):
     ) -> None:
         super().__init__()
         like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # for its initial values
-        # Copied, not made contiguous: of one channel it is already, but strides would not say that channels are last.
+        # Copied: with one channel, `contiguous()` would keep strides that do not say that channels are last.
         weight = torch.empty(channels_out, kernel, kernel, channels_in).copy_(like.weight.detach().permute(0, 2, 3, 1))
         self.weight = nn.Parameter(weight)  # (out, k, k, in)
         self.bias = nn.Parameter(like.bias.detach()) if bias else None  # type: ignore[union-attr]
@@ -57,14 +57,14 @@ def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
 
 
 def warped_crops(images: Tensor, size: int, places: Tensor, matrices: Tensor) -> Tensor:
-    """As `crops`, float32, of images whose content is moved first: in one resampling, bilinear; all channels alike.
+    """As `crops`, in float32, of images whose content is moved first, in one bilinear resampling for all channels.
 
     The matrices `[B, 2, 3]` are forward, in pixels from the images' middle, x to the right and y down. Beyond the
-    images' edges, the pixels at the edge go on.
+    images' edges, the pixels at the edge are repeated.
     """
     count, channels, side, _ = images.shape
-    # Places of a crop in [-1, 1] become pixels from the image's middle, then those that the content comes from, then
-    # places of the image in [-1, 1].
+    # Places of a crop in [-1, 1] become pixels from the image's middle, then the pixels where the content was before,
+    # then places of the image in [-1, 1].
     linear = torch.eye(2, device=images.device).expand(count, 2, 2) * (size / 2)
     middle = places.flip(-1).float() + (size - side) / 2
     sampling = compose(invert(matrices), torch.cat([linear, middle[..., None]], -1)) * (2 / side)

@@ -1,7 +1,7 @@
 """Rendering of templates at their poses by alpha compositing (document 000, section 2.1).
 
-On a CPU it runs in a compiled kernel (`rendering.cpp`), without an array for each layer: `plain_render` is the form to
-read.
+On a CPU it runs in a compiled kernel (`rendering.cpp`), without an array for each layer; `plain_render` is the
+readable form.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def supported(templates: Tensor, A: Tensor, presence: Tensor) -> bool:
 def compiled_render(
     templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None
 ) -> Tensor:
-    """`plain_render(templates, A, presence, size)`, `[B, size, size]`, where that is `supported`, by the form of the
-    kernel that is best on this processor, if none is given. Raises `MemoryError` if there is not enough memory.
+    """`plain_render(templates, A, presence, size)`, `[B, size, size]`, where `supported`; `form`: of the kernel, by
+    default the best on this processor. Raises `MemoryError` if there is not enough memory.
     """
     inverse = poses.invert(poses.to_matrix(A))
     pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))

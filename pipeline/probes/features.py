@@ -1,4 +1,4 @@
-"""What a trained model says of images: its features, which probes are fit on, and the metrics of its training."""
+"""Outputs of a trained model for images: the features that probes are fit on, and the metrics of its training."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def features(
 
     Args:
         warp: returns the warps `[B, 2, 3]` of the next B images; None: no warp.
-        samples: for the features that are sampled, on the CPU; None: without those.
+        samples: generator on the CPU for sampled features; None: without sampled features.
 
     Raises:
         TypeError: the model has no features.
@@ -62,7 +62,7 @@ def features(
 def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
     """Metrics of the model on the test images, with one noise sample per image: columns metric, value.
 
-    Metrics of the whole batch are left out, because batches here differ from those in training.
+    Metrics of the whole batch (`batch_statistics`) are left out: batches here have another size than in training.
     """
     images, labels = dataset.part("test")
     generator = torch.Generator(device).manual_seed(seed)

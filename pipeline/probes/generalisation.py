@@ -34,8 +34,8 @@ Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
 def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float]) -> Pipeline:
     """Fit a probe per strength on `train` (features, labels); keep the best on `validation`, the first of equals.
 
-    Features are standardised in double precision: the sd of one that is next to nothing would be zero in single.
-    Each fit starts from that of the next smaller strength, in single precision: at 60,000 examples of 160 features this
+    Features are standardised in double precision: in single, the sd of a nearly constant feature would be zero.
+    Each fit starts at the weights of the smaller strength, in single precision: at 60,000 examples of 160 features this
     takes a third of the time of separate fits in double precision, and ends at the same objective (within 0.5 %) and
     accuracy (within 0.1 points).
     """
@@ -52,10 +52,10 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
     fitted: dict[float, tuple[float, Any]] = {}
     for strength in sorted(set(strengths)):
         classifier.set_params(C=strength)
-        # The products are small: several threads wait for each other more than they work, a hundred times more where
-        # a core is busy with something else.
+        # The products are small: several threads wait for each other more than they work, a hundred times more if
+        # a core is busy with another process.
         with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
-            # 300 steps leave the accuracy settled even where the weights still move; validation judges the result.
+            # 300 steps leave the accuracy settled even where the weights still move; validation measures the result.
             warnings.simplefilter("ignore", ConvergenceWarning)
             classifier.fit(inputs, train[1])
         fitted[strength] = classifier.score(held_out, validation[1]), copy.deepcopy(classifier)
@@ -77,7 +77,7 @@ AFFINE = "affine"
 OFFICIAL = "affnist"
 """The name of the test on affNIST's own images, with the probe of the affine test."""
 _SAMPLES = 200
-"""Added to the seed of the warps for the samples of the first part of the data."""
+"""Added to `seed` for the posterior samples of the first part of the data; part i adds i."""
 _UNWARPED: Mapping[str, Warp | None] = dict.fromkeys(PARTS)
 
 
@@ -100,7 +100,7 @@ def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> War
 
     def warp(count: int) -> Tensor:
         nonlocal position
-        # The warps depend on the images, whose ink must stay on the canvas; each further version repeats all images.
+        # The warps depend on the images, whose ink must stay on the canvas; each version repeats all images.
         rows = np.arange(position, position + count) % len(images)
         position += count
         batch = torch.from_numpy(images[rows]).to(device)
@@ -113,7 +113,7 @@ class _Subject:
     """One trained model and the images it is probed on.
 
     Args:
-        sampled: samples of its posterior are features, too.
+        sampled: whether samples of its posterior are features, too.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class _Subject:
         self.labels = {part: dataset.part(part)[1][: most.get(part)] for part in PARTS}
 
     def features(self, warp_of: Mapping[str, Warp | None] = _UNWARPED, test_versions: int = 1) -> dict[str, Features]:
-        """Features of each part of the data, with its images warped, those of the test part several times."""
+        """Features of each part of the data, with its images warped, test images `test_versions` times."""
         found = {}
         for i, (part, images) in enumerate(self.images.items()):
             several = np.concatenate([images] * (test_versions if part == "test" else 1))
@@ -148,7 +148,7 @@ def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParam
 def probe_accuracies(
     model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, official: Dataset | None = None
 ) -> pd.DataFrame:
-    """Fit and test every probe of one trained model, also those on samples of its posterior.
+    """Fit and test every probe of one trained model, also probes on samples of its posterior.
 
     Args:
         official: affNIST's own test images, of the same size as the data set's.
@@ -187,7 +187,7 @@ def rotation_probes(
     """Probes fit and tested on images rotated within +-angle: columns features, strength, accuracy (Figure 4).
 
     Args:
-        sampled: also those on samples of the posterior.
+        sampled: whether samples of the posterior are probed, too.
     """
     subject = _Subject(model, dataset, params, device, sampled)
     warped = subject.features(_rotations(angle, params.seed, device))

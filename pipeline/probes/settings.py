@@ -42,10 +42,10 @@ class EquivarianceParams(Section):
     rotations: list[Annotated[float, Field(gt=0, le=180)]] = Field(min_length=1, description="degrees")
     shifts: list[Annotated[float, Field(gt=0, le=14)]] = Field(min_length=1, description="pixels, to the right")
     scales: list[Annotated[float, Field(ge=0.25, le=4)]] = Field(min_length=1, description="factors of all lengths")
-    shears: list[Annotated[float, Field(gt=0, le=1)]] = Field(min_length=1, description="shares of y that x moves by")
+    shears: list[Annotated[float, Field(gt=0, le=1)]] = Field(min_length=1, description="multiples of y added to x")
     penalties: list[Annotated[float, Field(gt=0, le=1e12)]] = Field(
         min_length=1,
-        description="of linear maps, as shares of the largest eigenvalue of the features' second moments; chosen on a "
+        description="penalties of linear maps / the largest eigenvalue of the features' second moments; chosen on a "
         "quarter of the training images",
     )
     resamples: int = Field(ge=2, le=100_000, description="bootstrap samples of the test images for standard errors")

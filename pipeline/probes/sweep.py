@@ -18,8 +18,8 @@ AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
 def swept(run: AnyRun, angle: float, replicas: int, training_share: float) -> AnyRun:
-    """The run for the sweep: trained on rotations within +-`angle` degrees, for a share of its own epochs: systems need
-    different numbers of them.
+    """The run for the sweep: trained on rotations within +-`angle` degrees, for a share of its own epochs, because
+    systems need different numbers of epochs.
     """
     augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
     shorter = run.with_epochs(math.ceil(run.training.epochs * training_share))
@@ -27,8 +27,8 @@ def swept(run: AnyRun, angle: float, replicas: int, training_share: float) -> An
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """Accuracies of probes fit and tested on images rotated within the angle of a run that was `swept`, also of probes
-    on samples.
+    """Accuracies of probes, also on posterior samples, fit and tested on images rotated within the angle of a run that
+    was `swept`.
 
     Args:
         trained: the run's training.

@@ -1,13 +1,13 @@
-"""Questions asked of models, one module each: a study of any system here, one of a system's own in its `studies`.
+"""Questions asked of models, one module each: studies of any system here, those of one system in its `studies`.
 
-A module is called as its stage in `dvc.yaml` and its section of `params.yaml`. It has
+A module is named as its stage in `dvc.yaml` and its section of `params.yaml`. It has
 
 - `measure`, a function from a `Context` to an `Outcome`: the stage `study` runs it;
 - `SETTINGS`, the class of an entry of its section, or with `ONE_SECTION` of the section that all items share; none
   where it has no section of its own; `SET`, the class of several short studies as one item, if there are such;
 - `check`, what must hold of an entry beside other sections of `params.yaml`.
 
-It needs no torch to be imported: `measure` imports what computes.
+Importing a study needs no torch: `measure` imports the code that computes.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from types import ModuleType
 
 ROOM = Path(__file__).parent
 SETS = "_sets"
-"""How the section of sets of short studies ends, after their kind."""
+"""Suffix of the section of sets of short studies: `<kind>_sets`."""
 
 
 @cache
 def _files() -> dict[str, Path]:
-    """The modules of all studies by kind, such as "attack"."""
+    """The files of all studies by kind, such as "attack"."""
     places = [ROOM, *sorted(ROOM.parent.glob("systems/*/studies"))]
     files = sorted(file for place in places for file in place.glob("*.py"))
     return {file.stem: file for file in files if file.stem not in ("__init__", "context")}
 
 
 def file_of(kind: str) -> Path | None:
-    """The module of a kind of study, or of that of a set of them (`<kind>_sets`); None if there is none."""
+    """The file of a kind of study, also by the name of its sets (`<kind>_sets`); None if there is none."""
     return _files().get(kind.removesuffix(SETS))
 
 
 def study_of(kind: str) -> ModuleType:
-    """A kind of study, or that of a set of them.
+    """The module of a kind of study, also by the name of its sets (`<kind>_sets`).
 
     Raises:
-        KeyError: there is none of that name.
+        KeyError: there is no study of that kind.
     """
     module = _files()[kind.removesuffix(SETS)].relative_to(ROOM.parents[1]).with_suffix("")
     return import_module(".".join(module.parts))
 
 
 def studies() -> dict[str, ModuleType]:
-    """Every kind of study that has a section in `params.yaml`."""
+    """Modules by kind of all studies that have a section in `params.yaml`."""
     found = {kind: study_of(kind) for kind in _files()}
     return {kind: study for kind, study in found.items() if hasattr(study, "SETTINGS")}

@@ -1,4 +1,4 @@
-"""How much a model needs: its test error when it is trained on a share of the images, with as many steps as on all."""
+"""Data efficiency: the test error of a model trained on a share of the images, with as many steps as on all."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 LONGEST = 10_000
-"""Epochs of a training, at most."""
+"""Largest number of epochs of a training."""
 ITSELF = "itself"
-"""What classifies, where the model does; else it is a linear probe on features of that name."""
+"""Entry of the column `features` where the model itself classifies; other entries: features of a linear probe."""
 _FEWEST = 10
-"""Validation images that stay, at least."""
+"""Smallest number of validation images kept."""
 
 
 class DataEfficiencyParams(Section):
@@ -37,7 +37,7 @@ class DataEfficiencyParams(Section):
 
     run: Name = Field(description="a key of `runs`")
     shares: list[Annotated[float, Field(gt=0, le=1)]] = Field(
-        min_length=1, description="shares of the training and of the validation images, as many of every class"
+        min_length=1, description="shares of the training and validation images, the same share of every class"
     )
     epochs: int = Field(ge=1, le=1000, description="passes over all images; smaller shares take as many steps")
     replicas: int = Field(ge=1, le=1000, description="seeds trained on each share")
@@ -84,10 +84,10 @@ def measure(context: Context) -> Outcome:
 
 
 def share_of(dataset: Dataset, share: float) -> Dataset:
-    """The data set with a share of its training images and of its validation images, as many of every class.
+    """The data set with a share of its training and validation images, the same share of every class.
 
-    The first ones of each class in the order of the split, so that a smaller share is a part of a larger one. Test
-    images stay.
+    The images kept are the first of each class in the order of the split, so that a larger share contains a smaller
+    one. About `_FEWEST` validation images are kept at least, and all test images.
     """
     import pandas as pd
 
@@ -97,19 +97,19 @@ def share_of(dataset: Dataset, share: float) -> Dataset:
     for part, fewest in (("train", 1), ("validation", _FEWEST)):
         indices = split[part]
         labels = pd.Series(dataset.labels[indices])
-        # Of an image among those of its class, from 0 to 1
+        # Rank of an image in its class, from 0 to 1
         place = labels.groupby(labels).cumcount() / labels.map(labels.value_counts())
         split[part] = indices[(place < max(share, min(1.0, fewest / len(indices)))).to_numpy()]
     return replace(dataset, split=split)
 
 
 def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: int) -> AnyRun:
-    """The run for a share of the training images: as many steps as the study's epochs have with all, or, so that epochs
-    are whole, a few more.
+    """The run for a share of the training images: as many steps as the study's epochs have with all images, rounded up
+    to whole epochs.
 
     Args:
-        images: training images of the share; a batch has no more.
-        whole: all training images. An epoch takes as many whole batches as there are.
+        images: number of training images of the share, and largest size of a batch.
+        whole: number of all training images. Epochs consist of whole batches.
     """
     batch = min(run.training.batch_size, images)
     steps = settings.epochs * (whole // min(run.training.batch_size, whole))

@@ -22,12 +22,12 @@ SETTINGS = EquivarianceParams
 
 
 def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
-    """ValueError if there is no such run, or images cannot be moved about the middle of what it sees."""
+    """ValueError if there is no such run, or if its crop and the image have different centres."""
     params.check_centre(f"{where}.run", params.run_of(f"{where}.run", study.run))
 
 
 def measure(context: Context) -> Outcome:
-    """Measure the run of an entry of `equivariance`, with its trained weights and untrained."""
+    """Measure the run of an entry of `equivariance`, with trained and with initial weights."""
     from functools import partial
 
     import torch
@@ -63,7 +63,7 @@ def measure(context: Context) -> Outcome:
 
 def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
     """By factor, pairs of test images `[N, 2]` that are one step of the viewpoint apart: of the first half of the toys,
-    to fit maps to, and of the others; as many as the settings allow, evenly spread. None where a half has fewer than 8.
+    to fit maps to, and of the other half; evenly spread, at most as set. A factor needs 8 pairs in each half.
     """
     import numpy as np
 

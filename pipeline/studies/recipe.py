@@ -1,8 +1,8 @@
-"""What single changes of the training result in, by the error on objects that it is not trained on.
+"""The effect of single changes in training on the error on held-out objects.
 
-Settings are chosen by this error, never on test images: for each value of a factor in turn, the training images of that
-value validate. Each network is judged at the end of training, not at its best epoch: that would be chosen by the error
-that is reported. A final run, whose validation images are of known objects, keeps the weights of their lowest loss.
+Model selection uses this error, never that on test images: for each value of a factor in turn, training images with
+that value are held out for validation. Networks are evaluated after the last epoch, because the best epoch would be
+chosen by the reported error. A final run validates on known objects and keeps the weights of the lowest loss there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ERRORS = {"new": "validation_accuracy", "known": "known_accuracy", "train": "tra
 
 
 class RecipeParams(Section):
-    """Single changes of how a network is trained, judged by the error on objects that it is not trained on."""
+    """Single changes in the training of a network, compared by the error on held-out objects."""
 
     run: Name = Field(description="a key of `runs` whose variant is matrix_capsules or cnn")
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(description="as in a run's `holdout`")
@@ -39,7 +39,7 @@ class RecipeParams(Section):
     )
     known_share: float = Field(ge=0, lt=1, description="as in a run's `holdout`")
     replicas: int = Field(ge=1, le=1000, description="seeds trained")
-    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, where a condition has no others")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, unless a condition sets them")
     conditions: dict[
         Name, dict[Literal["augmentation", "training", "model"], dict[str, bool | int | float | str | list[int]]]
     ] = Field(
@@ -65,7 +65,7 @@ class RecipeParams(Section):
         values: dict[str, Any] = run.model_dump() | {"replicas": self.replicas}
         for part, changed in changes.items():
             values[part] |= changed
-        type(run).model_validate(values)  # a wrong number of epochs is named, too
+        type(run).model_validate(values)  # also names an invalid number of epochs
         values["training"]["epochs"] = run.training.epochs
         return type(run).model_validate(values).with_epochs(int(epochs))  # type: ignore[arg-type]
 
@@ -92,7 +92,7 @@ def check(params: SharedParams, where: str, study: RecipeParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train the run of an entry of `recipe` in every condition, without each of the values held out."""
+    """Train the run of an entry of `recipe` in every condition, with each value of `held_out` held out in turn."""
     import pandas as pd
 
     settings: RecipeParams = context.settings
@@ -121,7 +121,7 @@ def errors(trained: Trained) -> pd.DataFrame:
 
 
 def outcome(table: pd.DataFrame) -> Outcome:
-    """The `errors` of every condition and held-out value, which two more columns name."""
+    """The outcome from `errors` of all conditions and held-out values, in columns condition and held_out."""
     from pipeline.results.outcome import MOST_HEADLINES, Outcome
     from pipeline.results.spread import nest
 

@@ -1,4 +1,4 @@
-"""The routing of a trained capsule network: its iterations one by one, and what it does in each layer."""
+"""The routing of a trained capsule network: its iterations one by one, and its assignments in each layer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RoutingParams(Section):
     run: Name = Field(description="a key of `runs` whose network routes: matrix_capsules, or capsnet with iterations")
     images: int = Field(ge=1, le=10_000_000, description="maximum number of test images (the first ones)")
     iterations: int = Field(
-        ge=2, le=1000, description="iterations followed: at least the network's own, more show whether it has settled"
+        ge=2, le=1000, description="iterations followed: at least the network's own; more show whether routing settles"
     )
 
 
@@ -35,7 +35,7 @@ def check(params: SharedParams, where: str, study: RoutingParams) -> None:
     model: Any = params.run_of(f"{where}.run", study.run, *ROUTED).model
     if model.iterations == 0:
         raise ValueError(f"{where}.run: '{study.run}' does not route (model.iterations is 0)")
-    # CapsNet's may count updates of weights, which one more iteration uses.
+    # CapsNet may count updates of weights, which are one fewer than its iterations.
     own = model.iterations + (getattr(model, "counting", "") == "updates")
     if study.iterations < own:
         raise ValueError(f"{where}.iterations: must be at least {own}, those of '{study.run}'")

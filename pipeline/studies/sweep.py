@@ -27,7 +27,7 @@ class SweepParams(Section):
 
 SETTINGS = SweepParams
 ONE_SECTION = True
-"""All items have the same settings."""
+"""All items share the settings of the section."""
 
 
 def check(params: SharedParams, where: str, study: SweepParams) -> None:
@@ -39,7 +39,7 @@ def check(params: SharedParams, where: str, study: SweepParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train a run on images rotated within an angle, and probe it on such images. The axes of `sweep` are both."""
+    """Train a run on images rotated within an angle, and probe it on such images. Axes: run and angle."""
     from pipeline.learning.model import EvaluationInputs
     from pipeline.probes import sweep as probes
     from pipeline.systems import SYSTEMS

@@ -29,7 +29,7 @@ SETTINGS = ViewpointParams
 
 
 def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
-    """ValueError if a network is of the wrong kind or does not fit the images, or viewpoints are not known of these."""
+    """ValueError if a network is of the wrong kind or does not fit the images, or if viewpoints are unknown."""
     runs = {
         "capsules": params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules"),
         "cnn": params.run_of(f"{where}.cnn", study.cnn, "cnn"),

@@ -1,4 +1,4 @@
-"""What is read off a model, and how theory says that it moves with the image: rho.
+"""The layers read off a model, and how theory says that they move with the image: rho.
 
 Shapes: B images, n capsules of k numbers.
 """
@@ -20,16 +20,16 @@ Map = Callable[[Tensor], Tensor]
 """From values `[B, n, k]` to values of the same shape."""
 
 VALIDATION_SHARE = 0.25
-"""Of the training images, the last ones: they choose the penalty."""
+"""Share of the training images, the last ones, on which the penalty is chosen."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Training images' values to fit an action to; what theory prescribes whole needs none.
+    """Values of training images to fit an action to; actions without free parameters ignore them.
 
     Attributes:
         before: values `[N, n, k]` of the images.
-        after: of the moved images; or derivatives.
+        after: values of the moved images, or derivatives.
         weights: `[N, n]`, how much each capsule counts.
     """
 
@@ -45,7 +45,7 @@ class Action(Protocol):
         """rho(g) for the matrix `[2, 3]` of g in the frame of the image seen; None where theory says nothing."""
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map | None:
-        """Its derivative at the identity, along a velocity `[2, 3]`."""
+        """The derivative of rho at the identity, along a velocity `[2, 3]`; None where theory says nothing."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Layer:
 
     Attributes:
         numbers: `[B, n, k]`.
-        weights: `[B, n]`: how present each capsule is, for the pose of an absent one means nothing.
-        action: what theory gives; None: nothing, or that values should not change.
-        fitted: whether a linear map of all n k numbers is fitted, too.
+        weights: `[B, n]`: presences of the capsules, because the pose of an absent capsule means nothing.
+        action: the action that theory gives; None: theory gives none, or values should not change.
+        fitted: whether a linear map of all n k numbers is fitted as well.
     """
 
     numbers: Tensor
@@ -98,13 +98,13 @@ class FromTheLeft:
 
     Transformations of votes multiply from the right, so that T on every primary capsule becomes T on every capsule
     above (document 003, equation 5; document 004, section 3). Theory does not say which T: a network is free to choose.
-    It is fitted by least squares to training images, the same side^2 numbers for all capsules.
+    T is fitted by least squares to training images, the same side^2 numbers for all capsules.
     """
 
     side: int
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
-        """The best T."""
+        """Multiplication by the T that fits `pairs` best."""
         square = (self.side, self.side)
         before, after = (each.unflatten(-1, square).double() for each in (pairs.before, pairs.after))
         weighted = pairs.weights[..., None, None].double() * before
@@ -113,13 +113,13 @@ class FromTheLeft:
         return lambda values: (T.to(values) @ values.unflatten(-1, square)).flatten(-2)
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
-        """The best derivative of T: fitted in the same way, to derivatives."""
+        """Multiplication by the derivative of T, fitted in the same way to derivatives."""
         return self.finite(velocity, pairs)
 
 
 @dataclass(frozen=True)
 class Maps:
-    """Pictures, k = side^2 pixels of each of n channels, in the frame of the image: they move as it does.
+    """Pictures, k = side^2 pixels of each of n channels, in the frame of the image: they move as the image does.
 
     Attributes:
         side: pixels a side.
@@ -145,20 +145,20 @@ class Maps:
         return move
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
-        """As the image changes."""
+        """Each picture changes as the image does."""
         return lambda values: moving(values.unflatten(-1, (self.side, self.side)), velocity, self.edge).flatten(-2)
 
 
 def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     """A linear map from a layer's values to those of moved images, where theory gives none (Lenc and Vedaldi 2015): a
-    ridge regression from all n k numbers before to those after, capsule by capsule.
+    ridge regression from all n k numbers before to the numbers of each capsule after.
 
-    An image counts for the values of a capsule by its weight. Values are centred, so that the map is affine, and the
+    For each capsule, images are weighted by its weights. Values are centred, so that the map is affine, and the
     mean is not penalised. The penalty with the least error, over all capsules, on the last quarter of the images is
     taken; the map is then fitted to all.
 
     Args:
-        penalties: tried, as shares of the largest eigenvalue of the values' second moments.
+        penalties: to choose from, as shares of the largest eigenvalue of the values' second moments.
     """
     count = len(pairs.before)
     before, after, weights = pairs.before.flatten(1).double(), pairs.after.double(), pairs.weights.double()
@@ -177,8 +177,8 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
 def _regressions(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
     """Weighted regressions of `after [N, n, k]` on `before [N, d]`: a penalty and values `[M, d]` give `[M, n, k]`.
 
-    By the eigenvectors of the normal equations, which are the same for every penalty. Capsules with equal weights share
-    them.
+    Solved by the eigenvectors of the normal equations, which are the same for every penalty, and for all capsules if
+    their weights are equal.
     """
     alike = bool((weights == weights[:, :1]).all())
     groups = [slice(None)] if alike else [slice(i, i + 1) for i in range(weights.shape[1])]

@@ -1,9 +1,9 @@
 """Functions whose equivariance is known, measured in the same way as networks: the ends of the scale.
 
-- `pixels`: f(x) = x. Its action is resampling itself, so that its error is zero, but for what enters a crop at its
-  edges.
+- `pixels`: f(x) = x. Its action is resampling itself, so that its error is zero, except for content that enters a
+  crop at its edges.
 - `moments`: centroid and second moments of an image's content. They move exactly with every affine map of the plane:
-  their error is what pixels and edges cost.
+  their error comes from pixels and edges.
 - `quarter turns`: a network of two group convolutions over turns by 90 degrees (Cohen and Welling 2016), with random
   weights. Quarter turns alone are exact on a grid: its error at 90 and 180 degrees is rounding.
 """
@@ -22,7 +22,7 @@ FILTERS, KERNEL = 4, 3
 
 
 def controls(edge: str) -> dict[str, Read]:
-    """The functions by name, for images with that beyond their edges (`transformations.moving`)."""
+    """The functions by name; `edge`: what lies beyond the edges of images, as in `transformations.moving`."""
     network = QuarterTurnNetwork()
     return {
         "pixels": lambda images: {"pixels": plain(images.flatten(2), Maps(images.shape[-1], edge), False)},
@@ -46,7 +46,7 @@ def moments(images: Tensor) -> Tensor:
     y, x = torch.meshgrid(ticks, ticks, indexing="ij")
     powers = torch.stack([x, y, x * x, x * y, y * y])  # (5, S, S)
     mass = content.sum((-1, -2))
-    mass = torch.where(mass == 0, torch.ones_like(mass), mass)  # an even image: all moments are 0
+    mass = torch.where(mass == 0, torch.ones_like(mass), mass)  # a uniform image: all moments are 0
     return (torch.einsum("bij,mij->bm", content, powers) / mass.unsqueeze(-1)).unsqueeze(1)
 
 
@@ -94,7 +94,7 @@ class QuarterTurnNetwork:
         self.second = torch.randn(shape, generator=generator, dtype=torch.float64) / scale
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Of images `[B, C, S, S]`, S even, whose channels are averaged: `[B, FILTERS, 4]`, the last axis the turns."""
+        """Features `[B, FILTERS, 4]`, last axis the turns, of images `[B, C, S, S]`, S even, averaged over channels."""
         x = F.avg_pool2d(images.mean(1, keepdim=True), 2)
         first, second = self.first.to(images), self.second.to(images)
         lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 F, H, H)
@@ -118,4 +118,4 @@ class QuarterTurnAction:
         return lambda values: values.roll(turns, -1)
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> None:
-        """There are no small quarter turns."""
+        """None: there are no small quarter turns."""

@@ -23,7 +23,7 @@ CHECKED, TOLERANCE = 3, 1e-2
 
 
 def derivative(f: Function, x: Tensor, direction: Tensor) -> tuple[dict[str, Tensor], str]:
-    """The derivative of every output of f at x along a direction of the shape of x, and how it was found.
+    """The derivative of every output of f at x along a direction of the shape of x, and the method used.
 
     Args:
         f: works on each input of a batch by itself.
@@ -34,7 +34,7 @@ def derivative(f: Function, x: Tensor, direction: Tensor) -> tuple[dict[str, Ten
         try:
             found = way(f, *few)
             off = {name: float((found[name] - value).norm()) for name, value in expected.items()}
-            # The same but for rounding and the kinks of a few units
+            # Equal except for rounding and the kinks of a few units
             if all(off[name] <= TOLERANCE * float(value.norm()) + 1e-9 for name, value in expected.items()):
                 return way(f, x, direction), method
         except (RuntimeError, NotImplementedError):
@@ -44,7 +44,7 @@ def derivative(f: Function, x: Tensor, direction: Tensor) -> tuple[dict[str, Ten
 
 def _forward_mode(f: Function, x: Tensor, direction: Tensor) -> dict[str, Tensor]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of what torch itself imports at the first call
+        warnings.simplefilter("ignore", DeprecationWarning)  # from torch's own imports at the first call
         found: dict[str, Tensor] = torch.func.jvp(f, (x,), (direction,))[1]
     return {name: value.detach() for name, value in found.items()}
 
@@ -64,7 +64,7 @@ def _two_backward_passes(f: Function, x: Tensor, direction: Tensor) -> dict[str,
 
 @torch.no_grad()
 def central_differences(f: Function, x: Tensor, direction: Tensor) -> dict[str, Tensor]:
-    """(f(x + h u) - f(x - h u)) / 2h, with h by the largest element of u."""
+    """(f(x + h u) - f(x - h u)) / 2h, where h is `STEP` over the largest element of u."""
     h = STEP / float(direction.abs().max().clamp_min(1e-30))
     above, below = f(x + h * direction), f(x - h * direction)
     return {name: (above[name] - below[name]) / (2 * h) for name in above}

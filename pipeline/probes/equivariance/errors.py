@@ -1,19 +1,19 @@
-"""Relative errors, and what guards them against features that hardly vary.
+"""Relative errors, and guards against features that hardly vary.
 
 The error of a prediction of f(g x) is the root of
 
     sum |f(g x) - prediction|^2  /  sum (|f(x) - mean|^2 + |f(g x) - mean'|^2) / 2
 
-over images. The denominator is how far features of different images are apart: errors do not change when f is scaled,
-or a constant is added. 1 is the error of the mean feature of moved images, which knows nothing of the image, and 1.4
-that of another image's features; a network that maps all images to nearly the same gains nothing. One that maps them to
-the same has no error at all, neither small nor large: it has collapsed.
+over images. The denominator is the variance of features over images: errors do not change when f is scaled, or a
+constant is added. 1 is the error of the mean feature of moved images as the prediction, 1.4 that of the features of
+another image; a network that maps all images to nearly the same features gains nothing. If it maps them to the same
+features, the error is not defined: the features have collapsed.
 
-Within classes, the means are those of each image's class: features that tell classes only, which stay when the image
-moves, gain nothing either.
+Within classes, the means are those of each image's class: features that depend only on the class, and so do not change
+when the image moves, gain nothing either.
 
-Of capsules with presences, those count that are present in an image or its moved copy, by the mean of both presences: a
-network gains nothing by switching off what does not follow.
+Capsules with presences are weighted by the mean of their presences in an image and in its moved copy: a network gains
+nothing by switching off capsules that do not follow.
 
 Shapes: values `[N, n, k]`, weights `[N, n]`, of N images.
 """
@@ -25,16 +25,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 COLLAPSED = 1e-3
-"""Features whose sd over images is a smaller share of their size are taken for constant."""
+"""Features whose sd over images is below this share of their root mean square count as constant."""
 
 
 def squared(difference: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sums of squares of each image, `[N]`, double precision."""
+    """Weighted sum of squares for each image, `[N]`, in double precision."""
     return (weights.double() * difference.double().square().sum(-1)).sum(-1)
 
 
 def deviations(values: Tensor, weights: Tensor, classes: Tensor | None = None) -> Tensor:
-    """Each image's squared distance from the (weighted) mean over images, `[N]`; or over those of its class.
+    """Each image's squared distance from the (weighted) mean over images, or over images of its class, `[N]`.
 
     Args:
         classes: whole numbers, `[N]`.
@@ -64,8 +64,8 @@ def dimensions(values: Tensor, weights: Tensor) -> float:
 
 
 def relative(errors: Tensor, scale: Tensor, resamples: int, seed: int) -> tuple[float, float]:
-    """The root of the ratio of the sums of `errors [N]` and `scale [N]`, and its standard error over images, from that
-    many bootstrap samples.
+    """The root of the ratio of the sums of `errors [N]` and `scale [N]`, and its standard error over images, from
+    `resamples` bootstrap samples.
     """
     generator = torch.Generator().manual_seed(seed)
     count = len(errors)

@@ -22,7 +22,7 @@ from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
 
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""What predicts f(g x): the action that theory gives; a linear map fitted to training images; f(x) itself. The last one
+"""What predicts f(g x): the action that theory gives; a linear map fitted to training images; f(x) itself. `RESAMPLING`
 is the error of f(x) as a prediction of f(g^-1 g x), caused by resampling and the edges of images only.
 """
 TRAINED, UNTRAINED = "trained", "untrained"
@@ -36,14 +36,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Images:
-    """Images in [0, 1], `[N, C, S, S]`, on the device, and what a model sees of them.
+    """Images in [0, 1], `[N, C, S, S]`, on the device, and the view that a model has of them.
 
     Attributes:
         fit: training images, to which linear maps are fitted.
-        test: those that errors are measured on.
+        test: test images, on which errors are measured.
         classes: of the test images, `[N]`.
-        steps: by factor of the viewpoint (such as azimuth), pairs of test images one step apart: of some toys to fit
-            maps to, of other toys to measure errors on.
+        steps: by factor of the viewpoint (such as azimuth), pairs of test images one step apart: pairs of some
+            toys to fit maps to, pairs of other toys to measure errors on.
     """
 
     fit: Tensor
@@ -61,7 +61,7 @@ class Steps:
         degrees: of the step.
         fit: pairs that maps are fitted to, `[2, N, C, S, S]`.
         test: pairs of other toys, which errors are measured on.
-        classes: of the latter, `[N]`.
+        classes: of the test pairs, `[N]`.
     """
 
     degrees: int
@@ -72,7 +72,7 @@ class Steps:
 
 @torch.no_grad()
 def started(model: Model, images: Tensor) -> Model:
-    """An untrained model with what training sets from images before its first epoch; ready for evaluation.
+    """An untrained model with the values that training sets from images, without gradients; ready for evaluation.
 
     Args:
         images: training images as the model sees them.
@@ -98,7 +98,7 @@ def outcome(
 
     Args:
         models: one per replica.
-        untrained: another, of the same settings, with initial weights.
+        untrained: a model of the same settings with initial weights.
         read_of: how a system reads layers off a model: `read` of its module `equivariance`.
     """
     from tqdm import tqdm
@@ -152,11 +152,11 @@ def outcome(
 def _measure(
     read: Read, exact: Read, images: Images, settings: EquivarianceParams, resampled: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame, set[str]]:
-    """Errors of one model: the rows of its table, what is said of its layers, and how derivatives were found.
+    """Errors of one model: the rows of its table, measures of its layers, and the methods for derivatives.
 
     Args:
         exact: reads the same layers in double precision, for derivatives.
-        resampled: whether `RESAMPLING` is measured, too.
+        resampled: whether `RESAMPLING` is measured as well.
     """
     view = images.view
     fit, test = (_read(read, view.seen(each)) for each in (images.fit, images.test))
@@ -195,7 +195,7 @@ def _measure(
         moved: Layers,
         classes: Tensor,
     ) -> Iterator[Row]:
-        """Errors of one change of the image; `matrix` is None for the viewpoint's, which is no map of the plane."""
+        """Errors of one change of the image; `matrix` is None for a step of the viewpoint, no map of the plane."""
         for name in kept:
             before, after = test[name], moved[name]
             weights = (before.weights + after.weights) / 2
@@ -224,13 +224,13 @@ def _measure(
 
 
 def _not_collapsed(layers: Layers) -> Layers:
-    """Those that are not the same for all images."""
+    """Layers whose numbers differ between images (`errors.COLLAPSED`)."""
     varied = {name: errors.variation(layer.numbers, layer.weights) for name, layer in layers.items()}
     return {name: layer for name, layer in layers.items() if varied[name] >= errors.COLLAPSED}
 
 
 def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:
-    """Values of moved images, or their derivatives, as predicted from those of the images, by measure."""
+    """Values of moved images, or derivatives, as predicted from the values of the images, by measure."""
     found = {OWN: rho(before.numbers)} if rho else {}
     if before.fitted:
         found[FITTED] = linear_map(pairs, settings.penalties)(before.numbers)
@@ -238,7 +238,7 @@ def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: Equivar
 
 
 def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tuple[list[Row], set[str]]:
-    """Rows of the Lie derivative of every family, and how it was found."""
+    """Rows of the Lie derivative of every family, and the methods that computed it."""
     view = images.view
     fit, test = (each[: settings.derivative_images].double() for each in (images.fit, images.test))
     at_fit, at_test = (_read(read, view.seen(each)) for each in (fit, test))
@@ -263,7 +263,7 @@ def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tu
 
 
 def _relative(off: Tensor, scales: Sequence[Tensor], settings: EquivarianceParams) -> Row:
-    """A row's errors; `scales` are an image's deviations from the mean, and from its class's."""
+    """A row's errors; `scales` are an image's deviations from the mean, and from the mean of its class."""
     names = (("error", "se"), ("within", "within_se"))
     found = [errors.relative(off, scale, settings.resamples, settings.seed) for scale in scales]
     return {name: value for each, of in zip(names, found, strict=False) for name, value in zip(each, of, strict=True)}
@@ -284,7 +284,7 @@ def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
 
 
 def _changes(read: Read, seen: Tensor, directions: Tensor) -> tuple[dict[str, Tensor], set[str]]:
-    """Derivatives of layers' values as images change along directions, in batches, and the methods that found them."""
+    """Derivatives of layers' values as images change along directions, in batches, and the methods used."""
 
     def values(images: Tensor) -> dict[str, Tensor]:
         return {name: layer.numbers for name, layer in read(images).items()}

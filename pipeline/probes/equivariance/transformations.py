@@ -1,8 +1,8 @@
 """One-parameter groups of maps of the plane, what they do to images, and their generators.
 
 Coordinates as in `pipeline.data.warps`: frames are [-1, 1] x [-1, 1], x to the right, y down, and a matrix moves
-content forward, out(M u) = in(u). Where a model sees a crop, images are moved before they are cut, so that what enters
-at the edges of the crop is real content; other images are black outside.
+content forward, out(M u) = in(u). Where a model sees a crop, images are moved before they are cropped, so that real
+content enters at the edges of the crop; other images are black outside.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Transformation:
 
     @property
     def inverse(self) -> Transformation:
-        """What undoes it."""
+        """The inverse transformation."""
         return Transformation(self.family, 1 / self.magnitude if self.family == SCALE else -self.magnitude)
 
     def matrix(self, size: int) -> Tensor:
-        """Its matrix `[2, 3]` in the frame of an image `size` pixels wide, double precision."""
+        """The matrix `[2, 3]` in the frame of an image `size` pixels wide, double precision."""
         m = self.magnitude
         if self.family == ROTATION:
             return warps.rotations(torch.tensor(m, dtype=torch.float64))
@@ -78,7 +78,7 @@ def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:
     Args:
         images: `[B, C, S, S]`.
         velocity: `[2, 3]`, in the frame of the images.
-        edge: beyond their edges images are black (`zeros`), or the pixels at the edge go on (`border`).
+        edge: beyond their edges images are black (`zeros`), or the pixels at the edge are repeated (`border`).
     """
     size = images.shape[-1]
     padded = F.pad(images, (1, 1, 1, 1), mode="constant" if edge == "zeros" else "replicate")
@@ -93,7 +93,7 @@ def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:
 
 @dataclass(frozen=True)
 class View:
-    """What a model sees of an image: all of it, or its middle `crop` pixels a side.
+    """The part of an image that a model sees: all of it, or its middle `crop` pixels a side.
 
     Images given to its methods are `[B, C, S, S]` in [0, 1].
     """
@@ -106,19 +106,19 @@ class View:
         return "zeros" if self.crop is None else "border"
 
     def seen(self, images: Tensor) -> Tensor:
-        """What the model sees of the images, which are not moved."""
+        """The part of the images that the model sees, not moved."""
         return images if self.crop is None else centre_crop(images, self.crop)
 
     def size(self, images: Tensor) -> int:
-        """Pixels a side of what is seen."""
+        """Pixels a side of the part that is seen."""
         return self.crop or images.shape[-1]
 
     def moved(self, images: Tensor, g: Transformation) -> Tensor:
-        """Images moved by g."""
+        """Images moved by g, as the model sees them."""
         return self._resampled(images, g, self.crop)
 
     def there_and_back(self, images: Tensor, g: Transformation) -> Tensor:
-        """Images moved by g and then by its inverse: what changes is due to resampling and edges."""
+        """Images moved by g and then by its inverse: changes come from resampling and edges."""
         return self._resampled(self._resampled(images, g, images.shape[-1]), g.inverse, self.crop)
 
     def moving(self, images: Tensor, family: str) -> Tensor:

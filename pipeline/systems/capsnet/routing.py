@@ -15,17 +15,17 @@ from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer
 
 
 def iterations_of(model: CapsNet) -> int:
-    """Iterations that a network which routes runs: weighted sums of votes, one more than updates of the weights."""
+    """Iterations of a network that routes: its weighted sums of votes, one more than its updates of the weights."""
     assert model.last.updates is not None
     return model.last.updates + 1
 
 
 @torch.no_grad()
 def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
-    """Every iteration, of images `[B, 1, S, S]` in [0, 1]; the first ones are the network's own, however many follow.
+    """All `iterations` of routing of images `[B, 1, S, S]` in [0, 1]; the first ones are the network's own.
 
-    In iteration 1 every part gives each class the same share. Activations are lengths, of parts and of classes. Parts
-    are primary capsules, at X positions; middle capsules have none, so that X is 1.
+    In iteration 1 every part gives each class the same share. Activations of parts and classes are lengths. Parts
+    are primary capsules at X positions, or middle capsules, which have no positions: X is 1.
     """
     *below, last = model.layers()
     assert last is model.last
@@ -53,7 +53,7 @@ def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
 def routed_layers(model: CapsNet, images: Tensor) -> list[RoutedLayer]:
     """The middle capsules, if there are any, and the class capsules, of images `[B, 1, S, S]` in [0, 1].
 
-    Every capsule sees all below; activations are lengths. Shares are the weights of the last sum of votes.
+    Every capsule sees all capsules below; activations are lengths. Shares are the weights of the last sum of votes.
     """
     updates = iterations_of(model) - 1
     found, capsules = [], images

@@ -25,9 +25,9 @@ class CapsNetModelParams(Section):
     middle_size: int = Field(ge=1, le=256, description="dimensions of a capsule of that layer")
     class_size: int = Field(ge=1, le=256, description="dimensions of a class capsule")
     classes: int = Field(ge=2, le=1000, description="number of class capsules")
-    iterations: int = Field(ge=0, le=100, description="of routing by agreement; 0: none, sums without weights")
+    iterations: int = Field(ge=0, le=100, description="iterations of routing by agreement; 0: unweighted sums")
     counting: Literal["sums", "updates"] = Field(
-        description="an iteration is a weighted sum (Sabour et al.), or an update, and one more sum at the end (001)"
+        description="counted: weighted sums (Sabour et al.), or updates of weights, before one more sum (document 001)"
     )
     reconstruction: Literal["none", "summed", "mean"] = Field(
         description="squared pixel errors in the loss: none, summed (Sabour et al.), or their mean (document 001)"

@@ -1,7 +1,7 @@
 """What the measures of equivariance read off a convolutional network: f and rho.
 
-f are the maps after the second pooling, which move as the image does, by resampling (of convolutions, shifts by whole
-strides do); and the hidden features from which classes are read, for which theory gives no rho.
+f are the maps after the second pooling, which move as the image does, by resampling (convolutions commute with shifts
+by whole strides); and the hidden features from which classes are read, for which theory gives no rho.
 """
 
 from __future__ import annotations

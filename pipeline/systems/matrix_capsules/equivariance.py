@@ -1,8 +1,8 @@
 """What the measures of equivariance read off matrix capsules: f and rho (document 003, equation 5; 004, section 3).
 
-f are the poses of class capsules. A matrix that multiplies all poses below from the left multiplies votes, and so
-these, from the left, too: rho is such a matrix, fitted, because theory does not say which (`FromTheLeft`). Poses that
-are vectors have none. Poses count by activation. The activations of classes should not change.
+f are the poses of class capsules. A matrix that multiplies all poses below from the left also multiplies votes
+and class poses from the left: rho is such a matrix, fitted, because theory does not say which (`FromTheLeft`). Vector
+poses have no rho. Poses are weighted by activation. The activations of classes should not change.
 """
 
 from __future__ import annotations

@@ -17,16 +17,16 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 
 
 def iterations_of(model: MatrixCapsules) -> int:
-    """Iterations that the network itself runs."""
+    """Number of routing iterations that the network itself runs."""
     return model.params.iterations
 
 
 @torch.no_grad()
 def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations:
-    """Every iteration, of images `[B, C, s, s]` in [0, 1]; the first ones are the network's own, however many follow.
+    """All `iterations` of routing of images `[B, C, s, s]` in [0, 1]; the first ones are the network's own.
 
-    In iteration 1 every part gives each class the same share. The M-step then makes the class capsules of these shares,
-    and the E-step the shares of the next iteration.
+    In iteration 1 every part gives each class the same share. The M-step then computes the class capsules from these
+    shares, and the E-step the shares of the next iteration.
     """
     layer = model.routed[-1]
     below = model.capsules(images)[-2]
@@ -44,9 +44,9 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
 def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
     """The convolutional capsules, layer by layer, and the class capsules, of images `[B, C, s, s]` in [0, 1].
 
-    Shares are those that the last M-step was given. A capsule divides itself among the parents of all positions that
-    see it; where those of each position compete by themselves, it is given whole to every position, and no tree is
-    possible. Activations that are shares of a layer (`mixing`) are given in units of an even share, not from 0 to 1.
+    Shares are the input of the last M-step. A capsule divides itself among the parents of all positions that see it.
+    With competition "position" its shares sum to 1 at every parent position, and no tree is possible. Activations
+    that are shares of a layer (`mixing`) are in units of an even share, not from 0 to 1.
     """
     found = []
     for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):
@@ -61,5 +61,5 @@ def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
 
 
 def _over_parents(fields: ReceptiveFields, types_below: int, values: Tensor) -> Tensor:
-    """`[B, p, D, N]` to `[B, X, c]`."""
+    """Sums over the parents of each child: `[B, p, D, N]` to `[B, X, c]`."""
     return fields.sum(values.sum(2).unflatten(-1, (-1, types_below)))

@@ -13,7 +13,7 @@ Competition = Literal["all", "position"]
 
 
 class RoutingLayerParams(Section):
-    """What a layer of routed capsules starts from."""
+    """Initial values of a layer of routed capsules."""
 
     sd: float = Field(gt=0, le=10, description="initial standard deviation of the transformation matrices")
     beta_a: float = Field(ge=-1e6, le=1e6, description="nats: what a capsule saves by being active")
@@ -24,11 +24,11 @@ class BayesParams(Section):
     """Priors of variational Bayes, in the symbols of Ribeiro et al. 2020."""
 
     alpha0: float = Field(gt=0, le=1e6, description="concentration of the Dirichlet prior of the capsules' shares")
-    kappa0: float = Field(gt=0, le=1e6, description="strength of the prior mean of a pose, 0, in votes")
+    kappa0: float = Field(gt=0, le=1e6, description="weight of the prior mean of a pose, 0, in votes")
     nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions: pose_side^2 + 1 in the paper")
     psi0: float = Field(gt=0, le=1e6, description="scale of precisions, whose prior mean is nu0 psi0")
-    precisions: Literal["gamma", "wishart"] = Field(description="of each number of a vote; or a matrix (the paper's)")
-    shares_of: Literal["layer", "position"] = Field(description="what shares are of; position in the authors' code")
+    precisions: Literal["gamma", "wishart"] = Field(description="gamma: one for each number; wishart: matrix (paper)")
+    shares_of: Literal["layer", "position"] = Field(description="capsules whose shares sum to 1 (authors: position)")
 
 
 _ACTS_WITH = {
@@ -37,7 +37,7 @@ _ACTS_WITH = {
     ("mdl", "bayes"): ("saving", "beta_a_unit"),
     ("bayes",): ("bayes",),
 }
-"""The activations with which settings of the model change anything, where these are not all."""
+"""Settings of the model that have an effect only with some activations, by these activations."""
 
 
 class MatrixCapsulesModelParams(Section):
@@ -45,41 +45,41 @@ class MatrixCapsulesModelParams(Section):
 
     views: int = Field(ge=1, le=16, description="channels of an image: 2 for a stereo pair")
     channels: int = Field(ge=1, le=4096, description="feature maps of the convolution, A")
-    kernel: int = Field(ge=1, le=31, description="pixels: side of its kernels")
-    stride: int = Field(ge=1, le=16, description="pixels: its step")
+    kernel: int = Field(ge=1, le=31, description="pixels: side of the convolution's kernels")
+    stride: int = Field(ge=1, le=16, description="pixels: stride of the convolution")
     primary_types: int = Field(ge=1, le=1024, description="primary capsules at each position, B")
     types: list[Annotated[int, Field(ge=1, le=1024)]] = Field(description="capsules at each position, C and D")
-    capsule_kernel: int = Field(ge=1, le=31, description="positions: side of their receptive fields, K")
-    capsule_strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(description="positions: their steps")
-    pose: Literal["matrix", "vector"] = Field(description="times a matrix of its size; or a vector, times a full one")
+    capsule_kernel: int = Field(ge=1, le=31, description="positions: side of receptive fields, K")
+    capsule_strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(description="positions: strides")
+    pose: Literal["matrix", "vector"] = Field(description="square matrix times matrix; or vector times full matrix")
     pose_side: int = Field(ge=2, le=16, description="rows, and columns, of a pose")
     coordinate_addition: bool = Field(description="positions are added to votes for class capsules")
-    coordinate_scale: float = Field(gt=0, le=100, description="what one position's step adds, in coordinate_unit")
+    coordinate_scale: float = Field(gt=0, le=100, description="offset per position, in coordinate_unit")
     coordinate_unit: Literal["absolute", "floor_sd"] = Field(
-        description="a pose's own; or sds of votes at variance_floor, which decides what a step counts (authors: 1.8)"
+        description="the unit of poses; or the sd of votes at variance_floor (coordinate_scale of the authors: 1.8)"
     )
     classes: int = Field(ge=2, le=1000, description="class capsules")
 
     iterations: int = Field(ge=1, le=100, description="iterations of EM routing")
-    early_iterations: int = Field(ge=1, le=100, description="in the first early_epochs of training, not in validation")
+    early_iterations: int = Field(ge=1, le=100, description="iterations in the first early_epochs of training only")
     early_epochs: float = Field(ge=0, le=10_000, description="epochs with early_iterations; 0: none")
     activation: Literal["mdl", "mixing", "bayes"] = Field(
         description="logistic of the description length saved (equation 2), share of the layer (section 5), or Bayes"
     )
     bayes: BayesParams
-    batch_norm: bool = Field(description="of feature maps, poses and activations, as in Ribeiro et al. 2020")
-    competition: Competition = Field(description="what divides a capsule below: all that see it, or each position")
-    first_shares: Competition = Field(description="in the first iteration, evenly; position in the authors' code")
+    batch_norm: bool = Field(description="normalise feature maps, poses and activations, as in Ribeiro et al. 2020")
+    competition: Competition = Field(description="parents among which a child is divided: all, or of each position")
+    first_shares: Competition = Field(description="as competition, in the first iteration (authors' code: position)")
     inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
     inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i, from 0: lambda (1 - rate^(i + 1))")
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
     damping: float = Field(ge=0, lt=1, description="weight of the previous mean in the new mean of a pose")
-    damped_first: bool = Field(description="also in the first iteration, as if the mean before were 0 (authors' code)")
+    damped_first: bool = Field(description="damp the first iteration, too, with 0 as previous mean (authors' code)")
     variance_floor: float = Field(gt=0, le=1, description="added to votes' variances; bayes: unit of coordinates only")
     saving: float | None = Field(
         gt=0,
         le=1e4,
-        description="nats that a vote of an active capsule alone saves, by betas set on images; null: not set",
+        description="nats per vote that an active capsule saves: sets betas before training; null: as configured",
     )
     beta_a_unit: float = Field(gt=0, le=1e6, description="nats: unit in which beta_a is learnt (authors' code: 5,000)")
     convolutional: RoutingLayerParams
@@ -89,7 +89,7 @@ class MatrixCapsulesModelParams(Section):
     primary_bias: float = Field(ge=-100, le=100, description="initial bias of the logits of primary activations")
 
     loss: Literal["spread", "margin", "cross-entropy", "softmax"] = Field(
-        description="of activations a; cross-entropy: of a / sum a; softmax: cross-entropy of theirs (Ribeiro et al.)"
+        description="of activations a; cross-entropy: of a / sum a; softmax: of a's softmax (Ribeiro et al.)"
     )
     first_margin: float = Field(ge=0, le=1, description="margin of the spread loss at the start of training")
     last_margin: float = Field(ge=0, le=1, description="margin at the end of training, and in validation")

@@ -51,7 +51,7 @@ BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
-"""Longer ones count as saturated: a length L changes by 2 (1 - L), under a fifth, of its input's relative change."""
+"""Longer capsules count as saturated: relative changes of a length L are 2 (1 - L) < 1/5 times those of its input."""
 
 
 def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
@@ -73,7 +73,7 @@ def energies_and_gradients(
 ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
     """The terms of each image's energy, and their gradients with respect to the free layers' activities.
 
-    Each layer's gradient comes from its own error and that of the layer above alone, as the paths of autograd do.
+    A layer's gradient depends only on its own error and that of the layer above: predictions are from detached leaves.
 
     Args:
         constant: the first layer's prediction from the image.
@@ -116,10 +116,10 @@ def infer(
     Args:
         layers: functions of the activities below, the images first; the last gives class capsules `[B, n, D]`.
         target: as in `energies_and_gradients`.
-        steps: as many steps as it has elements, of which the caller may show a bar.
+        steps: one element per step; may be a progress bar.
 
     Returns:
-        activities of each free layer, `[B, ...]`; class capsules, `[B, n, D]`; and energies, of each image at every
+        activities of each free layer, `[B, ...]`; class capsules, `[B, n, D]`; and energies of each image at every
         step, `[steps + 1, terms, B]`.
 
     Raises:
@@ -155,7 +155,7 @@ def sparsity_of_inference(
         condition, layer ("middle", "class"), images; hoyer with its standard error over images, entropy and
         effective_number, over images with an active capsule, and silent, the share of images without one; after the
         forward pass, saturated (share of capsules), length_sd (of the capsules of an image, mean over images) and
-        hoyer_inputs (Hoyer's index of what is squashed to these capsules); for class capsules, right (share of images
+        hoyer_inputs (Hoyer's index before the squash); for class capsules, right (share of images
         whose longest capsule is that of their class), length_right and length_others (mean lengths); after inference,
         energy (per image), falls (share of images whose energy never rose) and last_drop (relative fall of the energy
         over the last tenth of the steps). Arrays of the first replica: `images`, `labels`,
@@ -225,7 +225,7 @@ def _rows(
 
 
 def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
-    """How sparse the lengths `[B, n]` of capsules are."""
+    """Measures of the sparsity of lengths `[B, n]`, as in `sparsity_of_inference`."""
     active = lengths[lengths.max(1) > _SILENT]
     silent = {"silent": 1 - len(active) / len(lengths)}
     if not len(active):
@@ -242,7 +242,7 @@ def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
 
 
 def descent(energies: Tensor) -> dict[str, float]:
-    """How energies `[steps + 1, terms, B]` fell: where they ended, and the shares `falls` and `last_drop` of
+    """How energies `[steps + 1, terms, B]` fell: `energy`, `falls` and `last_drop`, as in
     `sparsity_of_inference`.
     """
     whole = energies.double().sum(1)  # (steps + 1, B)

@@ -3,7 +3,7 @@
     image -> convolution, ReLU -> convolution, squash: primary capsules -> [middle capsules ->] class capsules
 
 A class capsule's length shows whether its class is present (equation 3, margin loss); a decoder reconstructs the image
-from the capsule of its class. Weights of votes come from routing by agreement, or there are none ("0 iterations").
+from the capsule of its class. Votes are weighted by routing by agreement, or not weighted ("0 iterations").
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
 """
@@ -74,7 +74,7 @@ class CapsNet(Model):
         self.second = ChannelsLastConvolution(
             params.channels, params.types * params.primary_size, params.kernel, second
         )
-        # Of the weights: the first of several sums has equal ones.
+        # The first of several sums has equal weights, before any update.
         updates = params.iterations - (params.counting == "sums") if params.iterations else None
         below = (side**2 * params.types, params.primary_size)
         middle = (params.middle, params.middle_size)
@@ -118,7 +118,7 @@ class CapsNet(Model):
         return {"class_capsules": self.encode(images).flatten(1)}
 
     def decode(self, capsules: Tensor, labels: Tensor) -> Tensor:
-        """Images `[B, 1, S, S]` decoded from capsules `[B, n, D]`, using only those of the classes `labels [B]`."""
+        """Images `[B, 1, S, S]` decoded from capsules `[B, n, D]`, with 0 for other classes than `labels [B]`."""
         assert self.decoder is not None
         chosen = F.one_hot(labels, capsules.shape[1]).to(capsules).unsqueeze(-1)
         pixels = self.decoder((capsules * chosen).flatten(1))
@@ -127,7 +127,7 @@ class CapsNet(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss per image, and `margin_loss`, `accuracy` (share whose longest capsule is that of their class) and
+        """The mean loss over images, and means of `margin_loss`, `accuracy` (longest capsule is that of the class) and
         `pixel_error` (squared, summed over pixels); `noise` and `epoch` are unused.
         """
         assert labels is not None

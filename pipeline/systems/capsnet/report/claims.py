@@ -34,8 +34,8 @@ CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "routed_margin": ({"reconstruction": "none"}, SKY, "--", "routing, no reconstruction"),
     "unrouted_margin": ({"iterations": 0, "reconstruction": "none"}, ORANGE, "--", "no routing, no reconstruction"),
 }
-"""The conditions of appendix A, as evidence and `documents.yaml` call them: what they change in the first's model
-(whether votes are routed, and whether the loss has a reconstruction term), and how they are drawn and called.
+"""The conditions of appendix A, as evidence and `documents.yaml` call them: what they change in the model of `routed`
+(whether votes are routed, and whether the loss has a reconstruction term), and how they are drawn and named.
 """
 FIRST_EPOCHS, SLOWER = 3, 1.05
 """Learning "starts slower" if the loss is higher by at least this factor, as a geometric mean over the first epochs."""
@@ -49,7 +49,7 @@ penalty (Figure 1D) and with L1 (Figure 1E).
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
 """Largest difference of two Hoyer indices that count as alike; smallest index that counts as sparse."""
 ALMOST_ALL, MOSTLY = 0.95, 0.5
-"""Share of images that counts as almost all; of a layer's capsules, from which on it counts as saturated."""
+"""Share of images that counts as almost all; share of saturated capsules from which a layer counts as saturated."""
 _PANELS = (
     ("routed", START, "B: routing"),
     ("unrouted", START, "C: no routing"),
@@ -80,7 +80,7 @@ class Network(NamedTuple):
 
     Attributes:
         item: the item of the stage that made it.
-        name: of the run that it is about.
+        name: the run that it is about.
         run, dataset: the settings of the network and of its data, as recorded in the result.
         inference: the settings of iterative inference; empty for results of other stages.
     """
@@ -93,16 +93,16 @@ class Network(NamedTuple):
     inference: Recorded
 
     def is_but_for(self, other: Network, **changes: Any) -> bool:
-        """Whether it is another's network with `changes` of the model, on the same data."""
+        """Whether it is the network of `other` with `changes` of the model, on the same data."""
         wanted = {**other.run, "model": {**other.run.model, **changes}}
         return self.run == wanted and self.dataset == other.dataset
 
     def shortcomings(self, document: str) -> list[Remark]:
-        """In what it falls short of the paper's, which `documents.yaml` calls `document`."""
+        """Remarks on differences from the paper's network, which `documents.yaml` calls `document`."""
         return remarks("capsnet", document, {**self.run, **self.inference}, self.dataset)
 
     def measured(self, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
-        """A measure of a layer's capsules after a condition of iterative inference."""
+        """The measure `name` of a layer's capsules after a condition of iterative inference."""
         return self.numbers.needed("condition", condition, layer, name)
 
 
@@ -120,7 +120,7 @@ def records_of(results: Results, *found: Network) -> list[Record]:
 
 
 def _said(pair: Mapping[str, Network]) -> list[Remark]:
-    """In what networks fall short of those that `documents.yaml` calls as `pair` does."""
+    """Remarks on differences from the paper's networks, which `documents.yaml` calls by the keys of `pair`."""
     return unique(words for role, each in pair.items() for words in each.shortcomings(role))
 
 
@@ -129,7 +129,7 @@ def _said(pair: Mapping[str, Network]) -> list[Remark]:
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
     """The trainings that evidence names for the conditions and that differ in the condition alone, with their losses:
-    columns replica, epoch, train_loss, validation_loss. Raises `NotMeasuredError` without the first.
+    columns replica, epoch, train_loss, validation_loss. Raises `NotMeasuredError` without the training of `routed`.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}
@@ -187,8 +187,8 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
 
 
 def inferred_pair(results: Results) -> dict[str, Network]:
-    """Inference with routing and without in networks that differ in nothing else. Raises `NotMeasuredError` if there
-    are none.
+    """Inference with routing and without in networks that differ in nothing else. Raises `NotMeasuredError` without
+    such a pair.
     """
     names = results.evidence.capsnet.inference
     routed, unrouted = (network(results, "infer", names.get(role)) for role in ("routed", "unrouted"))
@@ -245,7 +245,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
 
     The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
     two standard errors (binomial, of the difference) below that without the layer; and if most of the middle capsules
-    are not saturated. The first network that evidence names is judged; the notes tell of every network.
+    are not saturated. The first network that evidence names answers the claim; the notes are about all networks.
     """
     found = []
     for names in results.evidence.capsnet.middle:
@@ -255,15 +255,15 @@ def middle_stays_dense(results: Results) -> Finding | None:
         return None
     (study, judged), *others = found
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
-    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # never weighted by agreement
+    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # no weights by agreement
         notes.insert(0, f"{study.item}: votes are averaged, not summed")
     records = distinct(record for _, finding in found for record in finding.records)
     return replace(judged, records=records, notes=notes)
 
 
 def _middle(results: Results, inference: str, without: str) -> tuple[Network, Finding]:
-    """Inference in a network with a middle layer, and what it says of the claim. Raises `NotMeasuredError` where a
-    number is missing, or the network without that layer is another one.
+    """Inference in a network with a middle layer, and what it says of the claim. Raises `NotMeasuredError` if a
+    number is missing, or if the network without that layer differs in more.
     """
     inferred, other = network(results, "infer", inference), network(results, "evaluate", without)
     own = network(results, "evaluate", inferred.name)
@@ -360,8 +360,8 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 @in_house_style
 def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str, np.ndarray]) -> Figure:
-    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. Of
-    images `[k, S, S]` the first few are drawn, and of capsules `[k, n, D]`, by title.
+    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. The
+    first few of images `[k, S, S]` are drawn, and of capsules `[k, n, D]` by title.
     """
     count = min(2, *(len(values) for values in capsules.values()))
     figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))

@@ -35,7 +35,7 @@ class CNN(Classifier):
         self.last = nn.Linear(params.hidden, params.classes)
 
     def maps(self, images: Tensor) -> Tensor:
-        """After the second pooling, `[B, channels, S / 4, S / 4]`."""
+        """Feature maps after the second pooling, `[B, channels, S / 4, S / 4]`."""
         x = F.max_pool2d(self.first(standardise(images)).relu(), 2)
         return F.max_pool2d(self.second(x).relu(), 2)
 
@@ -48,5 +48,5 @@ class CNN(Classifier):
         return logits
 
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
-        """Cross-entropy."""
+        """Cross-entropy of each image, `[B]`."""
         return torch.nn.functional.cross_entropy(scores, labels, reduction="none")

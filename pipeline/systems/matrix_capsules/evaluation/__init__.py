@@ -1,4 +1,4 @@
-"""What is asked of trained matrix capsules: test errors, and how votes for classes gather around class capsules over
+"""The evaluation of trained matrix capsules: test errors, and how votes for classes gather around class capsules over
 routing iterations (document 004, section 5, Figures 2 and B.2).
 """
 
@@ -24,11 +24,11 @@ from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsule
 
 _AT_ONCE = 32
 VOTED = 500
-"""Test images whose votes are looked at (the first ones)."""
+"""Number of test images whose votes are measured (the first ones)."""
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas; where the votes for classes go; and pictures of that."""
+    """Test errors of all replicas, `concentration` of votes for classes, and examples with `histograms` of votes."""
     outcome = errors.evaluate(inputs)
     models, augmentation = of_kind(MatrixCapsules, inputs.models), inputs.run.augmentation
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
@@ -38,7 +38,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     found = [distances(model, pixels) for model in models]
     shares = stack_replicas([concentration(*each, labels) for each in found])
     votes = nest(shares, ["of", "iteration"], "share")
-    # The first two images of different classes that are recognised, and the first that is not
+    # The first two correctly classified images of different classes, and the first misclassified one
     correct = scores(models[0], pixels).argmax(-1).cpu().numpy() == labels
     recognised = np.flatnonzero(correct)
     firsts = np.sort(recognised[np.unique(labels[correct], return_index=True)[1]])[:2]
@@ -51,8 +51,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 @torch.no_grad()
 def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Distances of votes to the mean of the class capsule that they are for, and how much of each vote is assigned to
-    it, after every iteration: `[iterations, N, n, votes]` each.
+    """Distances of votes to the mean of their class capsule, and the weights of votes (assignment times activation)
+    in every iteration: `[iterations, N, n, votes]` each.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
@@ -73,8 +73,8 @@ def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32
 def concentration(
     distance: NDArray[np.float32], shares: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """Of all that is assigned, the share that goes to the right class, columns of, iteration, share: `all` of it, and
-    of the votes that are `near`, as near to the mean of their class as the closest tenth of all is after the first
+    """The right class's share of the weight of votes, columns of, iteration, share: of `all` votes, and of votes
+    `near` the mean of their class, within the radius that holds the closest tenth of all weight after the first
     iteration.
     """
     right = np.eye(shares.shape[2])[labels].astype(bool)  # (N, n)
@@ -91,7 +91,7 @@ def concentration(
 def histograms(
     distance: NDArray[np.float32], shares: NDArray[np.float32], chosen: list[int], bins: int = 40
 ) -> dict[str, NDArray[Any]]:
-    """Weighted histograms for some images: `counts [images, iterations, n, bins]` and `edges [bins + 1]`."""
+    """Weighted histograms for `chosen` images: `counts [images, iterations, n, bins]` and `edges [bins + 1]`."""
     most = float(np.quantile(distance[:, chosen], 0.99))
     edges = np.linspace(0, most, bins + 1)
     counts = np.zeros((len(chosen), len(distance), distance.shape[2], bins))

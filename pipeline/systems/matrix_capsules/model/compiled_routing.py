@@ -42,13 +42,13 @@ def route(
     routing: Routing,
     form: kernels.Kernel | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """As `em_routing.route`, where `supported`; transformations are compact.
+    """As `em_routing.route`, with compact transformations; only where `supported`.
 
     Args:
-        form: of the kernel; None for the best that this processor has.
+        form: the form of the kernel; None: the best on this processor.
 
     Raises:
-        MemoryError: there is not enough memory for what is kept of the images.
+        MemoryError: there is not enough memory for what the backward pass needs.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
     result: tuple[Tensor, Tensor] = _CompiledRoute.apply(routing, form or kernels.load(_SOURCE), *tensors)
@@ -105,7 +105,7 @@ class _CompiledRoute(torch.autograd.Function):
 
 
 def _layer(routing: Routing, types: int, tensors: dict[str, Tensor]) -> kernels.Struct:
-    """`struct Layer` of the kernel, with these tensors by the names of its fields, in its order."""
+    """`struct Layer` of the kernel; `tensors` by the names of its fields, in the order of the struct."""
     params, priors = routing.params, routing.params.bayes
     images, positions, types_below, size = tensors["poses"].shape
     places, _, groups, inner, _, lanes = tensors["transformations"].shape

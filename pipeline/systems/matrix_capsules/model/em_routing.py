@@ -4,25 +4,25 @@ Shapes: B images; children at X positions below, c types each, poses of P number
 each seeing N = k c children (k positions, `receptive_fields`). Votes `[B, p, D, N, P]`, assignments `[B, p, D, N]`. A
 child divides itself among all parents, of every position, whose receptive fields it is in.
 
-Votes are c D k p P numbers an image, 16 times the assignments, and each iteration asks twice for all of them. So
-`route` works on few images at a time, whose votes stay near the processor; reads each vote and its square together, by
-matrix products that make moments and log densities; and keeps no votes for the way back, where they are cast anew. On a
-GPU, sums take the place of these products, and `torch.compile` makes one kernel of each reading of the votes, and one
-of their gradient over all iterations.
+Votes are c D k p P numbers an image, 16 times the assignments, and each iteration reads all of them twice. So `route`
+works on few images at a time, whose votes fit in the cache; computes moments and log densities by matrix products that
+read each vote and its square together; and stores no votes for the backward pass, which casts them again. On a GPU,
+sums take the place of these products, and `torch.compile` makes one kernel of each pass over the votes, and one of
+their gradient over all iterations.
 
-Moments lose what votes have in common: 24 bits are few for squares of votes that agree far from 0. So votes are given
-from their plain mean for each parent, to which routing is indifferent, and poses get it back in the end.
+In single precision, variances from moments are lost by cancellation if votes agree far from 0. So votes are relative to
+their plain (unweighted) mean for each parent, which does not change routing; poses get the mean added at the end.
 
 M-steps follow the procedure as printed. In the authors' published code there is no half before log variances, so that
 lambda counts twice; beta_u is in units of (1 + ln 2 pi) / 2 nats; and beta_a is in 5,000 nats, with the other sign.
-Every M-step sees votes only through their moments, and says what the E-step is to think of a vote V by three
-coefficients: log density (times activation) = constant + sum over h of (linear_h V_h + quadratic_h V_h^2).
+Every M-step reads votes only through their moments, and gives the E-step three coefficients for the log density of a
+vote V: log density (times activation) = constant + sum over h of (linear_h V_h + quadratic_h V_h^2).
 
-Variational Bayes has Dirichlet, normal, and Gamma or Wishart priors. In its authors' code the latter is Wishart's, with
-as many degrees of freedom as a pose has numbers, and one; the diagonal of its posterior alone is kept. beta_u is added
-outside of the product with a share, where batch norm takes it away again; and the latest version of that code divides a
-child among the capsules of one position, and leaves shares out of the numerator. Here beta_u counts for each number of
-a vote, and assignments are the paper's.
+Variational Bayes has Dirichlet, normal, and Gamma or Wishart priors. In its authors' code precisions have a Wishart
+prior, with one more degree of freedom than a pose has numbers, and only the diagonal of its posterior is kept. beta_u
+is added outside of the product with a share, where batch norm subtracts it again; and the latest version of that code
+divides a child among the capsules of one position, and leaves shares out of the numerator. Here beta_u counts for each
+number of a vote, and assignments are the paper's.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _BYTES_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}
-"""Of votes and their squares at once. On a CPU: what its cache holds, and the allocator has without new pages."""
+"""Bytes of votes and their squares at once; on a CPU, few enough for its cache, and for reuse by the allocator."""
 _LEAST_MASS = 1e-7
-"""Added to the assigned mass that moments are divided by, as in the authors' code: a capsule may get nothing."""
+"""Added to the assigned mass, which may be 0, before moments are divided by it, as in the authors' code."""
 
 
 @dataclass(frozen=True)
 class Routing:
-    """How a layer routes.
+    """Settings of a layer's routing.
 
     Attributes:
-        fields: who sees whom.
-        params: of the network; where those of each position compete, a child gives itself whole to every position.
-        iterations: M-steps, at least 1.
+        fields: receptive fields in the layer below.
+        params: of the network; with competition "position", assignments of a child sum to 1 at every parent position.
+        iterations: number of M-steps, at least 1.
         last: whether the parents are class capsules.
         offsets: added to votes by place in the receptive field, `[k, P]` (coordinate addition); None for none.
     """
@@ -64,7 +64,7 @@ class Routing:
     offsets: Tensor | None = None
 
     def first_shares(self, types: int) -> Tensor:
-        """Of each child at `k` for a parent at `p` of so many types, in the first iteration, `[p, k]`."""
+        """Assignments of each child at `k` to each of `types` parents at `p` in the first iteration, `[p, k]`."""
         children, params = self.fields.children, self.params
         alone = "position" in (params.competition, params.first_shares)
         return 1.0 / (types * (torch.ones_like(children) if alone else self.fields.counts[children]))
@@ -78,7 +78,7 @@ class Routing:
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the votes for a capsule, each weighted by its assignment times its child's activation.
+    """Moments of the votes for a capsule, weighted by their assignments times their children's activations.
 
     Attributes:
         mass: sum of the weights, `[...]`.
@@ -97,8 +97,8 @@ class Parents:
 
     Attributes:
         poses: `[..., P]`.
-        activations: from 0 to 1, `[...]`.
-        constant, linear, quadratic: what the E-step thinks of votes, `[...]`, `[..., P]`, `[..., P]`.
+        activations: from 0 to 1, or logits with batch norm, `[...]`.
+        constant, linear, quadratic: coefficients of the log density of votes, `[...]`, `[..., P]`, `[..., P]`.
     """
 
     poses: Tensor
@@ -109,12 +109,12 @@ class Parents:
 
 
 class Step(NamedTuple):
-    """One iteration.
+    """One iteration of routing.
 
     Attributes:
-        assignments: of children to parents that the M-step was given, `[B, p, D, N]`.
-        moments: of the votes, from their plain mean.
-        parents: what the M-step made of them; coefficients are of votes from their plain mean.
+        assignments: of children to parents, the input of the M-step, `[B, p, D, N]`.
+        moments: of the votes relative to their plain mean.
+        parents: the result of the M-step; coefficients are for votes relative to their plain mean.
     """
 
     assignments: Tensor
@@ -125,13 +125,13 @@ class Step(NamedTuple):
 def route(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> tuple[Tensor, Tensor]:
-    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents. Gradients flow through every iteration.
+    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents, as in `Parents`, differentiable.
 
     Args:
         poses: of the children, `[B, X, c, P]`.
         activations: of the children, from 0 to 1, `[B, X, c]`.
-        transformations: of each place in a receptive field and type, to each parent type, `[k, c, P, D, P]`.
-        beta_a, beta_u: of each parent type, `[D]`.
+        transformations: from each place in a receptive field and type to each parent type, `[k, c, P, D, P]`.
+        beta_a, beta_u: of each parent type, in nats, `[D]`.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
     fused = poses.is_cuda and torch.is_grad_enabled()
@@ -141,13 +141,13 @@ def route(
 
 @cache
 def _fused() -> Callable[..., tuple[Tensor, Tensor]]:
-    """`_last` in few kernels, compiled for each shape and each way of routing."""
+    """`_last`, compiled into few kernels for every shape and every `Routing`."""
     torch._dynamo.config.recompile_limit = 100
     return torch.compile(_last, fullgraph=True, dynamic=False)
 
 
 class _PlainRoute(torch.autograd.Function):
-    """The last iteration of a few images at a time, and its gradient by autograd, for which they are routed again."""
+    """The last iteration, a few images at a time; the backward pass routes them again, with autograd."""
 
     @staticmethod
     def forward(ctx, routing, poses, activations, *others):  # type: ignore[no-untyped-def]
@@ -182,13 +182,13 @@ def _last(
 
 
 def cast_votes(poses: Tensor, transformations: Tensor, routing: Routing) -> Tensor:
-    """Votes `[B, p, D, N, P]` of these few images, offsets added."""
+    """Votes `[B, p, D, N, P]` of a few images, with offsets added."""
     votes, middle = _votes(poses, transformations, routing)
     return votes + middle.unsqueeze(-2)
 
 
 def images_at_once(poses: Tensor, transformations: Tensor, routing: Routing) -> int:
-    """Images whose votes are cast together."""
+    """Number of images whose votes are cast together."""
     votes = transformations.numel() // poses.shape[-1] * len(routing.fields.children)
     return max(_BYTES_AT_ONCE.get(poses.device.type, 2**30) // (2 * votes * poses.element_size()), 1)
 
@@ -196,7 +196,7 @@ def images_at_once(poses: Tensor, transformations: Tensor, routing: Routing) -> 
 def history(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> list[Step]:
-    """Every iteration of `route` for these few images, whose votes are all kept."""
+    """All iterations of `route` for a few images, whose votes are all kept in memory."""
     votes, middle = _votes(poses, transformations, routing)
     # Votes and their squares, (B, p, D, N, 2 P)
     both = None if torch.compiler.is_compiling() else torch.cat([votes, votes.square()], -1)
@@ -217,7 +217,7 @@ def history(
 
 
 def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Tensor, Tensor]:
-    """Votes from their plain mean, `[B, p, D, N, P]`, and the plain mean `[B, p, D, P]`, without gradient."""
+    """Votes relative to their plain mean, `[B, p, D, N, P]`, and this mean `[B, p, D, P]`, without gradient."""
     patches = routing.fields.gather(poses)
     B, p, k, c, P = patches.shape
     D = transformations.shape[3]
@@ -233,7 +233,7 @@ def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Te
 
 
 def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
-    """Of votes `[B, p, D, N, P]`, weighted by `[B, p, D, N]`."""
+    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`."""
     if both is None:
         first, second = ((weights.unsqueeze(-1) * each).sum(-2) for each in (votes, votes.square()))
     else:
@@ -244,7 +244,7 @@ def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
 
 
 def _log_densities(votes: Tensor, both: Tensor | None, parents: Parents) -> Tensor:
-    """Of each vote under the capsule it is for, times its activation, `[B, p, D, N]`."""
+    """Log of each vote's density under its parent times the parent's activation, `[B, p, D, N]`."""
     if both is None:
         linear, quadratic = parents.linear.unsqueeze(-2), parents.quadratic.unsqueeze(-2)
         along = (votes * (linear + quadratic * votes)).sum(-1)
@@ -278,10 +278,10 @@ def m_step(
     origin: Tensor,
     params: MatrixCapsulesModelParams,
 ) -> Parents:
-    """The M-step of `params.activation`. With batch norm, activations are given before their logistic.
+    """The M-step of `params.activation`. With batch norm, the activations returned are logits.
 
     Args:
-        before: poses of the iteration before; None in the first.
+        before: poses of the previous iteration; None in the first.
         beta_a, beta_u: one for each capsule type, `[D]`, in nats.
         inverse_temperature: lambda of this iteration.
         origin: where a pose of 0 lies in the coordinates that votes are given in, `[..., P]`.
@@ -293,7 +293,7 @@ def m_step(
     damping = params.damping if before is not None or params.damped_first else 0.0
     before = origin if before is None else before
     poses = (1 - damping) * mean + damping * before
-    # About the damped mean; rounding may leave less than nothing.
+    # About the damped mean; rounding may make it negative.
     spread = moments.second - 2 * poses * moments.first + poses.square() * moments.mass.unsqueeze(-1)
     spread = spread.clamp_min(0) / mass
     variance = params.variance_floor + spread

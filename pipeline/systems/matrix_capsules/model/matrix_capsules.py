@@ -3,17 +3,17 @@
     image -> convolution, ReLU -> primary capsules -> convolutional capsules, twice -> class capsules
 
 A capsule has a pose, a 4x4 matrix or a vector of 16, and an activation. Its pose times a learnt transformation is its
-vote for the pose of a capsule above (section 3); those fit Gaussians to votes (`em_routing`). Class capsules see
-every position through the same transformations, to whose votes the position is added (section 4, "coordinate
+vote for the pose of a capsule above (section 3); capsules above fit Gaussians to votes (`em_routing`). Class capsules
+share transformations over positions, and the position of a child is added to its votes (section 4, "coordinate
 addition"). A class capsule's activation says whether its class is there.
 
 The same network with variational Bayes in place of EM is Ribeiro et al. (2020). Its authors add batch norm: to feature
 maps, and to the poses and the logits of activations of primary capsules and of every layer above.
 
-In training a batch is normalised by its own mean and variance. For evaluation both are measured on training images
-after each epoch, with the weights that are evaluated (the current ones or their average): running statistics would be
-those of earlier weights. So a training step changes nothing but what the optimiser changes, and the statistics are
-parameters without a gradient, saved and loaded with the others.
+In training a batch is normalised by its own mean and variance. For evaluation both statistics are measured on training
+images after each epoch, with the weights that are evaluated (the current ones or their average): running statistics
+would be those of earlier weights. So a training step changes only trained parameters; the statistics are parameters
+without a gradient, saved and loaded with the others.
 
 Shapes: B images `[B, C, S, S]` in [0, 1]; a layer of H x H positions has capsules `[B, H H, types, P]`.
 """
@@ -38,21 +38,21 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _BALANCED_ON = 64
-"""Images that betas are set by before training (`RoutedCapsules.balance`)."""
+"""Number of images on which betas are set before training (`RoutedCapsules.balance`)."""
 _MEASURED_ON = 2048
-"""Images that the statistics of batch norm are measured on: about as many as torch's running means see in batches of
-128."""
+"""Number of images on which statistics of batch norm are measured: about as many as torch's running means see in
+batches of 128."""
 _EPSILON = 1e-5
-"""Added to variances."""
+"""Added to the variances of batch norm."""
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation (Ioffe and Szegedy 2015): numbers of each type with mean 0 and variance 1 over everything
-    else; then, if `learnt`, scaled and shifted.
+    """Batch normalisation (Ioffe and Szegedy 2015): values of each type get mean 0 and variance 1 over all other
+    axes; if `learnt`, they are then scaled and shifted.
 
     Args:
-        types: how many.
-        axis: of tensors, along which types lie.
+        types: number of types: channels or capsule types.
+        axis: the axis of types in tensors.
     """
 
     def __init__(self, types: int, axis: int, learnt: bool) -> None:
@@ -68,7 +68,7 @@ class BatchNorm(nn.Module):
         """`x` normalised, of its shape.
 
         Raises:
-            ValueError: in training, there is only one number of each type.
+            ValueError: in training, a type has only one value.
         """
         x = x.movedim(self.axis, 1)
         if self.training and self.measured is not None:
@@ -80,7 +80,7 @@ class BatchNorm(nn.Module):
 
 @torch.no_grad()
 def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batches: Iterable[Tensor]) -> None:
-    """Set the statistics of all batch norms in `model` to their means over batches, which `run` sends through it."""
+    """Set the statistics of all batch norms in `model` to their means over `batches`. `run` calls the model."""
     norms, training = [module for module in model.modules() if isinstance(module, BatchNorm)], model.training
     model.train()
     for norm in norms:
@@ -96,7 +96,7 @@ def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batche
 
 
 class PrimaryCapsules(nn.Module):
-    """Poses and activations that are linear in the feature maps at their position, activations through a logistic.
+    """Poses, linear in the feature maps at their position, and activations, the logistic of such a linear map.
 
     With batch norm, normalisation by type replaces the biases; activations are normalised before the logistic.
     """
@@ -123,17 +123,17 @@ class PrimaryCapsules(nn.Module):
 
 
 class RoutedCapsules(nn.Module):
-    """Capsules that fit Gaussians to the votes of those below.
+    """Capsules that fit Gaussians to the votes of the capsules below.
 
     Args:
-        fields: who sees whom.
-        types_below, types: capsules at each position, below and here.
+        fields: receptive fields in the layer below.
+        types_below, types: capsules at each position, in the layer below and in this layer.
         params: how poses are laid out, and how votes are routed.
-        last: whether they are class capsules, with one set of transformations for the whole receptive field: votes are
-            made different by coordinates alone.
+        last: whether they are class capsules: all places of the receptive field share transformations, and only
+            coordinate addition tells votes of different places apart.
 
     Attributes:
-        iterations: of routing, at this time of training.
+        iterations: current number of routing iterations, which may change in training.
     """
 
     offsets: Tensor | None
@@ -158,21 +158,21 @@ class RoutedCapsules(nn.Module):
         self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
         offsets = _coordinates(fields, params) if last and params.coordinate_addition else None
         self.register_buffer("offsets", offsets, persistent=False)
-        self.beta_a.requires_grad_(not params.batch_norm)  # batch norm subtracts it again
+        self.beta_a.requires_grad_(not params.batch_norm)  # batch norm would subtract beta_a again
         self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
         self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
 
     def betas(self) -> tuple[Tensor, Tensor]:
-        """beta_a and beta_u `[types]` in nats; the former is learnt in another unit."""
+        """beta_a and beta_u `[types]` in nats; beta_a is learnt in units of `beta_a_unit`."""
         return self.beta_a * self.params.beta_a_unit, self.beta_u
 
     def routing(self) -> Routing:
-        """How the layer routes."""
+        """The settings of the layer's routing."""
         fields = self.fields.to(self.beta_a.device)
         return Routing(fields, self.params, self.iterations, self.last, self.offsets)
 
     def full_transformations(self) -> Tensor:
-        """Of whole poses, at every place of the receptive field, `[k, c, P, D, P]`."""
+        """Transformations of whole poses at every place of the receptive field, `[k, c, P, D, P]`."""
         return of_whole_poses(self.transformations, self.fields.children.shape[1], self.params.pose_side**2)
 
     def forward(self, capsules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -185,15 +185,15 @@ class RoutedCapsules(nn.Module):
         return self.norm_poses(poses), self.handed_on(activations)
 
     def handed_on(self, activations: Tensor) -> Tensor:
-        """Activations after an M-step, which with batch norm gives logits: normalised, then through the logistic."""
+        """The layer's activations from those of its M-step; with batch norm, the logistic of its normalised logits."""
         normalised: Tensor = self.norm_activations(activations)
         return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set the betas from the votes of these capsules: beta_u so that an active capsule saves `saving` nats a vote
-        on average, beta_a to the mean cost, so that the average capsule is as likely active as not.
+        on average; beta_a to the mean cost, so that the average capsule has activation 1/2.
 
-        Activations then grow with what is assigned, not with its tightness alone, which says little before training.
+        Activations then grow with assigned mass, not only with agreement, which says little before training.
         """
         count = images_at_once(capsules[0], self.full_transformations(), self.routing())
         log_sd, mass, product = (torch.zeros_like(self.beta_u) for _ in range(3))
@@ -204,22 +204,22 @@ class RoutedCapsules(nn.Module):
                 total += values.mean(1).sum(0) / len(capsules[0])
         size = capsules[0].shape[-1]
         self.beta_u.copy_((-saving - log_sd) / size)
-        cost = mass * size * self.beta_u + product  # the mean
+        cost = mass * size * self.beta_u + product  # the mean cost
         self.beta_a.copy_(cost / self.params.beta_a_unit)
 
     def votes(self, capsules: tuple[Tensor, Tensor]) -> Tensor:
-        """`[B, p, D, N, P]`: every child of a parent, position after position, votes for it."""
+        """Votes for each parent by its N children, position after position, `[B, p, D, N, P]`."""
         return cast_votes(capsules[0], self.full_transformations(), self.routing())
 
     def steps(self, capsules: tuple[Tensor, Tensor], iterations: int | None = None) -> list[Step]:
-        """Every iteration of routing; `iterations` in place of the layer's own number."""
+        """The steps of all routing iterations; `iterations`: their number, if not the layer's own."""
         routing = replace(self.routing(), iterations=iterations or self.iterations)
         return history(*capsules, self.full_transformations(), *self.betas(), routing)
 
 
 def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
-    """Transformations `[1 or k, c, I, D, I]` of rows of poses, or of vectors, as those of all P numbers of a pose,
-    `[k, c, P, D, P]`: row r of a vote is row r of the pose times the matrix.
+    """Transformations `[1 or k, c, I, D, I]` of rows of poses, or of vectors, as matrices for all P numbers of a
+    pose, `[k, c, P, D, P]`: row r of a vote is row r of the pose times the matrix.
     """
     rows = torch.eye(size // transformations.shape[-1]).to(transformations)
     whole = torch.einsum("rs,kcidj->kcridsj", rows, transformations).flatten(5, 6).flatten(2, 3)
@@ -227,8 +227,8 @@ def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
-    """What is added to votes, `[k, P]`: row and column from the middle, scaled, to the first two elements of the
-    right-hand column of a matrix, or to the first two of a vector.
+    """Offsets of votes, `[k, P]`: row and column from the middle, scaled, in the first two elements of the
+    right-hand column of a matrix, or in the first two elements of a vector.
     """
     k, side = fields.children.shape[1], params.pose_side
     height = round(k**0.5)
@@ -248,7 +248,7 @@ class MatrixCapsules(Classifier):
         image_size: side S of the square images, in pixels.
 
     Raises:
-        UserError: a layer's kernels see more than there is below it.
+        UserError: the kernels of a layer are larger than the layer below, or than the image.
     """
 
     scores_are_activations = True
@@ -295,23 +295,23 @@ class MatrixCapsules(Classifier):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """As `Classifier.forward`, in early training with other iterations of routing."""
+        """As `Classifier.forward`; training epochs before `early_epochs` use `early_iterations` of routing."""
         early = self.training and self.params.early_epochs > 0 and float(epoch) < self.params.early_epochs
         self.route_for(self.params.early_iterations if early else self.params.iterations)
         return super().forward(images, noise, epoch, labels)
 
     def route_for(self, iterations: int) -> None:
-        """Set the iterations of routing of every layer."""
+        """Set the number of routing iterations of every layer."""
         for layer in self.routed:
             layer.iterations = iterations
 
     def beginning_images(self, epoch: int) -> int:
-        """Images for `balance`, before the first epoch."""
+        """Number of images for `balance` before the first epoch; 0 in later epochs, or without `saving`."""
         return _BALANCED_ON if epoch == 0 and self.params.saving is not None else 0
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """Before the first epoch, balance what activations come from, layer after layer, if asked to."""
+        """Before the first epoch, balance the betas layer by layer, if `saving` is set."""
         saving = self.params.saving
         if epoch == 0 and saving is not None:
             self.route_for(self.params.early_iterations if self.params.early_epochs else self.params.iterations)
@@ -321,7 +321,7 @@ class MatrixCapsules(Classifier):
                 capsules = layer(capsules)
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
-        """Measure what evaluation normalises by, if there is batch norm, on the whole batches of these images."""
+        """With batch norm, measure its statistics for evaluation on the whole batches of these images."""
         if self.params.batch_norm:
             self.route_for(self.params.iterations)
             whole = images[: max(len(images) // batch, 1) * batch]
@@ -340,7 +340,7 @@ class MatrixCapsules(Classifier):
         params = self.params
         match params.loss:
             case "spread":
-                # Evaluated at one margin, losses of different epochs compare.
+                # Evaluation has a fixed margin, so that losses of different epochs can be compared.
                 grown = torch.sigmoid((epoch / params.margin_epochs - 4).clamp(max=10)) if self.training else 1.0
                 margin = params.first_margin + (params.last_margin - params.first_margin) * grown
                 return spread_loss(scores, labels, margin)
@@ -352,6 +352,6 @@ class MatrixCapsules(Classifier):
                 return F.cross_entropy(scores, labels, reduction="none")
 
     def penalty(self) -> Tensor:
-        """Half the squared weights, times weight decay; biases and betas are free."""
+        """Weight decay times half the sum of squared weights, without biases, betas and parameters of batch norm."""
         squares = [parameter.square().sum() for parameter in self.parameters() if parameter.dim() > 1]
         return 0.5 * self.params.weight_decay * torch.stack(squares).sum()

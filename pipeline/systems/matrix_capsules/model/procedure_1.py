@@ -1,7 +1,7 @@
 """EM routing as printed (document 004, Procedure 1), in plain autograd: for readers, and for tests of the fast form.
 
-`em_routing.route` gives the same numbers and gradients without storing a vote between iterations; this form is the one
-to read. Shapes as there: B images, p parent positions with k positions and c types below each, D parent types, poses of
+`em_routing.route` gives the same numbers and gradients without storing a vote between iterations. Shapes as
+there: B images, p parent positions with k positions and c types below each, D parent types, poses of
 P numbers.
 """
 
@@ -19,16 +19,16 @@ from pipeline.systems.matrix_capsules.model.em_routing import Routing
 def procedure_1(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> tuple[Tensor, Tensor]:
-    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents; arguments as for `em_routing.route`,
-    of activations by description length, where all parents compete for a child.
+    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents; arguments as for `em_routing.route`, with
+    activation "mdl" and competition "all".
     """
     params, fields = routing.params, routing.fields
     votes = torch.einsum("bpkci,kcidj->bpdkcj", fields.gather(poses), transformations)
     if routing.offsets is not None:
         votes = votes + routing.offsets[:, None]  # coordinate addition, (k, 1, P)
     active = fields.gather(activations)[:, :, None]  # (B, p, 1, k, c)
-    parents = fields.counts[fields.children][None, :, None, :, None] * len(beta_a)  # of a child, in all
-    R = torch.ones_like(active) / parents  # assignments, (B, p, D, k, c): at first even
+    parents = fields.counts[fields.children][None, :, None, :, None] * len(beta_a)  # number of parents of a child
+    R = torch.ones_like(active) / parents  # assignments, (B, p, D, k, c), even at first
     mean = None
     for i in range(routing.iterations):
         # M-step: each parent's Gaussian and activation
@@ -49,5 +49,5 @@ def procedure_1(
         largest = fields.gather(fields.amax(by_child).amax(-1))[..., None]
         odds = (by_child - largest).exp()
         R = (odds / fields.gather(fields.sum(odds).sum(-1))[..., None]).permute(0, 1, 4, 2, 3)
-    assert mean is not None  # there is an iteration at least
+    assert mean is not None  # there is at least one iteration
     return mean, logits.sigmoid()

@@ -1,4 +1,4 @@
-"""Which capsules see which: receptive fields of convolutional capsules, and sums over all parents of a child.
+"""Receptive fields of convolutional capsules, and sums over all parents of a child.
 
 A layer of `H x H` positions below, seen through kernels of `K x K` positions that move by a stride, has `p` parent
 positions, `H' = (H - K) // stride + 1` a side; each sees `k = K K` positions. A child is seen by several parent
@@ -20,8 +20,8 @@ class ReceptiveFields:
         side: H', parent positions a side.
         children: the positions below that each parent position sees, row by row, `[p, k]`.
         counts: how many parent positions see each position below, `[X]`, X = H H.
-        slots: for each position below, the places p k + kk among parents' receptive fields that see it, `[X, most]`;
-            rows are filled up with p k.
+        slots: for each position below, its indices in the flattened `children`, `[X, most]`; rows are padded with p k,
+            the size of `children`.
 
     Raises:
         UserError: the kernel is larger than the layer below.
@@ -41,7 +41,7 @@ class ReceptiveFields:
         self.slots[seen, rank] = slots
 
     def to(self, device: torch.device) -> ReceptiveFields:
-        """The same, its indices on `device`."""
+        """Itself, with its indices moved to `device`."""
         self.children, self.counts = self.children.to(device), self.counts.to(device)
         self.slots = self.slots.to(device)
         return self
@@ -55,11 +55,11 @@ class ReceptiveFields:
         return self._slotted(seen, 0.0).sum(2)
 
     def amax(self, seen: Tensor) -> Tensor:
-        """The largest over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`; -inf for none."""
+        """Maxima over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`; -inf for none."""
         return self._slotted(seen, -torch.inf).amax(2)
 
     def _slotted(self, seen: Tensor, fill: float) -> Tensor:
-        """What the parents of each child hold for it, `[B, X, most parent positions, ...]`, filled up with `fill`."""
+        """Values `[B, p, k, ...]` by child, `[B, X, most parent positions, ...]`, padded with `fill`."""
         flat = seen.flatten(1, 2)
         filled = torch.cat([flat, flat.new_full((len(flat), 1, *flat.shape[2:]), fill)], 1)
         return filled.index_select(1, self.slots.flatten()).unflatten(1, self.slots.shape)

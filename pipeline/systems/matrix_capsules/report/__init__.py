@@ -1,1 +1,1 @@
-"""What the page shows of matrix capsules, and of what they are compared with."""
+"""The page's content about matrix capsules, and about the networks that they are compared with."""

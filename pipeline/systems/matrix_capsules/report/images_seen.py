@@ -1,4 +1,4 @@
-"""Test errors of matrix capsules on smallNORB by how many images they had seen in training: ours, and those of others.
+"""Test errors of matrix capsules on smallNORB by the number of images seen in training: ours, and published ones.
 
 An image counts each time that it is seen: epochs times images of the training part.
 """
@@ -22,17 +22,17 @@ from pipeline.results.reading import Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")
-"""Sources with all training and all test images, of other objects."""
+"""Sources with all training images and all test images of smallNORB, which show other objects."""
 _BEST = 3
-"""Runs that are drawn: those with the lowest errors, and the one that answers for the paper's best network."""
+"""Number of runs with the lowest errors that are drawn, beside the run of the paper's best network."""
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
-"""By iterations of routing."""
+"""Markers by iterations of routing; None: not known."""
 _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (-4, -7, "right"),
     "yl-1993, 2 iterations": (-3, -8, "left"),
 }
-"""Of names that would lie on a line: the offset from the marker, in points, and the side that is next to it."""
+"""Places of names that would lie on a line: offset from the marker in points, and horizontal alignment."""
 
 
 class Seen(NamedTuple):
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
 
     Attributes:
         images: seen in training, in millions, mean over seeds.
-        error: of the whole test set at the end, in percent.
+        error: on the whole test set at the end of training, in percent.
         curve: errors (percent) on watched test images by millions of images seen, means over seeds; empty where none
             were watched.
     """
@@ -54,7 +54,7 @@ class Seen(NamedTuple):
 def seen_by_runs(results: Results) -> list[Seen]:
     """Every run of matrix capsules on smallNORB whose training is known, the lowest error first.
 
-    Runs that hold out images by what they show are left out: their settings do not tell how many they train on.
+    Runs with a `holdout` are left out: their settings do not give the number of training images.
     """
     found = []
     for trial in runs(results, "matrix_capsules"):
@@ -72,7 +72,7 @@ def seen_by_runs(results: Results) -> list[Seen]:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Of the runs with the lowest errors, and of the one that answers for the paper's best network."""
+    """The figure of the runs with the lowest errors, and of the run that answers for the paper's best network."""
     best_network, found = results.evidence.matrix_capsules.table_1.get("iterations_3"), seen_by_runs(results)
     ours = found[:_BEST] + [each for each in found[_BEST:] if each.trial.item == best_network]
     if not ours:
@@ -105,7 +105,7 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
         )  # fmt: skip
         right, up, side = _PLACES.get(curve.name, (-5, 0, "right") if x[-1] > 50 else (5, 0, "left"))
         axis.annotate(
-            curve.name.removesuffix(f", {curve.iterations} iterations"),  # which markers tell
+            curve.name.removesuffix(f", {curve.iterations} iterations"),  # markers show the iterations
             (x[-1], y[-1]), (right, up), textcoords="offset points", fontsize=7, ha=side, va="center",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
         )  # fmt: skip

@@ -1,10 +1,10 @@
 """Adversarial attacks on matrix capsules and on the convolutional network (document 004, section 6, Figures 3 and B.3).
 
-Means over epsilons are of all above 0, each counted alike, whatever the grid of a study is. At every epsilon the same
-images are attacked, so that such a mean is as noisy as a number of one epsilon, of as many images.
+Means over epsilons are unweighted, over all epsilons above 0 in the grid of a study. All epsilons are tried on the same
+images, so that the sampling noise of such a mean is that of a single epsilon.
 
-Both networks see the same images, too, and most often fail on the same ones. Tables hold no single predictions, so that
-standard errors are those of different images, which are then too large rather than too small.
+Both networks see the same images, too, and most often fail on the same images. Tables hold no single predictions, so
+that standard errors assume independent images, and are too large rather than too small.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from pipeline.systems.matrix_capsules.report.runs import LOOKS, NETWORKS
 
 COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss")
 METHODS = {"FGSM": "-", "BIM": "--"}
-"""Methods of attack, and their lines."""
+"""Methods of attack, and their line styles."""
 LARGEST_UNDETECTED = 5.0
-"""Points: where so large a difference would not be significant, too few images are there to say that there is none."""
+"""Points: if a difference of this size would not be significant, images are too few to show that there is none."""
 KINDS = {
     "general": ("away from the class", "accuracy (%)"),
     "targeted": ("towards another class", "success (%)"),
@@ -41,10 +41,10 @@ KINDS = {
 }
 """Kinds of attacks, in words, and what is measured of them."""
 _MANY_TIMES = 20
-"""Where the largest epsilon is so many times the smallest, their axis is logarithmic."""
+"""The axis of epsilons is logarithmic if the largest exceeds this multiple of the smallest."""
 
 Answer = tuple[Measured, bool, list[str]]
-"""Our number, whether the claim holds, and what else was seen."""
+"""Our number, whether the claim holds, and notes."""
 
 
 class Attacked(NamedTuple):
@@ -70,7 +70,7 @@ class Attacked(NamedTuple):
         return cls(numbers, percent, images, 100 / int(numbers.run(settings.capsules).model.classes))
 
     def both(self, kind: str, method: str, column: str = "value") -> list[pd.DataFrame]:
-        """Of the capsules and of the convolutional network, where there is an attack, `[epsilons, replicas]`."""
+        """Percentages of the capsules and of the CNN at epsilons above 0, `[epsilons, replicas]` each."""
         attacks = self.percent[self.percent.index > 0]
         return [attacks[column, kind, method, network] for network in NETWORKS]
 
@@ -79,11 +79,11 @@ class Attacked(NamedTuple):
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
     def difference(self, pair: Sequence[Measured], shares: Sequence[float] = ()) -> Measured:
-        """Of the capsules' and the other network's number, with its standard error: binomial parts of the images
-        attacked, which are known of a single seed, too, and parts from the spread over replicas.
+        """The capsules' number minus the CNN's, with its standard error: from binomial noise of the images attacked,
+        which is known for a single seed, too, and from the spread over replicas.
 
         Args:
-            shares: percentages that the numbers are made of, as if each were of other images; else the numbers.
+            shares: percentages that the numbers are sums of, as if of independent images; if empty, the numbers.
         """
         ours, theirs = pair
         of_images = [self.noise(share) for share in shares or (ours.mean, theirs.mean)]
@@ -91,8 +91,8 @@ class Attacked(NamedTuple):
         return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
 
     def compared(self, kind: str, *methods: str) -> tuple[Measured, Measured, list[str]]:
-        """Accuracy left, and points lost of that at epsilon 0, of the capsules less the other network's, means over
-        epsilons and these methods; and both networks' in words.
+        """Accuracy left, and points lost of the accuracy at epsilon 0, capsules minus CNN, means over epsilons and
+        `methods`; and notes on both networks.
         """
         values = self.percent["value", kind][list(methods)]
         before, attacks = values.loc[0.0], values[values.index > 0]
@@ -110,7 +110,7 @@ class Attacked(NamedTuple):
         return kept, hurt, notes
 
     def through_own_loss(self, method: str) -> str:
-        """What the document's attacks, through a network's own loss alone, leave, in words."""
+        """A note on the accuracy left by attacks through a network's own loss alone, as in the document."""
         ours, cnn = (each.mean(axis=1) for each in self.both("general", method, "own_loss"))
         return (
             "attacked through their own losses alone, as in the document: capsules "
@@ -119,7 +119,7 @@ class Attacked(NamedTuple):
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """The finding of a check; there is none where nothing but epsilon 0, or all but it, was tried."""
+    """The finding of a check; None if the study lacks epsilon 0, or all epsilons above 0."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     table = results.table("attack", item, COLUMNS)
     if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
@@ -135,17 +135,17 @@ def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding |
 
 
 def _too_few(allowed: float) -> list[str]:
-    """The note that so many points are too many to tell a difference; empty if they are not."""
+    """A note if `allowed` points are too many to tell a difference; empty if they are not."""
     few = f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"
     return [few] if allowed > LARGEST_UNDETECTED else []
 
 
 def loses_less(found: Attacked, method: str) -> Answer:
-    """Figure 3: points of accuracy lost, of those at epsilon 0, by the capsules less by the convolutional network; mean
-    over epsilons.
+    """Figure 3: points lost of the accuracy at epsilon 0, by the capsules minus those lost by the CNN; mean over
+    epsilons.
 
-    It holds where that is fewer by more than two standard errors, and so much more is left: a network near chance
-    has nothing to lose.
+    The claim holds if the capsules lose less and keep more, both by more than two standard errors: a network near
+    chance has nothing to lose.
     """
     more, less, notes = found.compared("general", method)
     notes.append(found.through_own_loss(method))
@@ -156,9 +156,9 @@ def loses_less(found: Attacked, method: str) -> Answer:
 
 
 def targets_are_missed(found: Attacked) -> Answer:
-    """Figure 3: success rate of targeted attacks, mean over epsilons and methods, on capsules less that on the CNN.
+    """Figure 3: success rate of targeted attacks, mean over epsilons and methods, on capsules minus that on the CNN.
 
-    It holds where it is lower by either method, by more than two standard errors.
+    The claim holds if the rate is lower with each of the methods, by more than two standard errors.
     """
     rates = {method: [Measured.of(each.mean()) for each in found.both("targeted", method)] for method in METHODS}
     by_method = [found.difference(pair) for pair in rates.values()]
@@ -166,7 +166,7 @@ def targets_are_missed(found: Attacked) -> Answer:
         f"{method}: {ours.mean:.1f} % on capsules, {cnn.mean:.1f} % on the CNN" for method, (ours, cnn) in rates.items()
     ]
     mean = [
-        # Of the same replicas: the spread of the mean is at most the mean of both.
+        # The replicas are the same: the sd of the mean is at most the mean of both sds.
         Measured((first.mean + second.mean) / 2, (first.sd + second.sd) / 2, min(first.n, second.n))
         for first, second in zip(*rates.values(), strict=True)
     ]
@@ -176,8 +176,8 @@ def targets_are_missed(found: Attacked) -> Answer:
 def stays_above_chance(found: Attacked) -> Answer:
     """Section 6: the lowest accuracy of the capsules (percent) under general attacks, over epsilons and methods.
 
-    It holds where that is not below chance by more than two standard errors (binomial, of the images attacked), if
-    these are few enough points to tell.
+    The claim holds if this accuracy is not below chance by more than two standard errors (binomial, of the images
+    attacked), and if two standard errors are at most `LARGEST_UNDETECTED`.
     """
     lowest, notes = [], []
     for method in METHODS:
@@ -195,11 +195,11 @@ def stays_above_chance(found: Attacked) -> Answer:
 
 
 def transfer_hurts_both(found: Attacked) -> Answer:
-    """Section 6: accuracy under black-box attacks, mean over epsilons and methods, of the capsules less that of CNNs
-    other than the one attacked through.
+    """Section 6: accuracy under black-box attacks, mean over epsilons and methods, of the capsules minus that of
+    CNNs other than the one attacked through.
 
-    It holds where that is within two standard errors, if these are few enough points to tell, and so is the difference
-    of what is lost of the accuracy before: a network that was worse before is hurt less where both keep as much.
+    The claim holds if this difference and that of points lost are within two standard errors, at most
+    `LARGEST_UNDETECTED` for the former: if both keep as much, the network that was worse before is hurt less.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
@@ -235,7 +235,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """For each study the curves of Figure 3, and the images that attacks made."""
+    """For each study the curves of Figure 3, and the attacked images."""
     for item, numbers in results.executed("attack"):
         label, table = dataset_label(numbers.records), written.table(results, "attack", item, COLUMNS)
         if table is not None:

@@ -1,5 +1,5 @@
-"""The networks of document 004 and their test errors: Table 1, what each component of matrix capsules and changes of a
-training are worth; and Table 2, novel viewpoints, by two networks with equal errors on familiar ones.
+"""The networks of document 004 and their test errors: Table 1, the effect of each component of matrix capsules and of
+changes in training; and Table 2, novel viewpoints, by two networks with equal errors on familiar viewpoints.
 
 Claims are answered by the networks that the profile's `evidence` names. Errors are in percent. A trial is a trained
 network with its numbers and the settings that it recorded: a run of `runs`, or a condition of an entry of `ablation`.
@@ -24,17 +24,17 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Result
 BOTH = ("matrix_capsules", "cnn")
 """Variants of the document's networks."""
 NETWORKS = {"capsules": "capsules", "cnn": "CNN"}
-"""Both networks of a study, and how they are called."""
+"""Both networks of a study, and their names in figures and tables."""
 LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 """Colour and marker of either network."""
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
-"""Of the paper's main data set: itself, copies of it, and what stands in for it."""
+"""Sources of smallNORB, the paper's main data set: itself, copies, and data that stand in for it."""
 CLASSES = ("animal", "human", "airplane", "truck", "car")
-"""Of smallNORB, by label. As `data.published.CATEGORIES`, but a figure does not depend on how data are read."""
+"""Class names of smallNORB by label, a copy of `data.published.CATEGORIES`: figures must not depend on reading."""
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
-"""Settings of warps, which results from before there were any do not have."""
+"""Settings of warps, which older results do not have."""
 ERRORS = {"centre": ("error, middle (%)", 2), "crops": ("error, 13 crops (%)", 2)}
-"""Columns of tables: what was tested, its heading and decimals."""
+"""Columns of tables: test, its heading and decimals."""
 ROWS = {
     "004.t1.r1": "iterations_1",
     "004.t1.r2": "iterations_2",
@@ -47,29 +47,29 @@ ROWS = {
     "004.t1.xent": "cross_entropy",
     "004.mixing": "mixing",
 }
-"""By claim, the row that it is about, as evidence and `documents.yaml` call it."""
+"""Rows of Table 1 by claim, with their names in evidence and `documents.yaml`."""
 CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
-"""Settings of the model that tell the rows apart."""
+"""Settings of the model in which the rows differ."""
 FAMILIAR_SHARE = 1 / 3
-"""About the share of smallNORB's images whose viewpoints count as familiar."""
+"""Approximate share of smallNORB's images with familiar viewpoints."""
 PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
-"""Percent: error on familiar viewpoints at which the paper compares its networks."""
+"""Error on familiar viewpoints (percent) at which the paper compares its networks."""
 PAPER_NOVEL_RATIO = {"azimuth": 13.5 / 20, "elevation": 12.3 / 17.8}
-"""Error of capsules in parts of the convolutional network's, both on novel viewpoints."""
+"""The paper's error of capsules on novel viewpoints over that of its convolutional network."""
 
 
 # ---- networks
 
 
 class Trial(NamedTuple):
-    """A trained network and what was measured of it.
+    """A trained network and its measured numbers.
 
     Attributes:
-        stage, item: that measured it.
+        stage, item: the stage and the item that measured it.
         name: of the run or of the condition.
         run, dataset: all settings of the network and of its data, as the result recorded them.
-        base: the run that it is or, of a condition, that it changes.
-        changes: settings of the base's model that are other, by name.
+        base: the run itself or, for a condition, the run that it changes.
+        changes: changed settings of the base's model, by name.
     """
 
     stage: str
@@ -92,7 +92,7 @@ def runs(results: Results, *variants: str) -> list[Trial]:
 
 
 def ablations(results: Results) -> Iterator[Trial]:
-    """The conditions of all ablations that were executed, by the ablation's name and then their own."""
+    """The conditions of all ablations that were executed, by the names of ablations and then of conditions."""
     for item, whole in results.executed("ablation"):
         study = whole.settings.ablation[item]
         for name in sorted(whole.names("condition"), key=natural):
@@ -102,7 +102,7 @@ def ablations(results: Results) -> Iterator[Trial]:
 
 
 def trial_of(results: Results, network: str | None) -> Trial:
-    """The trial of a network as evidence names it: a run, or <ablation>/<condition>. `NotMeasuredError` without it."""
+    """The trial of a network as evidence names it: a run, or <ablation>/<condition>. `NotMeasuredError` if none."""
     item, _, condition = (network or "").partition("/")
     trials = ablations(results) if condition else runs(results, *BOTH)
     for trial in trials:
@@ -112,7 +112,7 @@ def trial_of(results: Results, network: str | None) -> Trial:
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
-    """Names of a network's `outputs`, of which data may have fewer: smallNORB's, those of own images, or numbers."""
+    """Class names of a network's `outputs`: of smallNORB or of own images, and numbers for outputs beyond these."""
     if dataset.source in SOURCES:
         return CLASSES
     own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
@@ -128,7 +128,7 @@ def in_percent(share: Measured) -> str:
 
 
 def row_of(trial: Trial) -> str | None:
-    """The claim about a trial's row of Table 1; None if it changes anything else."""
+    """The claim about a trial's row of Table 1; None if no row has its settings, or if it changes others."""
     if trial.run.variant != "matrix_capsules" or not trial.changes.keys() <= set(CONDITION):
         return None
     theirs, ours = documents()["matrix_capsules"], trial.run.model
@@ -137,18 +137,18 @@ def row_of(trial: Trial) -> str | None:
 
 
 def paper_error(trial: Trial) -> float | None:
-    """The paper's error (percent) of a trial's row, on whatever data; None if it has none."""
+    """The paper's error (percent) of a trial's row, whatever the trial's data; None if it has none."""
     return {claim.id: claim.value for claim in load_claims()}.get(row_of(trial) or "")
 
 
 def _row(results: Results, row: str) -> Finding:
-    """Test error of a row of Table 1, from the middle of the image, beside that of the unchanged network."""
+    """Test error of a row of Table 1, from the middle of the image, with a note on the unchanged network."""
     rows = results.evidence.matrix_capsules.table_1
     trial = trial_of(results, rows.get(row))
     found = _answer(results, trial, row)
     with suppress(NotMeasuredError):
         unchanged = trial_of(results, rows.get("iterations_3"))
-        # But for the condition of Table 1, and the number of seeds
+        # The same settings except for the condition of Table 1 and the number of seeds
         model = {**unchanged.run.model, **{name: trial.run.model[name] for name in CONDITION}}
         alike = trial.run == {**unchanged.run, "model": model, "replicas": trial.run.replicas}
         if row != "iterations_3" and alike and trial.dataset == unchanged.dataset:
@@ -157,7 +157,7 @@ def _row(results: Results, row: str) -> Finding:
 
 
 def _beside(trial: Trial, unchanged: Trial) -> str:
-    """The error of the unchanged network, and whether a change has the opposite effect of the paper's."""
+    """A note on the unchanged network's error, and on a change whose effect is opposite to the paper's."""
     error, kept = (each.numbers.needed("test", "centre") for each in (trial, unchanged))
     words = f"the unchanged network, trained alike: {in_percent(kept)}"
     theirs, papers = paper_error(trial), paper_error(unchanged)
@@ -167,15 +167,15 @@ def _beside(trial: Trial, unchanged: Trial) -> str:
 
 
 def _error(results: Results, named: Callable[[Any], str | None], document: str, test: str = "centre") -> Finding:
-    """Test error of a network that evidence names, and that is no row of Table 1."""
+    """Test error of a network that evidence names but that is no row of Table 1."""
     return _answer(results, trial_of(results, named(results.evidence.matrix_capsules)), document, test)
 
 
 def _answer(results: Results, trial: Trial, document: str, test: str = "centre") -> Finding:
-    """The error of a trial in a test, and in another in words, beside a network of `documents.yaml`.
+    """The error of a trial in `test`, with a note on the other test, and remarks on a network of `documents.yaml`.
 
-    Of a condition, the training error is that of the epoch whose weights were kept, which is most often the last; its
-    curve is not known.
+    For a condition, the training error is that of the epoch whose weights were kept, most often the last; its training
+    curve is not recorded.
     """
     other, words = ("crops", "by several crops") if test == "centre" else ("centre", "from the middle alone")
     evaluated, beside = trial.stage == "evaluate", trial.numbers.measured("test", other)
@@ -194,10 +194,10 @@ def _answer(results: Results, trial: Trial, document: str, test: str = "centre")
 
 
 def _novel(results: Results, axis: str, network: str) -> Finding | None:
-    """Error on novel viewpoints where both networks are alike on familiar ones.
+    """Error on novel viewpoints where both networks have equal errors on familiar viewpoints.
 
-    There is no answer where they are not: where their errors on familiar viewpoints differ by more than two standard
-    errors (binomial, of the test images, and over replicas).
+    None if their errors on familiar viewpoints differ by more than two standard errors (binomial, of the test images,
+    and over replicas).
     """
     item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
     images = numbers.number("images", "familiar")
@@ -236,8 +236,8 @@ MEASURES: dict[str, Measure] = {
 
 
 def build(results: Results) -> list[Table]:
-    """Test errors by data set, of runs and then of the conditions of ablations in the order of Table 1, those that it
-    does not have last; what changes of a training come to on objects that it does not see; and novel viewpoints.
+    """Tables of test errors by data set, of runs and then of conditions of ablations in the order of Table 1 (other
+    conditions last); of errors on held-out objects after changes in training; and of errors on novel viewpoints.
     """
     rows_of_table, rows = [*ROWS, None], dict[str, list[Row]]()
     conditions = sorted(ablations(results), key=lambda trial: rows_of_table.index(row_of(trial)))
@@ -286,7 +286,7 @@ def _recipes(results: Results) -> list[Table]:
 
 
 def _viewpoints(results: Results) -> list[Table]:
-    """Both networks' errors where they match, and at the end of training, of every study."""
+    """The table of both networks' errors where they match, and at the end of training, in every study."""
     heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
     rows: list[Row] = [
         ([item, numbers.settings.viewpoint[item].axis, kind, words], cells(numbers, heads, kind, network), numbers)

@@ -18,7 +18,7 @@ from pipeline.results.reading import Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import class_names, runs, trial_of
 
 _SHOWN = 0.99
-"""Share of the histograms' weight that is drawn: a few far votes would press the others into the first bins."""
+"""Share of the histograms' weight that is drawn: a few far votes would squeeze all others into the first bins."""
 
 
 def votes_concentrate(results: Results) -> Finding | None:
@@ -26,7 +26,7 @@ def votes_concentrate(results: Results) -> Finding | None:
     near the means of class capsules.
 
     The claim holds if this share and the right class's share of all assignments both rise by more than two standard
-    errors (binomial, of the images looked at): in a network that learned nothing they drift a little either way.
+    errors (binomial, of the images measured): in a network that learned nothing the shares drift a little either way.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
@@ -42,7 +42,7 @@ def votes_concentrate(results: Results) -> Finding | None:
     notes.append(f"by chance: {100 / run.model.classes:.0f} %")
 
     holds = True
-    for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # at first, all are assigned evenly
+    for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # at first, all assignments are even
         variance = sum(share.mean * (1 - share.mean) for share in noisy) / images
         holds &= found[-1].mean - found[0].mean > SIGNIFICANT_SES * math.sqrt(variance)
     said = remarks("matrix_capsules", "iterations_3", run, trial.dataset)
@@ -54,7 +54,7 @@ MEASURES: dict[str, Measure] = {"004.fig2": votes_concentrate}
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A figure for each network whose votes were looked at."""
+    """A figure for each network whose votes were measured."""
     for trial in runs(results, "matrix_capsules"):
         arrays = written.examples(results, "evaluate", trial.item, ("counts", "edges", "images", "labels", "scores"))
         if arrays is None:
