@@ -1,4 +1,4 @@
-"""The claims whose number or verdict differs between two sides, whether chance alone explains it, and all as text."""
+"""Claims whose number or verdict differs between two sides, whether chance explains it, and a report as text."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WORDS: tuple[Word, ...] = get_args(Word)
 """What is said of a claim that differs, the most interesting first."""
 
 LEVEL = 0.05
-"""The expected share of chance among the claims said to have moved is at most about this. If nothing changed, it is
-about the probability that any is said to have moved.
+"""Upper limit, about, of the false discovery rate: the expected share, among the claims said to have moved, of claims
+that differ by chance. If nothing changed, it is about the probability that any claim is said to have moved.
 """
 
 
@@ -27,8 +27,8 @@ class Change:
     """A claim that differs; `before` or `after` is None if that side did not run it.
 
     Attributes:
-        difference: by how much the number rose, in its unit; None without two numbers.
-        noise: of the difference; None if it is unknown.
+        difference: `after` minus `before`, in the number's unit; None without two numbers.
+        noise: noise of the difference; None if it is unknown.
         chance: the probability of such a difference if nothing had changed; None if the noise is unknown.
     """
 
@@ -44,7 +44,7 @@ class Change:
 def changes(
     before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapping[str, Spread]] = ({}, {})
 ) -> list[Change]:
-    """The claims that differ, what moved first (Benjamini and Hochberg 1995, of all whose noise is known).
+    """The claims that differ, in the order of `WORDS`; which moved is tested as by Benjamini and Hochberg (1995).
 
     Args:
         spreads: each side's spread between machines, by the claim's id.
@@ -56,7 +56,7 @@ def changes(
         alike = old and new and same(old.value, new.value) and old.verdict == new.verdict
         if (old or new) and not alike:
             found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
-    # Equal numbers have no chance and do not count: most of them rest on nothing that was changed.
+    # Equal numbers have no p-value and are not tested: most of them rest on nothing that was changed.
     chances = {change.id: change.chance for change in found if change.chance is not None}
     adjusted = stats.false_discovery_control(list(chances.values())) if chances else []
     moved = {claim for claim, chance in zip(chances, adjusted, strict=True) if chance <= LEVEL}
@@ -65,14 +65,14 @@ def changes(
 
 
 def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[Spread | None, Spread | None]) -> Change:
-    """The change of one claim; a number whose noise is known is within it until all are judged together."""
+    """The change of one claim; a number with known noise is "within noise" until all are tested together."""
     if old is None or new is None:
         return Change(claim, old, new, "only one side has it")
     if old.value is None or new.value is None:
         by_chance = any({old.verdict, new.verdict} <= set(each.verdicts) for each in spreads if each)
         return Change(claim, old, new, "within noise" if by_chance else "noise unknown")
     difference = new.value - old.value
-    if same(old.value, new.value):  # another rule or remark, which is not chance
+    if same(old.value, new.value):  # by another rule or remark, not by chance
         return Change(claim, old, new, "moved", difference)
     known = [(noise.chance(difference), noise) for noise in of_difference(old, new, spreads)]
     chance, noise = max(known, key=lambda each: each[0], default=(None, None))
@@ -80,11 +80,11 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
 
 
 def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[str, str]) -> list[str]:
-    """The parameters that differ (of two profiles only their number), and the claims, as lines of text.
+    """The parameters that differ (of two profiles only their number) and the claims that differ, as lines of text.
 
     Args:
         found: from `changes`.
-        units: of the claims' numbers, by id.
+        units: units of the claims' numbers, by id.
     """
     sides, profiles = [_named(before), _named(after)], [f"profile {before.profile}", f"profile {after.profile}"]
     where = "" if sides == profiles else f"{' -> '.join(dict.fromkeys(profiles))}: "

@@ -1,7 +1,7 @@
-"""How far a claim's number moves by itself: between seeds, or between machines that do the same.
+"""The noise of a claim's number: between seeds, or between machines that run the same code.
 
 Machines differ in rounding, which training amplifies. The spread between them is measured from results of the same code
-and settings, and kept in `reports/<profile>/noise.json`. A row of one seed has no other measure of its noise.
+and settings, and kept in `reports/<profile>/noise.json`. For a claim of one seed there is no other measure.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pipeline.layout import Layout
 
 @dataclass(frozen=True)
 class Spread:
-    """A claim on several machines.
+    """The spread of a claim over several machines.
 
     Attributes:
         sd: sample standard deviation of our number, in its unit; 0 if `n` is 1; None for a statement, which has no
             number.
-        n: number of machines with distinct numbers: those that round alike are no independent measurements. For a
-            statement, all machines.
+        n: number of machines with distinct numbers: machines that round alike are not independent measurements. For a
+            statement, the number of all machines.
         verdicts: the claim's distinct verdicts.
-        repetitions: the seeds, or other repetitions, that each number is a mean of.
+        repetitions: number of seeds, or other repetitions, over which each number is a mean.
     """
 
     sd: float | None
@@ -39,7 +39,7 @@ class Spread:
     repetitions: int = 1
 
     def of(self, repetitions: int) -> float:
-        """The standard deviation of a mean of this many repetitions, with independent rounding errors."""
+        """The standard deviation of a mean over `repetitions`, with independent rounding errors."""
         assert self.sd is not None
         return self.sd * math.sqrt(self.repetitions / repetitions)
 
@@ -49,9 +49,9 @@ class Noise:
     """The noise of one difference.
 
     Attributes:
-        sd: its standard deviation, in the number's unit; above 0.
-        degrees: degrees of freedom of that estimate.
-        source: what it was estimated from.
+        sd: standard deviation of the difference, in the number's unit; above 0.
+        degrees: degrees of freedom of the estimate `sd`.
+        source: what `sd` was estimated from.
     """
 
     sd: float
@@ -59,7 +59,7 @@ class Noise:
     source: str
 
     def chance(self, difference: float) -> float:
-        """The probability of a difference as large as this if nothing had changed: two-sided, Student's t."""
+        """The two-sided p-value of `difference`, by Student's t, if nothing had changed."""
         return float(2 * stats.t.sf(abs(difference) / self.sd, self.degrees))
 
 
@@ -114,11 +114,11 @@ def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Pa
 
 
 def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> list[Noise]:
-    """The noise of the difference of two numbers, from each source that knows it; empty if none does.
+    """The noise of the difference of two numbers, from each source with an estimate; empty if there is none.
 
     The first source is the numbers' own standard errors, if they have them, else the repetitions (seeds, mostly), where
     at least one side has several and the other is taken to vary as much; the second is the spread between machines. A
-    standard deviation of 0 is no measure: two or three equal numbers do not show that the next would be equal, too.
+    standard deviation of 0 is not used: two or three equal numbers do not show that the next would be equal, too.
 
     Args:
         spreads: each side's spread between machines.
@@ -146,7 +146,7 @@ def same(first: float | None, second: float | None) -> bool:
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
-    """One side of each group that agrees in all numbers that rest on the same items."""
+    """One side of each group of sides with equal numbers for all claims that rest on `items`."""
     found: dict[tuple[str, ...], Side] = {}
     for side in sides:
         numbers = [answer.value for answer in side.answers.values() if answer.items == items]

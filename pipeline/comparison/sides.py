@@ -30,10 +30,10 @@ class Answer:
 
     Attributes:
         sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
-        standard_error: whether the sd is that of the mean already.
-        items: `<stage>/<item>` of the results that it rests on.
-        made_by: the commits and the hashes of the settings that made these.
-        runs: ids of the tracked runs that made these.
+        standard_error: whether `sd` is the standard error of the mean.
+        items: `<stage>/<item>` of the results that the number rests on.
+        made_by: the commits, and the hashes of the settings, that made these results.
+        runs: ids of the tracked runs that made these results.
     """
 
     claim: str
@@ -55,7 +55,7 @@ class Side:
     Attributes:
         params: nested, as in `params.yaml`.
         answers: the rows of the scorecard by the claim's id, in its order.
-        tree: where it was read.
+        tree: the files that the side was read from.
     """
 
     profile: str
@@ -104,7 +104,7 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
 
     Args:
         root: the repository.
-        profile: of revisions and the working tree; by default the one that is current in the last of these.
+        profile: profile of revisions and the working tree; by default the current profile of the last of them.
 
     Raises:
         ComparisonError: a word is unknown or ambiguous, or the side has no such profile or no scorecard of it.

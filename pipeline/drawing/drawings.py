@@ -1,4 +1,4 @@
-"""A figure with its title and caption, and what is noted while figures are drawn."""
+"""A figure with its title and caption, and the record that is kept while figures are drawn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Picture:
         records: provenance of every item drawn.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
         code: the file that draws it, such as "pipeline/report/routing.py"; empty if not known.
-        film: what a slider shows in its place, as JSON (`drawing.films`); empty if there is none.
+        film: the film shown in place of the figure, as JSON (`drawing.films`); empty if there is none.
         uri, width: the image as a data URI, and its width in CSS pixels, once it is inside a page.
     """
 
@@ -64,21 +64,21 @@ class Drawing(Picture):
 
 @dataclass
 class Written:
-    """Figures as they are written: by file, the ids of the tracked runs whose results they show; and the items that are
-    not shown because something is missing.
+    """The record of figures that are written: by file, the ids of the tracked runs whose results the figure shows; and
+    the items that are not shown because something is missing.
     """
 
     tracking_runs: dict[Path, list[str]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
     def examples(self, results: Results, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """The arrays of an item as `Results.examples` gives them; where they are missing, so is the item."""
+        """The arrays of an item as from `Results.examples`; if there are none, the item is recorded as missing."""
         if (found := results.examples(stage, item, names)) is None:
             self.miss(f"{stage}/{item} (its examples)")
         return found
 
     def table(self, results: Results, stage: str, item: str, columns: Sequence[str]) -> pd.DataFrame | None:
-        """The table of an item as `Results.table` gives it; where it is missing, so is the item."""
+        """The table of an item as from `Results.table`; if there is none, the item is recorded as missing."""
         if (found := results.table(stage, item, columns)) is None:
             self.miss(f"{stage}/{item} (its table)")
         return found

@@ -1,5 +1,5 @@
-"""Films, which a page shows one picture at a time, by a slider: an image turned, and what a model finds in it; or
-routing iteration by iteration, which can be a strip of pictures, too.
+"""Films, which a page shows one picture at a time, by a slider: a rotated image with the parts that a model finds, or
+routing, iteration by iteration. Routing can also be drawn as a strip of pictures.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pipeline.drawing.style import VERMILLION, plain
 
 _COLOURS = 128
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
-"""Of a part that gives a class nothing, and of one that gives it the largest share of all: they differ in lightness."""
+"""Colours of a part with share 0 for a class, and with the largest share of all; they differ in lightness."""
 _SIDE, _EDGE = 112, 4
-"""Pixels of a map in a strip, about, and of the edge of the right class's."""
+"""Pixels: about the side of a map in a strip, and the width of the edge of the right class's map."""
 _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
 
 
@@ -36,14 +36,14 @@ def turning(
     presences: NDArray[np.float32],
     colours: NDArray[np.float32],
 ) -> str:
-    """An image turned, as JSON: the strips are one PNG image, a row for each, a column for each value.
+    """The film of a rotated image, as JSON: the strips are one PNG image, a row for each strip, a column per value.
 
     Args:
-        values: `[N]` degrees, of the slider.
+        values: values of the slider, `[N]`, degrees.
         strips: what each strip shows, and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
-        frames: `[N, P, 4, 2]`, corners of parts in a picture, whose own are at -1 and 1.
-        presences: `[N, P]` of the parts, in [0, 1].
-        colours: `[P, 3]` of the parts, in [0, 1].
+        frames: `[N, P, 4, 2]`, corners of parts, in coordinates from -1 to 1 over a picture.
+        presences: presences of the parts, `[N, P]`, in [0, 1].
+        colours: colours of the parts, `[P, 3]`, in [0, 1].
     """
     coloured = (each if each.ndim == 4 else np.repeat(each[..., None], 3, axis=-1) for _, each in strips)
     image = Image.fromarray(np.concatenate([np.concatenate(list(each), axis=1) for each in coloured]))
@@ -82,12 +82,12 @@ class RoutingFilm:
     """The class capsules of K images in each of T iterations, n classes, c types of parts at X positions.
 
     Attributes:
-        classes: names.
-        used: iterations that the network itself runs.
+        classes: names of the classes.
+        used: number of iterations that the network itself runs.
         images: `[K, S, S]`, uint8; labels: `[K]`.
-        parts: activations, `[K, X, c]`.
-        shares: `[K, T, n, X, c]`.
-        activations, spreads: of the classes, and of the votes for them, `[K, T, n]`.
+        parts: activations of the parts, `[K, X, c]`.
+        shares: shares of the parts for each class, `[K, T, n, X, c]`.
+        activations, spreads: activations of the classes, and spreads of the votes for them, `[K, T, n]`.
     """
 
     classes: Sequence[str]
@@ -101,11 +101,11 @@ class RoutingFilm:
 
     @property
     def iterations(self) -> int:
-        """T."""
+        """The number of iterations, T."""
         return int(self.shares.shape[1])
 
     def name_of(self, image: int) -> str:
-        """Class of an image, and what the network takes it for after its own iterations if that is another one."""
+        """Class of an image, and the class predicted after the network's own iterations if it differs."""
         label, taken = int(self.labels[image]), int(self.activations[image, self.used - 1].argmax())
         return self.classes[label] + ("" if taken == label else f", taken for {self.classes[taken]}")
 
@@ -117,15 +117,15 @@ class RoutingFilm:
         return update if iteration < self.used else f"{update}, beyond the network's"
 
     def positions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """What is drawn as a square: activations `[K, X]` and shares `[K, T, n, X]` of the positions. One is as active
-        as its parts are on average, and gives what they give together.
+        """Activations `[K, X]` and shares `[K, T, n, X]` of the positions, drawn as squares: the mean activation of a
+        position's parts, and the mean of their shares, weighted by activation.
         """
         together = self.parts.sum(-1)
         given = (self.shares * self.parts[:, None, None]).sum(-1)
         return together / self.parts.shape[-1], given / np.maximum(together, 1e-9)[:, None, None]
 
     def to_json(self) -> str:
-        """All of it, shares as percentages."""
+        """The film as JSON, by position, with shares in percent."""
         parts, shares = self.positions()
         images = [
             {
@@ -153,8 +153,8 @@ class RoutingFilm:
 
 
 def strip(film: RoutingFilm) -> Figure:
-    """A row for each image and iteration, with the class that is most active then, and its activation: the image, and a
-    map of its parts for each class. That of the right class has an orange edge.
+    """A row for each image and iteration: the image, and a map of its parts for each class, with an orange edge for the
+    right class. The row's label has the most active class and its activation.
     """
     parts, shares = film.positions()
     rows = []

@@ -13,7 +13,7 @@ from pipeline.drawing.style import WIDTH, in_house_style, plain
 MOST_COLUMNS, MOST_ANGLES, MOST_SAMPLES = 16, 13, 48
 GAP = 2  # pixels between cells
 PER_CLASS, MOST_CLASSES = 10, 40
-"""Images of a class in a preview; and classes, for own images may have a thousand: too high to be drawn."""
+"""Images of a class in a preview, and most classes: own images may have a thousand, too many to be drawn."""
 _LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
 _CHARACTER, _LINE = 0.062, 0.15  # inches, about: width and height of a heading's characters
 _PAD = 3  # points between the images and their labels
@@ -67,8 +67,8 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=_PAD)
     if columns:
         axes.set_xticks([j * cell_width + (cell_width - GAP) / 2 - 0.5 for j in range(count)], list(columns))
-        # As high as the headings, and with as many lines, so that each name stands beside its line. The layout knows
-        # where the images begin, and so how much room the names need, only if the images are on the left of their box.
+        # Names are as high as the headings and have equally many lines, so that each stands beside its line. The layout
+        # reserves the right room for the names only if the images are on the left of their box.
         axes.set_anchor("W")
         axes.annotate(
             names, (0, 1), (-_PAD, _PAD), "axes fraction", "offset points", ha="right", va="bottom",
@@ -111,7 +111,7 @@ def samples(images: np.ndarray) -> Figure:
 
 @in_house_style
 def preview(dataset: Dataset) -> Figure:
-    """The first ten training images of each class, one row per class, at most `MOST_CLASSES` of them.
+    """The first ten training images of each class, one row per class, at most `MOST_CLASSES` classes.
 
     Three channels are shown as colours; otherwise the first channel is shown, the left image of a stereo pair.
     """

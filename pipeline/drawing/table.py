@@ -24,7 +24,7 @@ class Table:
         shown: the same as text, for people.
         records: provenance of every item in it.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
-        code: the file that builds it, as of a figure.
+        code: the file that builds it; empty if not known.
     """
 
     name: str
@@ -53,8 +53,8 @@ def sources(records: Sequence[Record]) -> str:
 
 
 def as_text(number: Measured | None, digits: int = 1) -> str:
-    """A mean with its sd, such as "93.1 ± 0.4", without it of one replica; or with its standard error, which is known
-    of one replica, too: such a number has two decimals, or three if it is small. Empty if there is none.
+    """A mean with its sd, such as "93.1 ± 0.4", or alone if it has one replica; or a mean with its standard error, for
+    one replica, too, with two decimals, or three if it is small. Empty if there is no number.
     """
     if number is None:
         return ""
@@ -78,13 +78,13 @@ def tracked(records: Sequence[Record]) -> str:
 
 
 Columns = dict[str, tuple[str, str]]
-"""By column of a study's measurements, its heading and the format of its cells; percents are shown without sign."""
+"""Heading and format of the cells, by column of a study's measurements; percentages are shown without the sign."""
 
 
 def study_table(
     name: str, title: str, caption: str, data: pd.DataFrame, columns: Columns, records: list[Record]
 ) -> Table:
-    """A table of a study's measurements, one of each row of `data`; missing ones are blank."""
+    """A table of a study's measurements, a row for each row of `data`; missing values are blank."""
     shown = {
         head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
         for column, (head, form) in columns.items()
@@ -96,11 +96,11 @@ def study_table(
 Row = tuple[Sequence[object], Mapping[str, Measured | None], Numbers]
 """One row: its keys, its measurements by column, and the result that they come from."""
 Heads = dict[str, tuple[str, int]]
-"""By column, its heading for people and the number of decimals."""
+"""Heading and number of decimals, by column."""
 
 
 def cells(numbers: Numbers | None, heads: Heads, *place: str) -> dict[str, Measured | None]:
-    """The measurements under `place` by column, `_percent` left out of their names; in percent where a heading is."""
+    """The measurements under `place` by column, named there without `_percent`; in percent if the heading has (%)."""
     found: dict[str, Measured | None] = {}
     for column, (words, _) in heads.items():
         value = numbers.measured(*place, column.replace("_percent", "")) if numbers else None
@@ -112,7 +112,7 @@ def measured_table(
     name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Iterable[Row], error: str = "sd"
 ) -> list[Table]:
     """A list with one table of `rows`, or an empty list if there are no rows; `keys` name the key columns, and `error`
-    what follows ±: the sd over seeds, or the standard error (se).
+    names what follows ±: the sd over seeds, or the standard error (se).
     """
     data, shown = [], []
     records: list[Record] = []
@@ -140,7 +140,7 @@ def measured_table(
 def tables_of(
     name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Mapping[str, Iterable[Row]]
 ) -> list[Table]:
-    """A table of the rows of each group, such as a data set, which its name and its title end with."""
+    """A table for each group of rows, such as a data set; its name and its title end with the group's name."""
     return [
         table
         for group, each in rows.items()

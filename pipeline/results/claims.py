@@ -27,11 +27,11 @@ class Claim(BaseModel):
     where: str = Field(description="the place in the document")
     claim: str
     value: float | None = Field(default=None, description="the document's number; accuracies and errors in percent")
-    sd: float | None = Field(default=None, gt=0, description="its standard deviation, if the document gives one")
+    sd: float | None = Field(default=None, gt=0, description="standard deviation of the document's number, if given")
     better: Literal["higher", "lower", "neither"] | None = Field(
-        default=None, description="which side of the number is better; neither, of a baseline"
+        default=None, description="whether higher or lower numbers are better; neither for a baseline"
     )
-    tolerance: float | None = Field(default=None, gt=0, description="in place of the rule of scorecard.py")
+    tolerance: float | None = Field(default=None, gt=0, description="used instead of the rule of scorecard.py")
     holds_when: str | None = Field(default=None, description="what the check tests, for a claim without a number")
     unit: str = Field(default="%", description="unit of our number")
 

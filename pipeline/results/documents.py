@@ -1,6 +1,6 @@
-"""In what the settings of a result differ from a document's, listed in `documents.yaml` in this folder, in words.
+"""Differences of a result's settings from a document's (`documents.yaml` in this folder), in words.
 
-Settings of ours are those that the result itself recorded: the profile's may be others by now.
+Our settings are those that the result recorded: the profile's may have changed since.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ COPIES = {
     "smallnorb48": "decoded from JPEG copies (the paper's: the published files)",
     "smallnorb48-posed": "the test part alone, split by instance, decoded from JPEG copies (the paper's: both parts)",
 }
-"""Sources that are copies of smallNORB, and in what they differ from it."""
+"""Sources that are copies of smallNORB, and how each copy differs from it."""
 _FOR_VALIDATION = 0.02
-"""Share of the document's training images that may validate without a word: it trained on all of them."""
+"""Share of the training images that may be held out without a remark: the document trained on all of them."""
 _ABOUT = ("words", "budget", "published_code")
-"""Keys of `documents.yaml` that are no settings."""
+"""Keys of `documents.yaml` that are not settings."""
 _STEPS = "training.steps"
-"""A number of a training of fewer steps does not test a claim."""
+"""Key of the number of steps; a number measured after fewer steps does not test a claim."""
 _SAID_APART = ("dataset.source", "dataset.train", "dataset.test", "replicas")
 
 
@@ -47,16 +47,16 @@ def remarks(
     tested: int | None = None,
     share: float = 1,
 ) -> list[Remark]:
-    """In what a result falls short of a document, or differs from it.
+    """How a result falls short of a document, or differs from it.
 
     A setting that the document does not give, or that the result does not have, is not compared.
 
     Args:
-        system, name: of the document's network or study, as in `documents.yaml`.
-        settings: of our run or study.
-        dataset: the settings of its data.
-        replicas, tested: seeds and test images measured; None where the document gives no number of them.
-        share: of the training images that it sees.
+        system, name: keys of the document's network or study in `documents.yaml`.
+        settings: settings of our run or study.
+        dataset: settings of its data set.
+        replicas, tested: numbers of seeds and of test images measured; None where the document gives no number.
+        share: share of the training images that the run sees.
     """
     document = documents()[system][name]
     ours = Recorded({**settings, "dataset": dataset})
@@ -85,7 +85,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """In what data fall short of the document's; how many train counts only on the document's own."""
+    """How data fall short of the document's; the number of training images counts only on the document's data."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -99,7 +99,7 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:
-    """Steps of a training: all of them, and those of an epoch in words; fewer where images are held out by factor."""
+    """Training steps in total, and per epoch as text; fewer where images are held out by factor of variation."""
     dataset, holdout = ours.dataset, ours.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
     steps = int(images * share) // ours.training.batch_size
@@ -107,7 +107,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Each setting that differs: where it stands, ours and theirs."""
+    """Each setting that differs: its dotted key, our value and theirs."""
     for key, value in theirs.items():
         if key in _ABOUT or key not in ours:
             continue

@@ -1,4 +1,4 @@
-"""The finding about one claim: how far its setting is from the paper's, and how far the training behind it came."""
+"""The finding about one claim, how its setting differs from the paper's, and how far the training behind it came."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pipeline.results.reading import Numbers, Results, training_behind
 NOT_THE_PAPERS_DATA = "not the paper's data"
 """The mark of a finding on another data set than the paper's, wherever it is shown."""
 _PART = 8
-"""Errors at the end of a training are means over this part of its epochs, which are few enough to be alike."""
+"""Errors at the end of training are means over the last eighth of the epochs, few enough to have similar errors."""
 _NEAR = 0.02
-"""By how much an accuracy of guessing may exceed one over the number of classes."""
+"""An accuracy up to this much above one over the number of classes counts as guessing."""
 Kind = Literal["budget", "data", "setting", "noise"]
-"""What differs from a document: how long was trained, on which images, how, or on how many the number was measured."""
+"""What differs from a document: length of training, images, another setting, or numbers of seeds or test images."""
 
 
 class Remark(str):
-    """In what a setting differs from the document's, in words.
+    """How a setting differs from the document's, in words.
 
     Attributes:
-        untested: whether a number that is worse does not test its claim, because of this.
+        untested: whether, because of this difference, a number that is worse does not test its claim.
     """
 
     kind: Kind
@@ -43,12 +43,12 @@ class Learned:
     """How far the training of a classifier came, from its history: errors in percent, means over seeds.
 
     Attributes:
-        training_error: percent of the training images, augmented as they were, in the last epoch; None where it is not
-            known, as where images are mixed and have two classes each.
-        measured: what was measured after every epoch, "test" (watched test images) or "validation".
-        before, last: percent of these images that are misclassified, means over the last eighth of the epochs and over
-            the eighth before it.
-        images: how many were measured; 0 where that or the errors are not known.
+        training_error: error on the augmented training images in the last epoch; None where it is not known, as with
+            mixup, which gives images two classes.
+        measured: images measured after every epoch: "test" (watched test images) or "validation".
+        before, last: error on these images, means over the eighth of the epochs before the last eighth, and over the
+            last eighth.
+        images: number of images measured; 0 if that or the errors are not known.
     """
 
     training_error: float | None
@@ -65,12 +65,12 @@ class Finding:
     Attributes:
         ours: our number, in the claim's unit.
         holds: whether the statement holds; None for a claim with a number, which the verdict rules judge.
-        records: provenance of every item that it uses.
+        records: provenance of every item that the measurement uses.
         remarks: how the setting differs from the paper's; empty if it does not.
         notes: other observations that a reader of the verdict should know.
         others: our numbers by another protocol, by its name. The scorecard adds them to the notes with their verdicts.
-        learned: how far the training came of the network whose error answers the claim; None where nothing is known of
-            it, or no error does.
+        learned: how far the training of the network whose error answers the claim came; None if that is not known, or
+            the claim is not about an error.
     """
 
     ours: Measured | None
@@ -87,7 +87,7 @@ Measure = Callable[[Results], Finding | None]
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
-    """How far the training of a run came, a classifier, that a result rests on; None where its history is not here."""
+    """How far the training of a classifier's run, on which a result rests, came; None if its history is missing."""
     trained = training_behind(results, numbers, run)
     columns = ("replica", "epoch", "train_accuracy", "validation_accuracy")
     table = results.table("train", run, columns) if trained else None
@@ -98,7 +98,7 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
     training = None if settings.model.get("mixup") else _error([each["train_accuracy"][-1:] for each in accuracies])
     if "test_accuracy" in table:
         measured, images = "test", min(settings.watched, dataset.test)
-    else:  # of images held out by what they show, the settings do not tell how many there are
+    else:  # settings do not give the number of images held out by factor of variation
         measured, images = "validation", 0 if settings.get("holdout") else dataset.validation
     parts = [len(each) // _PART for each in accuracies]
     if not images or not all(parts):
@@ -109,19 +109,19 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
 
 
 def _error(accuracies: list[pd.Series[float]]) -> float:
-    """Percent: the mean over the epochs of each seed, then over seeds."""
+    """Error in percent, from accuracies: the mean over the epochs of each seed, then over seeds."""
     return 100 * (1 - sum(float(each.mean()) for each in accuracies) / len(accuracies))
 
 
 def stalled(history: pd.DataFrame, run: Any) -> str:
-    """What shows that a training no longer learns, in words; empty if nothing does.
+    """Signs that a run no longer learns, in words; empty if there are none.
 
-    A classifier that is no better on images of validation than guessing, at the end, after two epochs or more; a
-    gradient of 0 at the end; or gradients that were longer than `training.gradient_clip` in every epoch.
+    The signs: validation accuracy no better than guessing at the end, after two epochs or more; a gradient norm of 0 at
+    the end; or a gradient norm above `training.gradient_clip` in every epoch.
 
     Args:
-        history: columns replica, epoch, train_gradient_norm and, of classifiers, validation_accuracy.
-        run: its settings, as they are or as a result recorded them.
+        history: columns replica, epoch, train_gradient_norm and, for classifiers, validation_accuracy.
+        run: settings of the run, current ones or as a result recorded them.
     """
     last, clip = history.groupby("replica").tail(1), run.training.gradient_clip
     signs = {

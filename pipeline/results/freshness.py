@@ -1,4 +1,4 @@
-"""The state of each item beside the current parameters (`STATES`), and how long it takes.
+"""The state of each item, compared with the current parameters (`STATES`), and how long it takes.
 
 When parameters change, old results stay until their stage runs again; results of items removed from the parameters stay
 until someone deletes them. Reports show both kinds with a mark. `dvc status` finds changes of code.
@@ -36,10 +36,10 @@ class ItemStatus:
     """One item, `<stage>/<item>`.
 
     Attributes:
-        hours: that it took, or would take; None if nothing is known.
-        estimated: whether these are an estimate: the median of the same stage.
-        commit: short hash of the commit that it was made from; "" if unknown.
-        changed: why it is stale: each setting with the value that it was made with, and the value now.
+        hours: hours that the item took, or would take; None if unknown.
+        estimated: whether `hours` is an estimate, the median of the items of its stage.
+        commit: short hash of the commit that the result was made from; "" if unknown.
+        changed: for a stale item, each changed setting, with its value in the result and its value now.
     """
 
     label: str
@@ -68,7 +68,7 @@ def statuses(
     locked: Collection[str] | None = None,
     running: Callable[[str], bool] = lambda label: False,
 ) -> list[ItemStatus]:
-    """The state of every item of a profile, in its order, then of results that are not in it.
+    """The status of every item of a profile, in the profile's order, then of results that are not in the profile.
 
     Args:
         expected: the settings by `<stage>/<item>`, for every item of the profile.
@@ -96,7 +96,7 @@ def statuses(
         }
         state = next(state for state, applies in states.items() if applies)
         time = known.get(label)
-        if estimated := made is None or stale:  # the recorded time of a stale one may be of quite other settings
+        if estimated := made is None or stale:  # a stale item's recorded time may be of quite other settings
             alike = [hours for other, hours in known.items() if other.partition("/")[0] == label.partition("/")[0]]
             time = median(alike) if alike else None
         commit = str(made.records[-1].get("commit") or "")[:7] if made else ""
@@ -106,8 +106,8 @@ def statuses(
 
 
 def compare(results: Results, expected: Mapping[str, Mapping[str, Any]], *, publish: bool = False) -> dict[str, str]:
-    """What differs between results and profile, by `<stage>/<item>`, in the words of `STATES`: what was not executed,
-    was made with other settings, is a draft, or belongs to no item of the profile, in this order; as of `statuses`.
+    """Items whose results differ from the profile, `<stage>/<item>`, with their states in the words of `STATES`: items
+    not executed, then stale ones, drafts, and results that are not in the profile. Arguments as for `statuses`.
     """
     found = statuses(results, expected, publish=publish)
     kinds: tuple[State, ...] = ("missing", "stale", "draft", "gone")
@@ -115,7 +115,7 @@ def compare(results: Results, expected: Mapping[str, Mapping[str, Any]], *, publ
 
 
 def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, list[str]]:
-    """What of `items` differs from the profile, by the reason; `differing` as from `compare`."""
+    """Those of `items` that are keys of `differing`, the result of `compare`, grouped by their state in words."""
     reasons: dict[str, list[str]] = {}
     for item in items:
         if item in differing:
@@ -126,14 +126,14 @@ def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, l
 def recorded_hours(numbers: Numbers) -> float | None:
     """Hours that an item took; None if they are not recorded.
 
-    A training that was resumed records the time of all its parts, its stage that of the last part: the larger counts.
+    A resumed training records the time of all its parts, and its stage that of the last part: the larger is returned.
     """
     known = [each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if each is not None]
     return max(known) / 3600 if known else None
 
 
 def table(found: list[ItemStatus]) -> list[str]:
-    """The items as lines of text, named as for `dvc repro`, and one line that sums them up by state."""
+    """The items as lines of text, named as for `dvc repro`, and a line with the count and hours of each state."""
     width = max((len(each.label) for each in found), default=0)
     lines = []
     for each in found:

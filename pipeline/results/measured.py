@@ -28,7 +28,7 @@ class Measured:
 
     @classmethod
     def of(cls, replicas: pd.Series[float]) -> Measured:
-        """Of one number for each replica."""
+        """The measurement from one number for each replica."""
         return cls(float(replicas.mean()), float(replicas.std()) if len(replicas) > 1 else 0.0, len(replicas))
 
     def scaled(self, factor: float) -> Measured:
@@ -36,19 +36,19 @@ class Measured:
         return replace(self, mean=self.mean * factor, sd=self.sd * abs(factor))
 
     def as_error(self) -> Measured:
-        """Of an accuracy as a fraction, the error in percent."""
+        """The error in percent, if this is an accuracy as a fraction."""
         return replace(self, mean=100 * (1 - self.mean), sd=100 * self.sd)
 
     def minus(self, other: Measured) -> Measured:
-        """The difference of two means, with the sd of independent measurements; 0, unknown, where one has one replica.
+        """The difference of two means, with the sd of independent measurements: 0 (unknown) if one has one replica.
 
-        Of numbers of the same replicas it is too large where they rise and fall together, else too small.
+        For numbers of the same replicas this sd is too large if they correlate positively, too small if negatively.
         """
         return self._with(other, self.mean - other.mean, math.hypot(self.sd, other.sd))
 
     def over(self, other: Measured) -> Measured:
-        """The ratio of two numbers of at least 0, with the sd of independent measurements to first order (as of
-        `minus`); infinite if only the other is 0, and 1 if both are.
+        """The ratio of two numbers of at least 0, with the sd of independent measurements to first order (as in
+        `minus`); infinite if only `other` is 0, and 1 if both are 0.
         """
         if other.mean == 0:
             return self._with(other, math.inf if self.mean else 1.0, 0.0)
@@ -56,7 +56,7 @@ class Measured:
         return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
 
     def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """What follows from both: of a single replica there is no sd, and thus none of what it is compared with."""
+        """The result of a comparison; its sd is 0 (unknown) if one of both has one replica and no standard error."""
         n = min(self.n, other.n)
         return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 
@@ -70,5 +70,5 @@ class Measured:
         return self.mean - other.mean > SIGNIFICANT_SES * math.hypot(self.se, other.se)
 
     def variance_of_share(self, images: float) -> float:
-        """The squared standard error of a share of so many test images: binomial, and over replicas."""
+        """The squared standard error of a share of `images` test images: binomial variance, plus that over replicas."""
         return self.mean * (1 - self.mean) / images + self.se**2

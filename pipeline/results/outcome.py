@@ -49,14 +49,14 @@ class Outcome:
 
 
 def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]) -> Outcome:
-    """One outcome of several studies: everything of each is kept by the study's name.
+    """One outcome of several studies, which keeps their numbers, rows and arrays by the study's name.
 
     Args:
-        datasets: the data of each study as people call them; they are kept where they are not the same for all.
+        datasets: label of each study's data set; recorded only if the labels differ.
 
     Returns:
-        Numbers under `studies`; one table, its first column the study, the others all that any study has; arrays called
-        `<study>/<name>`. `pipeline.results.studies` takes them apart again.
+        An outcome with numbers under `studies`, one table whose first column is `study`, with the columns of all
+        studies, and arrays named `<study>/<name>`. `pipeline.results.studies` separates the studies again.
     """
     table = pd.concat([each.table.assign(study=name) for name, each in outcomes.items()], ignore_index=True)
     table.insert(0, "study", table.pop("study"))
@@ -97,7 +97,7 @@ def _leaves(numbers: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """The headline numbers (means over replicas), nested as in `numbers` and rounded.
 
-    Names are keys joined by dots; a key may contain dots, too. Those without a number are left out.
+    Names are keys joined by dots; a key may contain dots, too. Names without a number are left out.
     """
     found = {".".join(keys).removesuffix(".mean"): (keys, value) for keys, value in _leaves(numbers)}
     nested: dict[str, Any] = {}
@@ -115,8 +115,8 @@ def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, A
 def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
     """Write the headline numbers with the full record, the table and the arrays, each file atomically.
 
-    The record is one line, because its seconds, dates and commits differ from run to run: so `git diff` shows one line
-    of it, and each headline number that changed.
+    The record is one line, because its seconds, dates and commits differ whenever a study runs: `git diff` then shows
+    this line and the headline numbers that changed.
 
     Raises:
         UserError: a file could not be written.

@@ -1,4 +1,4 @@
-"""Test errors that others published of networks like ours, by images seen in training: `public_curves.yaml`."""
+"""Published test errors of networks like ours, by number of images seen in training: `public_curves.yaml`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class PublicCurve:
     """The errors of one network.
 
     Attributes:
-        name: short, as a figure's label.
+        name: short name, the label in figures.
         source: paper, repository, and the place in it.
-        parameters: of the network; None where the source does not give them.
-        iterations: of routing; None where the source does not give them.
+        parameters: number of the network's parameters; None where the source does not give it.
+        iterations: number of routing iterations; None where the source does not give it.
         read: how the points were read: "printed", from a "log", or `OFF_A_PLOT`.
         points: images seen in training, in millions, and test error in percent.
     """

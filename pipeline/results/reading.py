@@ -44,7 +44,7 @@ class Recorded(dict[str, Any]):
 
 
 class ResultError(UserError):
-    """A result file is corrupt or has another form. The message names it and says what is wrong, and what to do."""
+    """A result file is corrupt or has another form. The message names the file, the problem and a remedy."""
 
     @classmethod
     def at(cls, path: Path, problem: str) -> ResultError:
@@ -55,7 +55,7 @@ class ResultError(UserError):
 
 
 class NotMeasuredError(Exception):
-    """A result, or a number in it, that a claim rests on is not there: the claim is not run."""
+    """A result or a number that a claim rests on is missing: the verdict of the claim is "not run"."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Numbers:
         return value
 
     def names(self, *keys: str) -> list[str]:
-        """The keys of the dict under `keys`; empty if it is missing."""
+        """The keys of the dict under nested `keys`; empty if the dict is missing."""
         value = self.at(*keys)
         return list(value) if isinstance(value, dict) else []
 
@@ -91,7 +91,7 @@ class Numbers:
             raise ResultError.at(self.path, problem) from None
 
     def needed(self, *keys: str) -> Measured:
-        """As `measured`, where it must be there. Raises `NotMeasuredError` if it is missing."""
+        """As `measured`, but raises `NotMeasuredError` if the number is missing."""
         if (found := self.measured(*keys)) is None:
             raise NotMeasuredError(f"{self.path} has no {'.'.join(keys)}")
         return found
@@ -102,11 +102,11 @@ class Numbers:
         return None if value is None else float(value)
 
     def part(self, *keys: str) -> Numbers:
-        """The dict under nested `keys`, with the provenance of the whole."""
+        """The dict under nested `keys`, with the provenance of the whole result."""
         return Numbers(self.path, {**self.at(*keys), "provenance": self.records})
 
     def about(self, label: str) -> Numbers:
-        """The same numbers, their last provenance record naming these data."""
+        """The same numbers, with `label` as the data set of their last provenance record."""
         *earlier, last = self.records
         return Numbers(self.path, {**self.values, "provenance": [*earlier, {**last, "dataset": label}]})
 
@@ -139,7 +139,7 @@ class Numbers:
 
     @property
     def draft(self) -> bool:
-        """Whether it was made from code or settings that no commit has."""
+        """Whether the result was made from uncommitted code or settings."""
         return bool(self.records[-1].get("dirty"))
 
     @property
@@ -153,13 +153,13 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one profile. What reads a file that is corrupt raises `ResultError`.
+    """The results of one profile. Methods that read a corrupt file raise `ResultError`.
 
     Args:
         records: the folder with `<stage>/<item>.json` and `.csv`.
         arrays: the folder with `<stage>/<item>/<name>.npz`.
-        drafts: whether numbers made from uncommitted changes are among them.
-        evidence: which of them answer which claims of the documents.
+        drafts: whether to include results made from uncommitted changes.
+        evidence: which items answer which claims of the documents.
     """
 
     records: Path
@@ -174,14 +174,14 @@ class Results:
                 yield item, numbers
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
-        """The item that evidence names and its numbers. `NotMeasuredError` if it names none, or that is not there."""
+        """The item that evidence names, and its numbers. Raises `NotMeasuredError` if either is missing."""
         numbers = self.numbers(stage, item) if item else None
         if not item or not numbers:
             raise NotMeasuredError(f"evidence of {stage} is not there")
         return item, numbers
 
     def numbers(self, stage: str, item: str) -> Numbers | None:
-        """The numbers of an item of a stage, or None if it was not executed, or is a draft where these are left out."""
+        """The numbers of an item of a stage, or None if it was not executed, or is a draft and drafts are left out."""
         path = self.records / stage / f"{item}.json"
         if not path.exists():
             return None
@@ -194,10 +194,10 @@ class Results:
         return None if not self.drafts and numbers.draft else numbers
 
     def table(self, stage: str, item: str, columns: Iterable[str], study: str | None = None) -> pd.DataFrame | None:
-        """The table of an item of a stage, or None if it was not executed; it must have `columns`, and rows.
+        """The table of an item of a stage, or None if it was not executed. It must have rows, and `columns`.
 
         Args:
-            study: only its rows, where the item is a set of studies.
+            study: return only the rows of this study, if the item is a set.
         """
         path, columns = self.records / stage / f"{item}.csv", list(columns)
         if not path.exists():
@@ -212,10 +212,10 @@ class Results:
     def examples(
         self, stage: str, item: str, names: Sequence[str], study: str | None = None
     ) -> dict[str, np.ndarray] | None:
-        """The arrays of `arrays/<stage>/<item>/examples.npz`, or None if there is no such file; it must have `names`.
+        """The arrays of `arrays/<stage>/<item>/examples.npz`, or None without this file. It must have `names`.
 
         Args:
-            study: only its arrays, where the item is a set of studies; None if it has none.
+            study: return only the arrays of this study, if the item is a set; None if the study has no arrays.
         """
         path, prefix = self.arrays / stage / item / "examples.npz", "" if study is None else f"{study}/"
         if not path.exists():
@@ -231,7 +231,7 @@ class Results:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Raises `ResultError` where a file is damaged."""
+    """A context that raises `ResultError` if the file at `path` is damaged."""
     try:
         yield
     except Exception as error:  # json, pandas, zipfile and numpy raise many kinds on damaged files
@@ -245,10 +245,10 @@ def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]
 
 
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
-    """The provenance of the trainings of the runs that a result rests on, then its own.
+    """The provenance of the trainings of the runs that a result rests on, then the result's own.
 
-    A training is left out if it was repeated later with other settings, or if one of both results is older than a
-    setting. Drafts are never left out: a number that rests on a draft is one, too.
+    A training is left out if it was repeated later with other settings, or if one of the two results was recorded
+    before a setting existed. Drafts are never left out: a number that rests on a draft is a draft, too.
     """
     everything = replace(results, drafts=True)
     found = (training_behind(everything, numbers, run) for run in runs)
@@ -256,23 +256,23 @@ def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record
 
 
 def training_behind(results: Results, numbers: Numbers, run: str) -> Numbers | None:
-    """The training of a run that a result rests on; None if it is not here, was repeated later with other settings, or
-    one of both results is older than a setting.
+    """The training of a run that a result rests on; None if it is missing, was repeated later with other settings, or
+    one of the two results was recorded before a setting existed.
     """
     trained = results.numbers("train", run)
     return trained if trained and _training_of(trained, run) == _training_of(numbers, run) else None
 
 
 def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
-    """What a run's weights depend on: its settings and its data's. A patience of all epochs or more has no effect."""
+    """What a run's weights depend on: settings of the run (patience capped at the epochs) and of its data set."""
     settings, dataset = numbers.run(run), numbers.dataset_of(run)
     training = settings.training
     return {**settings, "training": {**training, "patience": min(training.patience, training.epochs)}}, dataset
 
 
 def _rows_of(path: Path, study: str, columns: Sequence[str]) -> pd.DataFrame:
-    """The rows of one study in the table of a set, as its own table would hold them: without the columns of others,
-    and read by themselves, for a column of whole numbers may be one of fractions or words in another study.
+    """The rows of one study in the table of a set, as its own table would hold them: without columns of other studies,
+    and with dtypes inferred from these rows alone, as a column of integers may hold text in another study.
     """
     whole = pd.read_csv(path, dtype=str, keep_default_na=False)
     if "study" not in whole:

@@ -1,7 +1,7 @@
 """Which item answers which claims: the section `evidence` of `params.yaml`.
 
-A role is a part that claims name, such as the capsules of Table 1, and claims on the same evidence share one. A role
-names one item of the profile; claims whose role is left out are "not run".
+A role is a kind of evidence, such as the capsules of Table 1; claims on the same evidence share a role. For each role,
+the profile names one item; claims whose role is left out are "not run".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
-"""Names of items by role: keys of a section, or of `networks`, a run or a condition, <ablation>/<condition>."""
+"""Names of items by role: keys of a section; for `networks`, a run or a condition, <ablation>/<condition>."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 KINDS = ("toy", "iterated", "density", "parsing")
@@ -25,11 +25,11 @@ ROWS = (
 
 
 class Role(NamedTuple):
-    """A role that is taken, the place `where` it stands, and the item that it names.
+    """A role that is filled, its place `where` in `params.yaml`, and the item that it names.
 
     Attributes:
-        section: of `params.yaml`, of whose keys it names one. `networks`: runs, and conditions of `ablation`.
-        kind: variant of the run, kind of the study, or axis of the viewpoints that it must be; "": any; None: there is
+        section: section of `params.yaml` that has the item; `networks`: runs, and conditions of `ablation`.
+        kind: what the item must be: variant of a run, kind of a study, or axis of viewpoints; "": any; None: there is
             no such role.
     """
 
@@ -45,13 +45,13 @@ def one(section: str, kind: str = "", **more: Any) -> Any:
 
 
 def group(section: str, kinds: Mapping[str, str]) -> Any:
-    """The field of several roles, each with its kind."""
+    """The field of several roles in one section, with the kind of each role."""
     return Field(default_factory=dict, json_schema_extra={"section": section, "kinds": dict(kinds)})
 
 
 class GenerativeEvidence(Section):
-    """Document 000. Runs of `affine` answer for affNIST, whose digits are shifted, those of `table_1` for the rest;
-    `optimise_upright` for the gain in accuracy, which needs many upright images, `optimise` for all rotations.
+    """Document 000. `affine`: runs for affNIST, whose digits are shifted; `table_1`: runs for all other claims.
+    `optimise_upright`: for the gain in accuracy, which needs many upright images; `optimise`: for all rotations.
     """
 
     table_1: Roles = group("runs", VARIANTS)
@@ -70,7 +70,7 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Document 001, networks. Of several middle layers the first is judged; notes tell of the others."""
+    """Document 001, networks. The first entry of `middle` is judged; notes report the other entries."""
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
     inference: Roles = group("infer", dict.fromkeys(("routed", "unrouted"), ""))
@@ -78,7 +78,7 @@ class CapsNetEvidence(Section):
 
 
 class RegressionEvidence(Section):
-    """Document 002: by kind of study, one on each of its data sets, or on what stands in for it."""
+    """Document 002: for each kind of study, a study on each of the document's data sets, or on a substitute."""
 
     grid: Roles = group("regression", dict.fromkeys(DATASETS, "grid"))
     convergence: Roles = group("regression", dict.fromkeys(DATASETS, "convergence"))
@@ -104,7 +104,7 @@ class ComparisonEvidence(Section):
 
 
 class MatrixCapsulesEvidence(Section):
-    """Document 004. `crops`: the run whose scores are averaged over crops; `votes`: that of Figure 2."""
+    """Document 004. `crops`: the run whose scores are averaged over crops; `votes`: the run of Figure 2."""
 
     table_1: Roles = group("networks", dict.fromkeys(ROWS, "matrix_capsules"))
     networks: Roles = group("networks", dict.fromkeys(("small", "mnist", "cifar10"), "matrix_capsules"))
@@ -127,7 +127,7 @@ class EvidenceParams(Section):
 
 
 def roles_in(section: Section, where: str = "evidence") -> Iterator[Role]:
-    """Every role that is taken in a section, which stands at `where`."""
+    """Every role that is filled in a section, which stands at `where` in `params.yaml`."""
     for field, info in type(section).model_fields.items():
         value, place = getattr(section, field), f"{where}.{field}"
         extra: Any = info.json_schema_extra

@@ -17,7 +17,7 @@ def spread(values: Iterable[float]) -> dict[str, float]:
 
 
 def spread_each(replicas: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """The spread over replicas of each of their numbers, by name."""
+    """The spread over replicas of each number, by name."""
     return {name: spread(numbers[name] for numbers in replicas) for name in replicas[0]}
 
 

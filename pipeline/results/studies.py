@@ -19,10 +19,10 @@ class Study:
     """A study that was executed.
 
     Attributes:
-        stage, item: whose result holds it.
-        part: its name in that result if the item is a set, else None.
-        numbers: its own, with the provenance of the item.
-        settings: its own, as the result recorded them.
+        stage, item: stage and item whose result holds the study.
+        part: the study's name in the result if the item is a set, else None.
+        numbers: the study's numbers, with the provenance of the item.
+        settings: the study's settings, as the result recorded them.
     """
 
     results: Results
@@ -43,22 +43,22 @@ class Study:
 
     @property
     def kind(self) -> str:
-        """Such as "grid"."""
+        """The kind of study, such as "grid"."""
         return str(self.settings.study)
 
     def table(self, columns: Sequence[str]) -> pd.DataFrame | None:
-        """Its table, as `Results.table`."""
+        """The study's table, as from `Results.table`."""
         return self.results.table(self.stage, self.item, columns, self.part)
 
     def examples(self, names: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """Its arrays, as `Results.examples`."""
+        """The study's arrays, as from `Results.examples`."""
         return self.results.examples(self.stage, self.item, names, self.part)
 
 
 def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]:
     """All executed studies of a stage and of the sets beside it (`<stage>_sets`), as objects of `kind`.
 
-    Items are sorted by name; the studies of a set are in its order. Raises `ResultError` if a result is corrupt.
+    Items are sorted by name; the studies of a set are in the set's order. Raises `ResultError` if a result is corrupt.
     """
     for item, numbers in results.executed(stage):
         yield kind(results, stage, item, None, numbers, numbers.settings[stage][item])
@@ -67,7 +67,7 @@ def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]
         settings = numbers.settings[sets][item].studies
         for name in numbers.names("studies"):
             own = numbers.part("studies", name)
-            label = own.at("dataset")  # of its own data, where those of the set differ
+            label = own.at("dataset")  # the study's data, where studies of the set differ in them
             yield kind(results, sets, item, name, own.about(label) if label else own, settings[name])
 
 

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 SYSTEMS: dict[str, System] = {
     system.name: system for system in (GENERATIVE, SCAE, VAE, CAPSNET, ATTENTION, MATRIX_CAPSULES, CNN, REGRESSION)
 }
-"""By name, in the order in which they are shown."""
+"""Systems by name, in the order in which they are shown."""
 MODELS = {name: system.run for name, system in SYSTEMS.items() if system.run is not None}
-"""Those with models that are trained by gradient: the settings of a run."""
+"""The run class of each system whose models are trained by gradient descent."""
 CLASSIFIERS = tuple(name for name, run in MODELS.items() if issubclass(run, ClassifierRun))
-"""Those that learn from labels."""
+"""Names of the systems that learn from labels."""
 SWEPT = tuple(name for name, system in SYSTEMS.items() if system.swept)
-"""Those that the sweep over rotations can train."""
+"""Names of the systems that the sweep over rotations can train."""
 ROUTED = tuple(name for name, system in SYSTEMS.items() if system.has("routing"))
-"""Those whose routing can be followed."""
+"""Names of the systems whose routing can be followed."""
 REPORTS = {name: system for name, system in SYSTEMS.items() if system.has("report")}
-"""Those with figures, tables and claims of their own; the others are in the reports that compare them."""
+"""Systems with figures, tables and claims of their own; other systems are only in reports that compare systems."""
 
 if TYPE_CHECKING:
     Run = RunSettings
@@ -58,10 +58,10 @@ def build_model(run: RunSettings, image_size: int) -> Model:
 
 
 def count_parameters(run: RunSettings, image_size: int) -> int | None:
-    """Parameters of a run's model, which is built without memory for them; None if it cannot be built so.
+    """The number of parameters of a run's model, built on torch's meta device; None if it cannot be built there.
 
     Raises:
-        UserError, ValueError, RuntimeError: there is no such model, for example because kernels exceed the images.
+        UserError, ValueError, RuntimeError: the settings allow no model, for example if a kernel exceeds the image.
     """
     import torch
 

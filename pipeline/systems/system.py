@@ -1,4 +1,4 @@
-"""What everything else knows of a model family of the documents: a record that needs no torch."""
+"""The record of a system, a model family of the documents, that other code reads; it must not import torch."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class System:
     """A model family.
 
     Attributes:
-        name: of its package, and the `variant` of its runs.
-        label: in figures and tables.
-        description: on the cards of its models.
-        document: that makes claims about it, or compares its own systems with it.
+        name: name of the system's package, and `variant` of its runs.
+        label: name in figures and tables.
+        description: text on the system's model cards.
+        document: number of the document that makes claims about the system, or compares its own systems with it.
         colour, marker: in figures; `#rrggbb`, and matplotlib's name. Empty for a system that no figure compares.
-        run: settings of an entry of `runs`; None where nothing is trained by gradient.
-        model: the class of its models, in the package `model`: module and name. It is made from the settings of a model
-            and the pixels a side of the images that it sees.
+        run: class of an entry of `runs`; None if no model of the system is trained by gradient descent.
+        model: class of the system's models, `<module>.<class>` in its package `model`; its arguments are the settings
+            of a model and the side of the square images that the model sees, in pixels.
         swept: whether the sweep over rotations can train it.
         capsules: whether its layers are capsules.
-        layers: those that are meant to move with the image, and how they are judged: "own", by the action that theory
-            gives them, or else "fitted", by a linear map.
+        layers: layers that should be equivariant, and how equivariance is measured: "own", by the action that theory
+            gives the layer, or "fitted", by a fitted linear map.
     """
 
     name: str
@@ -45,10 +45,10 @@ class System:
     layers: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, part: str) -> bool:
-        """Whether its package has a module or a folder of this name."""
+        """Whether the system's package has a module or a folder `part`."""
         place = Path(__file__).parent / self.name
         return (place / f"{part}.py").exists() or (place / part).is_dir()
 
     def part(self, name: str) -> ModuleType:
-        """A module of its package, such as `evaluation`, `equivariance`, `routing`, `sweep`, or `report.claims`."""
+        """A module of the package, such as `evaluation`, `equivariance`, `routing`, `sweep`, or `report.claims`."""
         return import_module(f"{__package__}.{self.name}.{name}")

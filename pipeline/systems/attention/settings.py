@@ -49,7 +49,7 @@ class DensityStudy(Section):
     kappas: list[Annotated[float, Field(gt=0, le=1e6)]] = Field(
         min_length=1, description="geometric means of the components' concentrations to try"
     )
-    components: int = Field(ge=2, le=1000, description="predictions of one part")
+    components: int = Field(ge=2, le=1000, description="number of predictions of one part")
     sigma: float = Field(
         gt=0, le=100, description="geometric mean of the components' sds of poses; predictions have sd 1"
     )
@@ -75,7 +75,7 @@ class ParsingStudy(_SceneStudy):
     kept: int = Field(ge=1, le=1000, description="best starts kept for the second half of the steps")
     samples: int = Field(ge=1, le=1000, description="samples of the poses at each step of the inversion")
     judging: int = Field(ge=1, le=10_000, description="samples of the poses for comparing starts")
-    widest: float = Field(ge=1, le=1000, description="initial sd of parts in the inversion / their own sd")
+    widest: float = Field(ge=1, le=1000, description="initial sd of parts in the inversion, divided by their own sd")
 
     @model_validator(mode="after")
     def _enough(self) -> ParsingStudy:

@@ -31,14 +31,14 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
     Args:
         capsule_size: dimensions of a capsule.
-        decision: "multiclass": one model of all classes; "one-vs-all": one for each class against all others;
-            "all-vs-all": one for each pair of classes, which vote.
+        decision: "multiclass": one model of all classes; "one-vs-all": a model for each class against all others;
+            "all-vs-all": a model for each pair of classes; the models vote.
         fit_intercept: append a one to every input. Lengths are even functions of the input: without it, x and -x give
             the same result.
         ridge: penalty on squared weights, in units of a feature's mean square times the number of examples.
         momentum: gamma of equation 27.
         thresholds: nu of each round of training (equation 26).
-        patience: for each round, the number of iterations without a lower validation error after which it ends.
+        patience: for each round, the number of iterations without a lower validation error after which the round ends.
         max_iter: maximum number of iterations.
         validation_fraction: share of each class's examples held out to end rounds and choose the weights. If it is 0 or
             too small for one example, the training examples are used instead.
@@ -122,8 +122,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The label of each input `[n, features]` by the document's rule: the most probable one, or in all-vs-all the
-        one with the most votes of the pairs. The latter need not have the highest probability, see `predict_proba`.
+        """The label of each input `[n, features]` by the document's rule: the most probable class, or in all-vs-all the
+        class with the most votes of the pairs, which need not be the most probable (see `predict_proba`).
         """
         scores = self._for_rows(class_scores, X)  # raises if the estimator is not fitted
         return self.classes_[scores.argmax(axis=1)]
@@ -133,7 +133,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
         multiclass, or two classes: the model's exact probabilities (equation 16). one-vs-all: each class's probability
         against all others, normalised. all-vs-all: the probabilities of all pairs, coupled by the second method of Wu,
-        Lin and Weng (2004), as in LIBSVM; only there can the most probable class differ from that of `predict`.
+        Lin and Weng (2004), as in LIBSVM; only in all-vs-all may the most probable class differ from `predict`.
 
         The default rounds of training look for few errors and leave probabilities too low for the predicted class:
         calibrate them, for example with `sklearn.calibration.CalibratedClassifierCV`, before relying on them.
@@ -145,7 +145,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         return torch.from_numpy(np.ascontiguousarray(whole)).to(self.device)
 
     def _for_rows(self, function: Callable[..., Tensor], X: Any) -> NDArray[np.float64]:
-        """A function of the architecture, its weights and inputs, for all inputs `X`, some rows at a time."""
+        """`function(architecture, W, inputs)` for all inputs `X`, computed for `CHUNK` rows at a time."""
         check_is_fitted(self)
         inputs = self._inputs(validate_data(self, X, dtype=np.float64, reset=False))
         W = torch.from_numpy(self.capsules_).to(self.device)
@@ -153,7 +153,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
 
 def held_out(classes: NDArray[np.int64], fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:
-    """Mask of validation examples: about this share of each of the classes `[n]`, but not all examples of any."""
+    """Mask `[n]` of validation examples: about a share `fraction` of each class, but never all of its examples."""
     held = np.zeros(len(classes), bool)
     for c in np.unique(classes):
         rows = random.permutation(np.flatnonzero(classes == c))

@@ -15,8 +15,8 @@ class ScheduleParams(Section):
     momentum: float = Field(ge=0, lt=1, description="gamma of equation 27")
     thresholds: list[Annotated[float, Field(ge=0, le=1)]] = Field(
         min_length=1,
-        description="nu of each round: an example keeps its prior means if its runner-up is at most nu times as "
-        "probable as its class",
+        description="nu of each round: an example keeps its prior means if the most probable other class is at most nu "
+        "times as probable as its own",
     )
     patience: list[Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
         min_length=1, description="iterations without a lower validation error after which each round ends"
@@ -70,8 +70,8 @@ class StartsStudy(_RegressionStudy):
     study: Literal["starts"]
     size: CapsuleSize = Field(description="dimensions d of a capsule")
     iterations: int = Field(ge=2, le=100_000, description="iterations of every fit")
-    momentum: float = Field(ge=0, lt=1, description="gamma")
-    threshold: float = Field(ge=0, le=1, description="nu")
+    momentum: float = Field(ge=0, lt=1, description="gamma of equation 27")
+    threshold: float = Field(ge=0, le=1, description="nu of equation 26")
     sds: list[Annotated[float, Field(gt=0, le=100)]] = Field(
         min_length=1, description="sds of the weights in random starts"
     )
@@ -83,7 +83,7 @@ class ExactnessStudy(_RegressionStudy):
     """Closed forms against Monte Carlo, document 002, section 2.2."""
 
     study: Literal["exactness"]
-    size: CapsuleSize = Field(description="numbers d of a capsule")
+    size: CapsuleSize = Field(description="dimensions d of a capsule")
     images: int = Field(ge=1, le=10_000_000, description="test images used (the first ones)")
     samples: int = Field(ge=100, le=100_000_000, description="samples of the hidden variables of each image")
     seed: Seed = Field(description="seed of the samples")
@@ -94,7 +94,7 @@ class OnlineStudy(_RegressionStudy):
     """Incremental and online EM against batch EM, document 002, section 4."""
 
     study: Literal["online"]
-    size: CapsuleSize = Field(description="numbers d of a capsule")
+    size: CapsuleSize = Field(description="dimensions d of a capsule")
     batches: int = Field(ge=2, le=10_000, description="batches in one pass over the training images")
     passes: int = Field(ge=1, le=100_000, description="passes over the training images, for every method")
     momentum: float = Field(gt=0, lt=1, description="gamma of the methods with momentum")
@@ -106,7 +106,7 @@ class RidgeStudy(_RegressionStudy):
     """A penalty on squared weights, document 002, section 4."""
 
     study: Literal["ridge"]
-    size: CapsuleSize = Field(description="numbers d of a capsule")
+    size: CapsuleSize = Field(description="dimensions d of a capsule")
     decision: Decision = Field(description="the architecture that is fit")
     penalties: list[Annotated[float, Field(ge=0, le=1e6)]] = Field(
         min_length=1,
@@ -119,11 +119,11 @@ class DistortedStudy(_RegressionStudy):
     """Training on distorted copies, document 002, section 3.4."""
 
     study: Literal["distorted"]
-    size: CapsuleSize = Field(description="numbers d of a capsule")
+    size: CapsuleSize = Field(description="dimensions d of a capsule")
     decision: Decision = Field(description="the architecture that is fit")
-    examples: int = Field(ge=1, le=10_000_000, description="training images and distorted copies of them together")
+    examples: int = Field(ge=1, le=10_000_000, description="number of training images plus distorted copies")
     strengths: list[Annotated[float, Field(gt=0, le=3)]] = Field(
-        min_length=1, description="factors on the distortions to try; validation chooses"
+        min_length=1, description="factors on the distortions to try; the validation error selects one"
     )
     seed: Seed = Field(description="seed of the distortions")
     schedule: ScheduleParams
@@ -138,7 +138,7 @@ RegressionStudy = Annotated[
 class RegressionSet(Section):
     """Several studies of one data set, run together as one item: for studies that are too short to start alone."""
 
-    dataset: Name = Field(description="a key of `datasets`, that of all its studies")
+    dataset: Name = Field(description="a key of `datasets`, the same for all studies")
     studies: dict[Name, RegressionStudy] = Field(min_length=1, description="the studies, by name")
 
     @model_validator(mode="after")

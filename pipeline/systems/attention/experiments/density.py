@@ -1,9 +1,9 @@
-"""Is the mixture a proper density, and do samples follow it (document 001, section 4.2)? The same for equation 7.
+"""Is the mixture a proper density that samples follow (document 001, section 4.2)? Is equation 7 a density?
 
 For any density q with the support of the mixture p, E_p[q(V) / p(V)] is one. If p integrated to c, the mean would be
 1 / c; if samples followed another density, it would also differ from one. The densities q are the components, slightly
 narrowed, so that q / p stays small and standard errors of the mean are reliable. Concentrations and sds differ between
-components, so that a parent with the wrong ones would be detected.
+components, so that a parent with the wrong concentration or sd would be detected.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pipeline.systems.attention.settings import DensityStudy
 PEAK = 2.0
 """Ratio of the peak of a test density to the peak of its component."""
 APART = 2.0
-"""Ratio of the last component's concentration to the first's, and of their sds."""
+"""Ratio of the last component's concentration to the first's, and of the first component's sd to the last's."""
 LEAST = 0.01
-"""Minimum weight of a component in the tests of poses: of rarer components there are too few samples."""
+"""Minimum weight of a component in the tests of poses: rarer components have too few samples."""
 
 
 def run(study: DensityStudy) -> Outcome:
-    """One row per dimension and concentration: the largest deviation from the identity over the components, in standard
-    errors, and equation 7's integral if a pose is its own cue.
+    """Rows by dimension and concentration: the largest deviation from the identity over the components, in standard
+    errors, for poses and for cues; and equation 7's two integrals if a pose is its own cue (`literal_mass`).
     """
     random = np.random.default_rng(study.seed)
     n = study.components
@@ -77,7 +77,7 @@ def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[
 
 
 def scores_of_cues(components: Components, cues: Tensor) -> list[float]:
-    """The same for directions `[samples, d]`, for every component."""
+    """Deviation from the identity, in standard errors, for cues `[samples, d]`; one for every component."""
     close = components.kappa * PEAK ** (2 / (cues.shape[-1] - 1))
     log_around = replace(components, kappa=close).log_cues(cues)  # (samples, n)
     return _scores(log_around - components.log_cue_density(cues).unsqueeze(-1))

@@ -15,7 +15,7 @@ from pipeline.systems.attention.settings import IteratedStudy
 
 
 def run(study: IteratedStudy) -> Outcome:
-    """Entropy of attention over a part's predictions (nats), by iteration, scale and sd of the parts' poses.
+    """Entropy of attention (nats), shares of parts with a single and with the right parent, by iteration, scale and sd.
 
     Scenes have all objects and no clutter: every prediction comes from a present object, and one of them is correct.
     """

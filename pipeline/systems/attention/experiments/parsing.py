@@ -1,7 +1,7 @@
 """Variational inversion against routing on generated scenes (document 001, section 4.2, which leaves this open).
 
 All methods are given the transformations and the parts. Inversion is also given the model's scales, or learns them from
-parts and cues. It is compared with dynamic routing, EM routing's steps and a k-means-like baseline on the parts' votes.
+parts and cues. Baselines, on the parts' votes, are dynamic routing, EM routing's steps and a method like k-means.
 Routing is run with the few published iterations from one start, and with more iterations, more starts, the sd of parts
 and the density of clutter. An upper limit is the posterior under the true poses of the objects shown.
 """
@@ -29,8 +29,8 @@ INVERSION = "inversion"
 
 
 def run(study: ParsingStudy) -> Outcome:
-    """By sd, objects shown and method: share of parts with a parent whose parent is found, over scenes; share of
-    clutter recognised; error of the shown objects' poses (root mean square, in units of their sd).
+    """By sd, number of objects and method: share of parts with a parent whose parent is found; share of clutter
+    recognised; error of the shown objects' poses (root mean square, in units of their sd).
     """
     random = np.random.default_rng(study.seed)
     W = orthogonal_transforms(study.parts, study.objects, study.dimensions, random)
@@ -60,7 +60,7 @@ def run(study: ParsingStudy) -> Outcome:
 
 
 def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """Results of routing, by method."""
+    """Parses by routing, by method."""
     at, sigma = votes(hierarchy.W, scenes.parts), float(hierarchy.sigma)
     many = (at, study.long_iterations, sigma, study.seed, study.routing_starts)
     # Transformations are orthogonal, so clutter has the same density in votes as in parts.
@@ -76,7 +76,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
 
 
 def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """Results of inversion, by method: with and without cues and the model's scales."""
+    """Parses by inversion, by method: with and without cues and the model's scales."""
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
     return {
         INVERSION: invert(hierarchy, scenes.parts, None, study).parse,
@@ -86,7 +86,7 @@ def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: Parsing
 
 
 def found(parse: Parse, scenes: Scenes) -> Tensor:
-    """Share of parts with a parent whose parent is found, by scene; `[B]` or fewer: only scenes with such parts.
+    """Share of parts with a parent whose parent is found, for each scene that has such parts: `[B]` or fewer.
 
     A part that is assigned to clutter counts as not found.
     """
@@ -96,8 +96,8 @@ def found(parse: Parse, scenes: Scenes) -> Tensor:
 
 
 def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
-    """Means over scenes: share found and its standard error, share of clutter recognised (nan for a method without
-    clutter, or scenes without), and error of poses.
+    """Means over scenes: share found and its standard error, share of clutter recognised (nan if the method or the
+    scenes have no clutter), and error of poses.
     """
     right, n = found(parse, scenes), parse.poses.shape[1]
     nobody = scenes.parents == n
@@ -112,11 +112,11 @@ def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
 
 
 def lead_of(leads: list[Tensor]) -> dict[str, float]:
-    """Lead of inversion over a method on the same scenes; all settings have equal weight, and all scenes of a setting.
+    """Lead of inversion over a method on the same scenes; settings have equal weight, and so have a setting's scenes.
 
     Returns:
-        the mean and its standard error over scenes; the number of settings in which inversion finds more, and equally
-        many.
+        the mean, its standard error, and the number of scenes; the number of settings in which inversion finds more
+        parents than the method (`more`), and as many (`as_many`).
     """
     means = [float(each.mean()) for each in leads]
     variance = sum(float(each.var()) / len(each) for each in leads) / len(leads) ** 2

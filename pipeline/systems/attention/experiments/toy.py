@@ -26,7 +26,7 @@ from pipeline.systems.attention.settings import ToyStudy
 
 INPUT, TARGET = (-1.0, 5.0, 2.0), 2.0
 LARGEST_WEIGHT = 10.0
-"""No weight above this is tried for a single winner: all units are silent from 7 on."""
+"""Largest weight tried for a single winner: all units are silent from weight 7 on."""
 HALVINGS = 22
 """Bisections for the least weight with a single winner, which is then known to 2.4e-6."""
 READINGS = ("output", "two-sided")
@@ -34,7 +34,7 @@ PENALTIES = ("none", "L1", "L2")
 
 
 def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) -> NDArray[np.float64]:
-    """Hidden activities `[3]` after inference: gradient steps, proximal ones for L1's exact zeros."""
+    """Hidden activities `[3]` after inference, by gradient steps; proximal with L1, whose zeros are exact."""
     x = h = np.array(INPUT)
     half = 0.5 if reading == "two-sided" else 1.0
     for _ in range(steps):
@@ -50,7 +50,7 @@ def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) ->
 
 
 def least_weight(rate: float, steps: int) -> float | None:
-    """The least weight of L1 with at most one active unit, all errors counted; None if no unit is active there either.
+    """The least weight of L1 with at most one active unit, all errors counted; None if no unit is active there.
 
     Fewer units are active at larger weights: the minimum is unique, and its units become silent one after another.
     """

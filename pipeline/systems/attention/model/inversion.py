@@ -11,7 +11,7 @@ shrink from larger values to those of the model. Then only the best few starts o
 kept. Estimates of the bound are noisy, and the largest of several is biased upwards. So all starts are compared with
 the same noise, drawn anew for each comparison, and the reported bound is estimated with new noise.
 
-Shapes: B scenes, R starts of each; the others as in the model.
+Shapes: B scenes, R starts of each scene; other letters as in `top_down`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Inverted:
 def invert(
     hierarchy: Hierarchy, parts: Tensor, cues: Tensor | None, settings: ParsingStudy, *, learn: bool = False
 ) -> Inverted:
-    """Posterior of scenes with parts `[B, m, d]` and their cues (or none).
+    """The approximate posterior of scenes, from their parts and cues, `[B, m, d]` each; None: without cues.
 
     Args:
         learn: first learn kappa and sigma, one value of each for all scenes. They are learned only from each scene's
@@ -90,14 +90,14 @@ def starts(hierarchy: Hierarchy, parts: Tensor, count: int, generator: torch.Gen
 
 
 def _with_scales(hierarchy: Hierarchy, log_scales: Tensor) -> Hierarchy:
-    """The hierarchy with the kappa and sigma of which `log_scales [2]` are the logs."""
+    """The hierarchy with kappa and sigma replaced by the exponentials of `log_scales [2]`."""
     kappa, sigma = log_scales.exp()
     return replace(hierarchy, kappa=kappa.expand(1), sigma=sigma.expand(1))
 
 
 @dataclass(frozen=True)
 class _Search:
-    """Parts and cues `[B, m, d]` of scenes, and how their posterior is sought."""
+    """The search for the posterior of scenes with parts and cues `[B, m, d]`."""
 
     parts: Tensor
     cues: Tensor | None
@@ -105,7 +105,7 @@ class _Search:
     generator: torch.Generator
 
     def from_starts(self, hierarchy: Hierarchy, widest: float) -> Gaussian:
-        """Half of the steps from every start, while sds of parts shrink from `widest` times the model's."""
+        """Gaussians from all starts after half of the steps; sds of parts shrink from `widest` times the model's."""
         means = starts(hierarchy, self.parts, self.settings.starts, self.generator)
         log_sds = torch.full_like(means, math.log(0.1 * hierarchy.object_sd))
         return self.ascend(hierarchy, (means, log_sds), widest=widest)
@@ -113,7 +113,7 @@ class _Search:
     def ascend(
         self, hierarchy: Hierarchy, q: Gaussian, log_scales: Tensor | None = None, widest: float = 1.0
     ) -> Gaussian:
-        """Half of the steps of Adam. The logs of kappa and sigma, where given, are learned in place."""
+        """Gaussians after half of the steps of Adam; logs of kappa and sigma, if given, are learned in place."""
         steps = self.settings.steps // 2
         means, log_sds = (each.clone().requires_grad_() for each in q)
         learned = [means, log_sds] + ([] if log_scales is None else [log_scales])
@@ -129,7 +129,7 @@ class _Search:
 
     @torch.no_grad()
     def best(self, hierarchy: Hierarchy, q: Gaussian, count: int) -> Gaussian:
-        """The starts of each scene with the highest bounds, best first."""
+        """The `count` starts of each scene with the highest bounds, best first."""
         best = self.bound(hierarchy, q, self.settings.judging).topk(count, dim=1).indices[..., None, None]
         return q[0].take_along_dim(best, dim=1), q[1].take_along_dim(best, dim=1)
 
@@ -137,8 +137,8 @@ class _Search:
         return torch.randn(samples, *like.shape, generator=self.generator, dtype=like.dtype)
 
     def bound(self, hierarchy: Hierarchy, q: Gaussian, samples: int) -> Tensor:
-        """The bound of every start `[B, R]`, in nats: log densities of the model minus that of q, averaged over
-        samples. All starts of a scene use the same noise.
+        """The bound of every start `[B, R]`, in nats: log density of the model minus that of q, averaged over
+        `samples` samples. All starts of a scene use the same noise.
         """
         means, log_sds = q
         noise = self.noise(samples, means[:, :1])

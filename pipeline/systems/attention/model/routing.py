@@ -23,8 +23,8 @@ class Parse:
     """The assignment of parts to objects.
 
     Attributes:
-        parents: weights in [0, 1] that sum to one for each part: `[B, m, n]`, or `[B, m, n + 1]` with that of clutter
-            (no parent) last, for methods that model it.
+        parents: weights in [0, 1] that sum to one for each part: `[B, m, n]`, or `[B, m, n + 1]` with the weight of
+            clutter (no parent) last, for methods that model clutter.
         poses: the objects' poses, `[B, n, D]`.
     """
 
@@ -54,15 +54,15 @@ def em_routing(
 
     Args:
         floor: minimum sd.
-        starts: the first is from uniform parents, the others are from random ones; each scene keeps the result with
-            the highest likelihood.
+        starts: number of starts, the first with uniform parents, the others with random ones; each scene keeps the
+            result with the highest likelihood.
         log_clutter: log density of each part as clutter, in the units of votes, `[B, m]`; None: there is no clutter.
     """
     B, m, n, _ = votes.shape
     noise = torch.randn(B, starts, m, n, generator=torch.Generator().manual_seed(seed), dtype=votes.dtype)
     noise[:, 0] = 0
     votes, parents = votes.repeat_interleave(starts, 0), noise.softmax(-1).flatten(0, 1)
-    if log_clutter is not None:  # its initial weight is that of one component
+    if log_clutter is not None:  # clutter starts with the weight of one component
         log_clutter = log_clutter.repeat_interleave(starts, 0).unsqueeze(-1)
         parents = torch.cat([parents * n / (n + 1), torch.full_like(log_clutter, 1 / (n + 1))], dim=-1)
     log_likelihood = votes.new_zeros(B * starts)

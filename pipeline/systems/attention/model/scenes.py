@@ -32,16 +32,16 @@ class Scenes:
 
 
 def orthogonal_transforms(parts: int, objects: int, dimensions: int, random: np.random.Generator) -> Tensor:
-    """W `[m, n, d, d]`: uniformly random orthogonal matrices, so that a part's length says nothing of its parent."""
+    """W `[m, n, d, d]`: uniformly random orthogonal matrices, so that a part's length does not reveal its parent."""
     gaussian = random.normal(size=(parts, objects, dimensions, dimensions))
     q, r = np.linalg.qr(gaussian)
     return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]).float()
 
 
 def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Generator) -> Scenes:
-    """`count` scenes of `shown` objects each; a part's parent is uniform over these, or it is clutter.
+    """`count` scenes of `shown` objects each; the parent of a part is uniform over the shown objects, or clutter.
 
-    Shares, concentrations and sds are the hierarchy's: given which objects are present, these are samples of its model.
+    Given the objects that are present, the scenes are samples of the hierarchy's model.
     """
     W = hierarchy.W
     m, n, _, D = W.shape
@@ -53,7 +53,7 @@ def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Genera
     np.put_along_axis(present, order, True, axis=1)
     components = hierarchy.components(poses.to(W))
     U, directions = (
-        np.take_along_axis(each.double().numpy(), parents[..., None, None], axis=2)[:, :, 0]  # those of the parents
+        np.take_along_axis(each.double().numpy(), parents[..., None, None], axis=2)[:, :, 0]  # of the parts' parents
         for each in (components.predictions, components.directions)
     )
     kappa, sigma = (each.double().numpy()[parents] for each in (components.kappa, components.sigma))

@@ -8,11 +8,11 @@ Attention of a part over its predictions, iterated, selects one parent:
 
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
-Equation 7 turns it into a density, a mixture of Gaussians around the predictions, with weights that are a softmax of
-von Mises-Fisher densities; here of their logarithms, which gives the attention of equation 6. As printed, the weights
-depend on the same pose as the Gaussians, and such a mixture does not integrate to one (`literal_mass`: the integral is
-near n if directions determine the parent). It is a proper density if the weights depend on the *previous* pose, as in
-equation 6. So a part here has two observables, a cue q_i (the direction to look for it) and its pose:
+Equation 7 turns attention into a density, a mixture of Gaussians around the predictions, with weights that are a
+softmax of von Mises-Fisher densities; here of log densities, which gives the attention of equation 6. As printed, the
+weights depend on the same pose as the Gaussians, and such a mixture does not integrate to one (`literal_mass`: near n
+if directions determine the parent). The mixture is a proper density if the weights depend on the *previous* pose, as in
+equation 6. So a part here has two observables, a cue q_i (the direction in which to look for the part) and its pose:
 
     s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
 
@@ -20,7 +20,7 @@ Given the cue, the parent is distributed as softmax_j(log prior_j + log VMF(q_i;
 and the pose as equation 7's mixture. Parents are summed out everywhere. Clutter is one more component, with prediction
 zero, kappa zero and a wide sd.
 
-Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers; components are n + 1 with clutter.
+Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers; with clutter, n + 1 components.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Components:
         return (self.log_prior + self.log_cues(cues)).log_softmax(-1)
 
     def log_printed_weights(self, cues: Tensor) -> Tensor:
-        """The same as printed in equation 7, a softmax of the von Mises-Fisher densities themselves: `[..., n]`."""
+        """Logs of the weights as printed in equation 7, a softmax of von Mises-Fisher densities: `[..., n]`."""
         log_densities = self.log_cues(cues)
         largest = log_densities.amax(-1, keepdim=True)
         # Differences from the largest density, which may itself overflow.
@@ -84,7 +84,7 @@ class Components:
         return (largest.clamp_max(most).exp() * (log_densities - largest).expm1()).log_softmax(-1)
 
     def parents(self, parts: Tensor, cues: Tensor | None) -> Tensor:
-        """P(s | pose, cue), `[..., n]`."""
+        """P(s | V, q), the posterior of the parent given pose and cue (or no cue): `[..., n]`."""
         return (self.log_weights(cues) + self.log_poses(parts)).softmax(-1)
 
     def log_cue_density(self, cues: Tensor) -> Tensor:
@@ -96,8 +96,8 @@ class Components:
         return (self.log_weights(cues) + self.log_poses(parts)).logsumexp(-1)
 
     def sample_cues(self, count: int) -> Tensor:
-        """Cues of a part `[count, d]`: parents from the prior, then directions around those of their predictions, drawn
-        by SciPy with a seed from torch's generator.
+        """Cues of a part `[count, d]`: parents from the prior, then cues around the directions of their predictions,
+        drawn by SciPy with a seed from torch's generator.
         """
         parents = self._sample_parents(None, count)
         random = np.random.default_rng(int(torch.randint(2**62, ())))
@@ -121,9 +121,9 @@ class Hierarchy:
     Attributes:
         W: `[m, n, d, D]`.
         kappa: concentration of cues around an object's prediction, `[n]`, or `[1]` for all objects.
-        sigma: sd of poses around it, `[n]` or `[1]`.
+        sigma: sd of poses around an object's prediction, `[n]` or `[1]`.
         clutter: prior share of parts without a parent.
-        clutter_sd: sd of their poses.
+        clutter_sd: sd of the poses of parts without a parent.
         object_sd: sd of the objects' poses.
     """
 
@@ -139,13 +139,13 @@ class Hierarchy:
         return torch.einsum("ijab,...jb->...ija", self.W, poses)
 
     def components(self, poses: Tensor, present: Tensor | None = None) -> Components:
-        """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`. Any object
-        may be there, or only those that are `present [..., n]`.
+        """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`. All
+        objects have equal prior probability, or only those in the mask `present [..., n]`.
         """
         U = self.predictions(poses)
         nothing = torch.zeros_like(U[..., :1, :])
         n = self.W.shape[1]
-        there = U.new_ones(n) if present is None else present.to(U).unsqueeze(-2)  # as seen by each part
+        there = U.new_ones(n) if present is None else present.to(U).unsqueeze(-2)  # the same for all parts
         share = (1 - self.clutter) * there / there.sum(-1, keepdim=True)
         return Components(
             torch.cat([U, nothing], dim=-2),
@@ -157,7 +157,7 @@ class Hierarchy:
     def log_joint(self, poses: Tensor, parts: Tensor, cues: Tensor | None) -> Tensor:
         """log p(z, q, V) of scenes, `[...]`, nats: object poses `[..., n, D]`, cues and poses of parts `[..., m, d]`.
 
-        Without cues log p(z, V), where a part's weights are the prior.
+        Without cues, log p(z, V), with the prior as the weights of equation 7.
         """
         components = self.components(poses)
         joint = Normal(torch.zeros_like(poses), self.object_sd).log_prob(poses).flatten(-2).sum(-1)
@@ -180,8 +180,8 @@ def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale
 def literal_mass(components: Components, samples: int) -> dict[str, float]:
     """Integral of equation 7 if a pose is its own cue: Monte Carlo with `samples` draws of each component.
 
-    The integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j. It is `literal` with weights from a softmax
-    of log densities, as here, and `printed` with one of the densities themselves.
+    The integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j. `literal` has weights from a softmax of log
+    densities, as elsewhere in this module, `printed` from a softmax of the densities themselves.
     """
     U, sigma = components.predictions, components.sigma
     V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (K, n, d), from each component

@@ -31,7 +31,7 @@ class _ScaledLogNormaliser(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (kappa,) = ctx.saved_tensors
-        # One minus the mean, computed in double precision before rounding to kappa's dtype.
+        # One minus the mean of mu^T x, computed in double precision before rounding to kappa's dtype.
         short = 1 - mean_resultant_length(kappa.double().numpy(), ctx.dimensions)
         return gradients[0] * torch.from_numpy(np.asarray(short)).to(kappa), None
 
@@ -39,8 +39,8 @@ class _ScaledLogNormaliser(torch.autograd.Function):
 def scaled_log_normaliser(kappa: Tensor, dimensions: int) -> Tensor:
     """log C_d(kappa) + kappa, with the shape of `kappa`, in nats: the log density at the mean direction.
 
-    The relative error is below 1e-11 in double precision for d up to 1000. It is computed by SciPy on the CPU, because
-    there are few concentrations.
+    The relative error is below 1e-11 in double precision for d up to 1000. SciPy computes it on the CPU, because there
+    are few concentrations.
     """
     return _ScaledLogNormaliser.apply(kappa, dimensions)
 
@@ -54,15 +54,15 @@ def mean_resultant_length(kappa: NDArray[np.float64], dimensions: int) -> NDArra
 def log_density(x: Tensor, mean: Tensor, kappa: Tensor) -> Tensor:
     """log p(x | mean, kappa) of unit vectors `[..., d]` that broadcast; kappa broadcasts with `[...]`.
 
-    kappa mu^T x and log C_d(kappa) are both of size kappa with opposite signs and would cancel. Instead it uses
+    kappa mu^T x and log C_d(kappa) are both of size kappa with opposite signs and would cancel. The exponent is instead
     kappa (mu^T x - 1) = -kappa |x - mu|^2 / 2, which is accurate in single precision.
     """
     return scaled_log_normaliser(kappa, x.shape[-1]) - 0.5 * kappa * (x - mean).square().sum(-1)
 
 
 def sample(mean: NDArray[np.float64], kappa: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
-    """A random unit vector around each mean direction, `[n, d]`, by SciPy's sampler rotated to each mean. Of its
-    concentrations `kappa [n]`, those of one value are drawn at once.
+    """A random unit vector around each mean direction, `[n, d]`, with concentrations `kappa [n]`: by SciPy's sampler,
+    reflected to each mean. Vectors with equal concentrations are drawn at once.
     """
     from scipy.stats import uniform_direction, vonmises_fisher
 
@@ -84,7 +84,7 @@ def sample(mean: NDArray[np.float64], kappa: NDArray[np.float64], random: np.ran
 
 
 def _log_bessel(order: float, kappa: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log of I_v(kappa) / (kappa / 2)^v / exp(kappa): 0 / 0 at 0, so near it by I_v's power series."""
+    """log of I_v(kappa) / (kappa / 2)^v / exp(kappa); near 0, where this is 0 / 0, by I_v's power series."""
     from scipy.special import ive
 
     is_near = kappa**2 < 32 * (order + 1)  # the series converges; further out SciPy's function does not underflow

@@ -1,7 +1,7 @@
-"""Document 001's generative model: what its claims are judged by, and its figures.
+"""Document 001's generative model: the measures of its claims, and its figures.
 
 The studies that answer the claims are those that the profile's `evidence` names. The document gives no data and no
-settings for them: there is nothing to differ from.
+settings for these claims, so findings have no remarks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AS_WRITTEN = "1"
 SINGLE = 1.05
 """Largest effective number of hidden units that counts as a single winner."""
 NEAR_ZERO = 0.1
-"""Largest entropy that counts as near 0, as a share of uniform attention's."""
+"""Largest entropy that counts as near 0, as a share of the entropy of uniform attention."""
 FAILURE_RATE = 1e-3
 """Probability that the goodness-of-fit tests together fail although density and samples agree."""
 METHODS = {
@@ -63,7 +63,7 @@ def _answer(kind: str, check: Callable[[Numbers], Answer]) -> Measure:
 
 
 def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> Answer:
-    """Figure 3: effective hidden units with L1 at weight 1, all prediction errors counted, or that of the output."""
+    """Figure 3: effective number of hidden units with L1 at weight 1; `reading`: which errors the energy counts."""
     single = []
     for weight, penalties in numbers.at("end", reading).items():
         units = {penalty: found["effective_number"]["mean"] for penalty, found in penalties.items()}
@@ -91,7 +91,7 @@ def one_parent(numbers: Numbers) -> Answer:
 
 
 def density_and_samples_agree(numbers: Numbers) -> Answer:
-    """Section 4.2: the largest deviation of all tests, in standard errors, against the limit for that many tests."""
+    """Section 4.2: the largest deviation of all tests, in standard errors, against the limit for all tests."""
     z = numbers.needed("largest_z")
     limit = float(norm.isf(FAILURE_RATE / numbers.at("tests") / 2))
     literal, printed = (
@@ -106,8 +106,8 @@ def density_and_samples_agree(numbers: Numbers) -> Answer:
 
 
 def inversion_finds_more(numbers: Numbers) -> Answer:
-    """Section 4.2: points by which inversion is ahead of routing by agreement, with the better of two numbers of
-    iterations, on average over settings. The sd is the standard error of the difference on the same scenes.
+    """Section 4.2: parents found by inversion minus those found by dynamic routing, with the better of two numbers of
+    iterations, in points, mean over settings. The sd is the standard error of the difference on the same scenes.
     """
     ours, settings = 100 * numbers.at("found", "inversion", "mean"), numbers.at("settings")
     leads = {
@@ -171,7 +171,7 @@ def parents_found(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
-    """Overlapping shapes, one scene per row; parts coloured by their true parent and by those that two methods find."""
+    """Overlapping shapes, one scene per row; parts coloured by true parents and by those of two methods."""
     views = (
         ("true", "truth", "outlines"),
         ("dynamic routing, long", "routing", "routed_outlines"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SETTINGS, SET = AttentionStudy, AttentionSet
 
 DATA = {"toy": "the toy network", "iterated": "planted scenes", "density": "samples", "parsing": "planted scenes"}
-"""What each kind of study generates, for its provenance."""
+"""Name, in the provenance, of the data that each kind of study generates."""
 
 
 def measure(context: Context) -> Outcome:

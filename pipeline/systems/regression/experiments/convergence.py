@@ -34,7 +34,7 @@ def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
     last = table.groupby("variant")[["log_loss", "error"]].last().rename(columns={"error": "train"})
     numbers = {
         "last": last.map(one).to_dict("index"),
-        # Of the normalised log-loss: above 0 if an iteration of plain EM lowered the likelihood.
+        # Rise of the normalised log-loss: above 0 if an iteration of plain EM lowered the likelihood.
         "largest_rise": one(table[table["variant"] == "plain"]["log_loss"].diff().max()),
         "iterations": study.iterations,
     }

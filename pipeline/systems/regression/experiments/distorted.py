@@ -72,10 +72,10 @@ def distort(
 
 
 def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Inputs:
-    """The training part followed by distorted copies of its images, `examples` in total.
+    """Inputs whose training part is followed by distorted copies of its images, `examples` in total.
 
-    All images have the same number of copies, up to one. Copies are projected onto the directions of the original
-    images; the other parts are unchanged.
+    The numbers of copies of two images differ by at most one. Copies are projected onto the singular vectors of the
+    original images; the other parts are unchanged.
     """
     count, features = inputs.X["train"].shape
     total = max(examples, count)
@@ -93,10 +93,10 @@ def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Input
 
 
 def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
-    """Errors of one architecture after training on the original images, and on these with distorted copies.
+    """Errors of one architecture after training on the original images, without and with distorted copies.
 
-    Training errors include the distorted copies. Of several strengths of the distortions, the one with the fewest
-    validation errors is reported; the table has all.
+    Training errors include the distorted copies. The numbers are of the strength of the distortions with the fewest
+    validation errors; the table has all strengths.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows: list[dict[str, Any]] = []

@@ -1,14 +1,14 @@
 """Errors and calibration by capsule size and architecture, images of two models, other classifiers (Figures 2-5).
 
 Do predicted probabilities agree with frequencies? Images are put into bins of equal width by their confidence, the
-probability of the class that they are assigned to. Of the n_b images in a bin b, with mean confidence c_b, a share a_b
-is assigned correctly. If probabilities are right, a_b is near c_b. The expected calibration error (Guo, Pleiss, Sun and
+probability of the class that they are assigned to. Bin b has n_b images with mean confidence c_b, a share a_b of them
+assigned correctly. If probabilities are right, a_b is near c_b. The expected calibration error (Guo, Pleiss, Sun and
 Weinberger 2017) is
 
     ECE = sum_b n_b / n |a_b - c_b|
 
-It is positive even with right probabilities, because a_b then still varies around c_b. `ece_by_chance` is its mean in
-that case, with a_b taken to be normal with its binomial variance: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
+It is positive even with right probabilities, because a_b then still varies around c_b. `ece_by_chance` is the mean of
+ECE in that case, with a_b taken to be normal with its binomial variance: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pipeline.systems.regression.settings import GridStudy
 PLANE, SHOWN = 2, 8
 """Capsule sizes of the multiclass models that Figures 2-3 and Figure 4 show."""
 PROBABILISTIC = "logistic-regression"
-"""The other classifier whose calibration is measured: the others' probabilities are shares of votes or missing."""
+"""The baseline whose calibration is measured: other baselines' probabilities are shares of votes, or missing."""
 BINS = 10
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -78,8 +78,8 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
 
 
 def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y: NDArray[np.intp]) -> dict[str, float]:
-    """Do `probabilities [n, m]` of images of the classes `y [n]`, assigned to the classes `decided [n]`, agree with
-    frequencies?
+    """Log loss and calibration error of `probabilities [n, m]` of images of the classes `y [n]`, assigned to the
+    classes `decided [n]`.
 
     Returns:
         `test_log_loss`, the mean of -log P(y | x), nats; `ece` and `ece_by_chance`, shares.
@@ -105,7 +105,7 @@ def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y
 
 
 def squashed(W: Tensor, X: Tensor) -> Tensor:
-    """Equation 29: each capsule's mean vector divided by the length of all of them together, `[n, m, d]`."""
+    """Equation 29: each capsule's mean vector divided by the norm of all capsules' vectors together, `[n, m, d]`."""
     means = prior_means(W, X)
     return means / means.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]
 
@@ -125,7 +125,7 @@ def plane(W: Tensor, inputs: Inputs) -> Arrays:
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Mean radius in the capsule of the own class, in the others, and the share of capsules where own is largest."""
+    """Mean radius in the own class's capsule and in others; share of capsules whose own class has the largest mean."""
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]
     own = np.arange(classes) == labels[:, None]
@@ -147,9 +147,9 @@ def variety(prototypes: NDArray[np.generic]) -> float:
 
 
 def baseline(name: str, inputs: Inputs) -> dict[str, Any]:
-    """The row of a scikit-learn classifier on the same inputs, whose strength is `chosen` on the validation part.
+    """The row of a scikit-learn classifier on the same inputs; its hyperparameter is `chosen` on the validation part.
 
-    Seconds include the fits with all strengths, as a user has to run them.
+    `seconds` include the fits with all values of the hyperparameter, as a user has to run them.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

@@ -1,13 +1,13 @@
 """Incremental and online EM against batch EM, by passes over the data (document 002, section 4, left open there).
 
 The document's own results come from batch EM with momentum (equation 27). Batch and incremental EM are run with and
-without that term. Both other methods keep what the M-step needs, moments of the inputs and of the posterior means, and
-update them batch by batch:
+without momentum. Incremental and online EM keep what the M-step needs, moments of the inputs and of the posterior
+means, and update them batch by batch:
 
 - Incremental EM (Neal and Hinton 1998) keeps the moments of every batch of a data set and replaces those of one batch
-  at a time, so that each update uses the latest of all. Its fixed points are those of EM: if W is one, replacing a
-  batch's moments by those under W changes nothing; if no replacement changes anything, all moments are those under W.
-  Each replacement and each update raises the free energy of Neal and Hinton, so it converges like EM.
+  at a time; an update uses the latest moments of all batches. Its fixed points are those of EM: at a fixed point W,
+  replacing a batch's moments by those under W changes nothing; if no replacement changes anything, all moments are
+  those under W. Replacements and updates raise Neal and Hinton's free energy, so incremental EM converges like EM.
 - Online EM (Cappe and Moulines 2009) is for unlimited data and keeps running means instead, with step sizes
   (t + 2)^-alpha, 1/2 < alpha <= 1. If the mean step is zero, the running mean of the posterior moments is their mean
   under W, which is EM's fixed-point condition for the distribution of the batches.
@@ -67,7 +67,7 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     table = pd.DataFrame(rows)
     last = table.groupby("method")[["log_loss", *PARTS]].last()
     goal = last.T["batch"] + 1e-12
-    # Passes until batch EM's final value is reached; one more than there are if it is not.
+    # Passes until batch EM's final value is reached; `study.passes` + 1 if it is not reached.
     reached = {
         key: table[table[key] <= goal[key]].groupby("method")["passes"].min() for key in ("log_loss", "validation")
     }
@@ -81,10 +81,10 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
 
 
 def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:
-    """The weights `[K, C, d, r]` after every update of incremental EM over fixed batches, each visited in turn.
+    """The weights `[K, C, d, r]` after every update of incremental EM over fixed batches, visited in turn.
 
-    It starts, from whitened weights, with an E-step on every batch, so that the first update equals that of EM. The
-    term of equation 27, with gamma = `momentum`, is added to each update as it is to that of batch EM.
+    It starts from whitened weights `W`, with an E-step on every batch, so that the first update equals that of EM. The
+    momentum term of equation 27, with gamma = `momentum`, is added to every update, as in batch EM.
     """
     everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))
     kept = torch.stack([problems.passed(W, everyone, zeros, batch).moments for batch in batches])  # (B, K, C, d, r)
@@ -108,7 +108,7 @@ def split(examples: Examples, batches: int, generator: torch.Generator) -> list[
 
 class Online:
     """Online EM from weights `[K, C, d, p]`, float64: running means of the moments, updated once per batch, with step
-    sizes of which `rate` is alpha; inputs are not whitened, and the ridge is as in `Problems`.
+    sizes (t + 2)^-`rate`; inputs are not whitened, and the ridge is as in `Problems`.
     """
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:

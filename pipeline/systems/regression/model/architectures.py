@@ -22,7 +22,7 @@ from pipeline.systems.regression.settings import Decision
 
 @dataclass(frozen=True)
 class Architecture:
-    """The problems, and which capsule represents which class.
+    """The problems of an architecture, and the capsule that represents a class in each problem.
 
     Attributes:
         decision: how the problems' answers are combined.
@@ -44,15 +44,15 @@ class Architecture:
         return len(self.capsules), int(self.capsules.max()) + 1, self.size
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
-        """Sum of `of_classes [m, ...]` over each problem's classes: `[K, ...]`, or `[1, ...]` if all have all."""
+        """Sum of `of_classes [m, ...]` over each problem's classes: `[K, ...]`; `[1, ...]` if every problem has all."""
         seen = (self.capsules >= 0).to(of_classes)
         seen = seen if bool((seen == 0).any()) else seen[:1]
         return torch.einsum("km,m...->k...", seen, of_classes)
 
 
 def build_architecture(decision: Decision, size: int, classes: int) -> Architecture:
-    """The problems of an architecture with capsules of one size, for two or more classes."""
-    if decision == "multiclass" or classes == 2:  # with two classes, all three have the same single problem
+    """The architecture for a decision rule, with capsules of size `size`, for two or more classes."""
+    if decision == "multiclass" or classes == 2:  # with two classes, all architectures have the same single problem
         capsules = torch.arange(classes)[None]
     elif decision == "one-vs-all":
         capsules = 1 - torch.eye(classes, dtype=torch.long)
@@ -63,12 +63,10 @@ def build_architecture(decision: Decision, size: int, classes: int) -> Architect
 
 
 def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """A score for each class, `[n, m]`; rows sum to 1, and the decision is the class with the highest score.
-
+    """Scores `[n, m]` of the classes for inputs `X [n, p]`, by weights `W [K, C, d, p]`; rows sum to 1. The decision is
+    the class with the highest score.
     multiclass: P(y | x). one-vs-all: each class's probability against all others, normalised. all-vs-all: the share of
     the pairs' votes; ties are broken by sums of probabilities, scaled to less than one vote.
-
-    Of inputs `X [n, p]`, by weights `W [K, C, d, p]`.
     """
     answers = torch.stack([predict_probabilities(weights, X) for weights in W])  # (K, n, C)
     if len(answers) == 1:
@@ -87,10 +85,10 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 
 
 def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """Probabilities of the classes `[n, m]`; rows sum to 1. They are `class_scores` but for all-vs-all.
+    """Probabilities of the classes `[n, m]`; rows sum to 1. They are `class_scores`, except in all-vs-all.
 
-    There they are coupled from those of the pairs (see `couple`), and the most probable class may differ from the
-    decision, the class with the most votes, as every vote counts the same however narrow.
+    In all-vs-all they are coupled from the probabilities of the pairs (see `couple`). The most probable class may then
+    differ from the decision, the class with the most votes: narrow votes count as much as clear ones.
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)
@@ -109,13 +107,13 @@ def couple(pairs: Tensor) -> Tensor:
     """Probabilities `[n, m]` of m classes from those of their pairs: r_ij is `pairs[:, i, j]`, `[n, m, m]`.
 
     The second method of Wu, Lin and Weng (2004), "Probability estimates for multi-class classification by pairwise
-    coupling", which LIBSVM uses: of the probabilities p that sum to one, those that minimise
+    coupling", which LIBSVM uses: the probabilities p with sum one that minimise
 
         sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2,        r_ij = P(y = i | x, y is i or j)
 
-    The minimum is 0 if and only if some p has these pairwise probabilities, r_ij = p_i / (p_i + p_j), and then it is p.
-    It follows from linear equations: Q p + b = 0 with one multiplier b for sum(p) = 1. No p is negative at the minimum,
-    as Wu et al. show, so this need not be a condition.
+    The minimum is 0 if and only if some p has these pairwise probabilities, r_ij = p_i / (p_i + p_j); this p is then
+    the minimiser. The minimiser solves the linear equations Q p + b = 0 with a multiplier b for sum(p) = 1. It has no
+    negative elements, as Wu et al. show, so p >= 0 need not be a constraint.
 
     The diagonal is ignored; r_ij + r_ji = 1. Computed in float64, returned in the dtype of `pairs`.
     """

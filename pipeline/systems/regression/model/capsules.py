@@ -26,18 +26,18 @@ import torch
 from torch import Tensor
 
 TOLERANCE = 1e-12
-"""Largest relative difference of the backward recursion's final bounds."""
+"""Largest relative difference between the two bounds at the end of the backward recursion."""
 
 NODES = 1 << 15
-"""Intervals of an `InterpolationTable`."""
+"""Number of intervals of an `InterpolationTable`."""
 
 
 def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
     """`I_s` and `I_{s+1}` at `beta`, by the stable recursions of the document's appendix A.1.
 
     I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. For beta above s the forward recursion (equation 33)
-    is stable. Below it the backward one (equation 35) is; it starts from the bounds of equation 34, at an order that
-    is high enough for `TOLERANCE` (the document always uses 64 orders).
+    is stable, below s the backward recursion (equation 35). The backward recursion starts from the bounds of equation
+    34, at an order that is high enough for `TOLERANCE` (the document always uses 64 orders).
 
     Args:
         beta: not negative, any shape.
@@ -89,11 +89,11 @@ class InterpolationTable:
         u = torch.arange(NODES, dtype=torch.float64) / NODES
         values = torch.stack([*interpolation(self.width * u / (1 - u), s)], dim=1)
         values = torch.cat([values, torch.ones(1, 2, dtype=torch.float64)])
-        # Both functions at each node and their differences to the next one: a single look-up gives all four.
+        # Both functions at each node and their differences to the next node: a single look-up gives all four.
         self.nodes = torch.cat([values[:-1], values.diff(dim=0)], dim=1).to(device, dtype)
 
     def __call__(self, beta: Tensor) -> tuple[Tensor, Tensor]:
-        """As `interpolation`."""
+        """`I_s` and `I_{s+1}` at `beta`, as from `interpolation`."""
         place = (beta / (beta + self.width)).mul_(NODES)
         node = place.long().clamp_max_(NODES - 1)
         low, high, rise, rise_of_high = self.nodes.index_select(0, node.flatten()).view(*beta.shape, 4).unbind(-1)
@@ -117,7 +117,7 @@ def class_probabilities(lengths: Tensor, size: int, l0: Tensor) -> Tensor:
 def posterior_means(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
     """E[h | x, y], equations 18-19, `[n, m, d]`, of inputs `X [n, p]` of classes `y [n]` for weights `W [m, d, p]`.
 
-    The plain definition, for small n; EM never computes it as a whole.
+    Computed as defined, for small n; EM never stores all posterior means at once.
     """
     m, d, _ = W.shape
     D = m * d
@@ -141,7 +141,7 @@ def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
 
 
 def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
-    """A capsule's weights `[size, p]` (equation 28): the leading eigenvectors of `moment`, `1 / n_i X_i^T X_i [p, p]`
+    """A capsule's weights `[size, p]` (equation 28): scaled leading eigenvectors of `moment [p, p]`, 1 / n_i X_i^T X_i
     over the inputs of its classes, float64. Raises `ValueError`, naming the classes, if these inputs span fewer than
     `size` dimensions.
     """

@@ -31,15 +31,15 @@ from pipeline.systems.regression.model.architectures import Architecture
 from pipeline.systems.regression.model.capsules import InterpolationTable, subspace_start
 
 CHUNK = 16_384
-"""Rows that are copied together."""
+"""Rows that are copied at a time."""
 
 BLOCK = 1 << 22
-"""Elements of the capsules' vectors that are processed together."""
+"""Elements of the capsules' vectors that are processed at a time."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Whitened inputs `[n, r]` sorted by class; those of class c are rows bounds[c] to bounds[c + 1]."""
+    """Whitened inputs `[n, r]` sorted by class; class c has rows `bounds[c]` up to, not including, `bounds[c + 1]`."""
 
     inputs: Tensor
     bounds: list[int]
@@ -55,15 +55,15 @@ class Examples:
         return torch.arange(len(self.counts)).repeat_interleave(torch.tensor(self.counts)).to(self.inputs.device)
 
     def blocks(self, capsules: Tensor, numbers: int) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
-        """All rows in blocks of `BLOCK` elements, each with the same problems.
+        """All rows in blocks of up to `BLOCK` elements; all rows of a block belong to the same problems.
 
         Args:
             capsules: `[K, m]`, as in `Architecture`.
-            numbers: elements of the vectors of one problem and row.
+            numbers: number of elements of the capsules' vectors for one problem and row.
 
         Yields:
             the rows; the problems that include them, `[k]` (None: all); the capsule of each row's class in each
-            problem, `[k, n]`, or `[k, 1]` if all rows have one class.
+            problem, `[k, n]`, or `[k, 1]` if all rows have the same class.
         """
 
         def slices(start: int, stop: int, problems: int) -> Iterator[slice]:
@@ -106,11 +106,11 @@ class EStep:
         self.interpolate = InterpolationTable(C * d / 2, dtype, device)
 
     def __call__(self, W: Tensor, problems: Tensor, thresholds: Tensor | None, examples: Examples) -> Statistics:
-        """One pass over the examples: statistics of some of the problems with their weights.
+        """Statistics of some of the problems, with weights `W`, from one pass over the examples.
 
         Args:
             W: `[k, C, d, r]`.
-            problems: `[k]`, their indices in the architecture, on the CPU.
+            problems: `[k]`, indices of these problems in the architecture, on the CPU.
             thresholds: nu of each problem, `[k]` (equations 25-26: posterior means of examples whose strongest
                 other class has at most nu times their own class's probability are replaced by prior means). None:
                 compute only likelihood and errors; moments are empty.
@@ -149,11 +149,11 @@ class EStep:
             lengths.addcmul_(each, each)
         total = lengths.sum(1)  # (k, n)
         l0, l1 = self.interpolate(total / 2)
-        total.clamp_min_(torch.finfo(total.dtype).tiny)  # if it is 0, l0 is 0 and the shares do not matter
+        total.clamp_min_(torch.finfo(total.dtype).tiny)  # if it is 0, l0 is 0 and the share does not matter
         share = lengths.gather(1, own).squeeze(1).div_(total)
         even = total.new_full((), d / D)
         P = torch.lerp(even, share, l0)
-        # Of the other classes the one with the longest vector is the most probable.
+        # The most probable of the other classes is the one with the longest vector.
         rival = torch.lerp(even, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
         wrong = rival >= P
         if thresholds is None:
@@ -199,7 +199,7 @@ class Problems:
             raise ValueError("all inputs are zero")
         scale = (values[kept] / len(X)).sqrt()
         self.whitener = vectors[:, kept] / scale  # (p, r): whitened = x whitener
-        self.colourer = vectors[:, kept] * scale  # (p, r): its pseudo-inverse, transposed
+        self.colourer = vectors[:, kept] * scale  # (p, r): the whitener's pseudo-inverse, transposed
         self.dtype = dtype
         self.examples = self.sort(X, y)
         gram = architecture.sum_seen(self.whitener.T @ self.moments @ self.whitener)  # (K or 1, r, r)
@@ -220,8 +220,8 @@ class Problems:
         return Examples(inputs, [0, *counts.cumsum(0).tolist()])
 
     def subspace_start(self) -> Tensor:
-        """Weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28). Raises
-        `ValueError` if these span fewer dimensions than its size.
+        """Whitened weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28). Raises
+        `ValueError` if the examples span fewer dimensions than the capsule's size.
         """
         _, C, d = self.architecture.shape
 
@@ -239,7 +239,7 @@ class Problems:
         return torch.stack(W).unflatten(0, (-1, C)).to(self.whitener.device, self.dtype)
 
     def random_start(self, sd: float, generator: torch.Generator) -> Tensor:
-        """Independent normal weights `[K, C, d, r]` with this sd in the inputs' own coordinates (section 2.4)."""
+        """Whitened weights `[K, C, d, r]`, independent normal with sd `sd` in the inputs' coordinates (section 2.4)."""
         shape = (*self.architecture.shape, len(self.whitener))
         return self.whitened(sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device))
 
@@ -248,7 +248,7 @@ class Problems:
         return W.double() @ self.whitener.T
 
     def whitened(self, W: Tensor) -> Tensor:
-        """The inverse of `own_coordinates`."""
+        """Weights `[..., d, p]` whitened, `[..., d, r]`: the inverse of `own_coordinates`."""
         return (W.to(self.whitener) @ self.colourer).to(self.dtype)
 
     def update(self, moments: Tensor, problems: Tensor) -> Tensor:

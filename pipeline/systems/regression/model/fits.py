@@ -23,7 +23,7 @@ from pipeline.systems.regression.model.schedule import State, fit
 from pipeline.systems.regression.settings import ScheduleParams
 
 _IMAGES = 8192
-"""Images that are projected together."""
+"""Images that are projected at a time."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Inputs:
         basis: `[pixels, p]`, multiplied with images in [0, 1].
         classes: number of classes.
         images: uint8 `[n, 1, S, S]`.
-        checkpoints: where unfinished fits are kept; None: they are not.
+        checkpoints: folder for checkpoints of unfinished fits; None: no checkpoints.
         depends: JSON values that a fit depends on besides its own settings.
     """
 
@@ -55,8 +55,8 @@ class Inputs:
 
 
 def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Inputs:
-    """Each part's images, projected onto the leading right singular vectors of the training images, without centring
-    (document 002, section 3.1): as many as `features`, or as there are pixels.
+    """The inputs of each part: its images, projected without centring onto the `features` leading right singular
+    vectors of the training images, or onto all of them if there are fewer (document 002, section 3.1).
     """
     images = {part: dataset.part(part)[0] for part in PARTS}
 
@@ -78,7 +78,7 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
 
 
 def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
-    """The error of weights `W [K, C, d, p]` on each part, as a share of its inputs; nan if the part is empty."""
+    """The error of weights `W [K, C, d, p]` on each part, as a share of the part's inputs; nan if the part is empty."""
     wrong = {part: decisions(architecture, W, X) != inputs.y[part] for part, X in inputs.X.items()}
     return {part: int(each.sum()) / len(each) if len(each) else math.nan for part, each in wrong.items()}
 
@@ -121,7 +121,7 @@ def fit_architecture(
 def fit_without_validation(
     problems: Problems, W: Tensor, momentum: float, threshold: float, iterations: int
 ) -> pd.DataFrame:
-    """The history of so many iterations with one threshold, from weights `W`."""
+    """The history (see `schedule.fit`) of `iterations` iterations with one threshold, from weights `W`."""
     nothing = Examples(problems.examples.inputs[:0], [0] * len(problems.examples.bounds))
     schedule = ScheduleParams(
         momentum=momentum, thresholds=[threshold], patience=[iterations + 1], most_iterations=iterations

@@ -4,10 +4,10 @@
 
 A round has a threshold nu and ends when the validation error has not fallen for `patience` iterations. The next round
 starts, without momentum, from the best weights so far. Every problem goes through the rounds at its own pace, and stops
-after the last.
+after the last round.
 
 Small problems soon have no validation errors at all. The document leaves open which of the weights with equally few
-errors are best. Here they are those with the highest validation likelihood: the first ones would be almost the start.
+errors are best. Here the best have the highest validation likelihood: the first weights would be close to the start.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def fit(
 
     Returns:
         the last state, whose best weights are the result; and the history, one row per iteration and problem: problem,
-        iteration (from 1), threshold, log_loss (-L / n log C: 1 where nothing is known) and error of the weights before
-        the iteration, validation_error of those after it.
+        iteration (from 1), threshold, log_loss (-L / (n log C), 1 for equal probabilities) and error of the weights
+        before the iteration, and validation_error of the weights after it.
     """
     everyone = torch.arange(len(W))
     if state is None:

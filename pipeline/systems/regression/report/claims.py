@@ -1,9 +1,9 @@
-"""The studies of capsule regression that were executed, and what those that `evidence` names say of document 002's
-claims, in their units: `claims.yaml` has the words of both.
+"""The executed studies of capsule regression, and the measures of document 002's claims, from the studies that
+`evidence` names. `claims.yaml` has the text and the unit of each claim.
 
-Claims about both of the paper's data sets use the studies on both, and hold if they hold in each. EM from the subspace
-start has no seed, so the only noise is that of the test images: differences of up to two binomial standard errors do
-not count.
+A claim about both of the paper's data sets uses a study on each, and holds if it holds in both. EM from the subspace
+start has no seed, so the only noise is sampling noise of the test images: differences of up to two binomial standard
+errors do not count.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pipeline.results.reading import Recorded, Results
 from pipeline.results.studies import Study, studies_of, study_of
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
-"""The paper's data sets by their role, in its order."""
+"""The paper's data sets by role, in the paper's order."""
 KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "distorted")
 """Kinds of studies in the order in which they are shown, the paper's own first."""
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
-"""Percent: upper ends of the bands that the paper gives for nearest neighbours and forests."""
+"""Upper ends (percent) of the error bands that the paper gives for nearest neighbours and random forests."""
 METHODS = ("incremental", "incremental, momentum", "batch", "batch, momentum")
-"""Those that are compared, by their names in results."""
+"""Methods whose numbers of passes are compared, by their names in results."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +38,20 @@ class RegressionStudy(Study):
     """A study of capsule regression that was executed.
 
     Attributes:
-        role: the data set of the paper that it answers for; empty if it answers no claim.
+        role: the paper's data set whose claims the study answers; empty if it answers no claim.
     """
 
     role: str = ""
 
     @property
     def dataset(self) -> Recorded:
-        """The settings of its data, as the result recorded them."""
+        """The settings of the study's data set, as the result recorded them."""
         found: Recorded = self.numbers.settings.datasets[self.settings.dataset]
         return found
 
     @property
     def remarks(self) -> list[Remark]:
-        """In what its data and its settings fall short of the paper's."""
+        """How the study's data and settings differ from the paper's."""
         said = remarks("regression", self.role, {}, self.dataset, tested=self.dataset.test)
         said += remarks("regression", self.kind, self.settings, self.dataset)
         if strength := self.numbers.number("distorted", "strength"):
@@ -72,8 +72,8 @@ class RegressionStudy(Study):
         return pd.DataFrame(cells).sort_index().T
 
     def above(self, errors: ArrayLike, others: ArrayLike) -> bool:
-        """Whether any error (percent) on the study's test images is above its counterpart by more than noise: two
-        standard errors of their difference.
+        """Whether any of `errors` (percent, on the study's test images) is above its counterpart in `others` by more
+        than two standard errors of the difference.
         """
         ours, theirs = np.asarray(errors), np.asarray(others)
         variance = sum(each / 100 * (1 - each / 100) for each in (ours, theirs)) / self.dataset.test
@@ -81,8 +81,8 @@ class RegressionStudy(Study):
 
 
 def executed(results: Results) -> list[RegressionStudy]:
-    """All studies, sorted by kind, of each kind those of the paper's data sets first. Raises `ResultError` if a result
-    is corrupt, or lacks its settings.
+    """All executed studies, sorted by kind; within a kind, the paper's data sets come first. Raises `ResultError` if a
+    result is corrupt, or lacks its settings.
     """
 
     def place(study: RegressionStudy) -> tuple[int, int]:
@@ -93,11 +93,11 @@ def executed(results: Results) -> list[RegressionStudy]:
 
 
 Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
-"""Our number; whether the claim holds, None if it is this number; a note, if any. None if the study has no answer."""
+"""Our number; whether the claim holds (None if it is a number); a note, if any. None if the study has no answer."""
 
 
 def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)) -> Measure:
-    """A claim about some data sets: our number is the first study's, and the claim holds if it holds for all."""
+    """The measure of a claim about several data sets: our number is from the first; the claim must hold on all."""
 
     def measure(results: Results) -> Finding | None:
         answers = {}
@@ -125,19 +125,19 @@ def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Seque
 
 
 def _percent(kind: str, role: str, *keys: str) -> Measure:
-    """A claim that is a number: that under nested `keys`, in percent, on one data set of the paper."""
+    """The measure of a claim that is a number: the value under nested `keys`, in percent, on the data set `role`."""
     return _measure(kind, lambda study: (100 * study.mean(*keys), None), [role])
 
 
 def falls_with_size(study: RegressionStudy) -> Answer:
-    """Figure 5, with growing size; the smallest gain of an architecture, in points."""
+    """Figure 5: larger capsules err less. Our number: the smallest gain of an architecture, in points."""
     errors = study.errors().to_numpy()
     gain = float((errors[:, 0] - errors[:, -1]).min())
     return gain, gain > 0 and not study.above(errors[:, 1:], errors[:, :-1])
 
 
 def more_capsules_err_less(study: RegressionStudy) -> Answer:
-    """Figure 5, at equal size; points between multiclass and all-vs-all, the mean over sizes."""
+    """Figure 5, at equal size. Our number: error of multiclass minus that of all-vs-all, in points, mean over sizes."""
     found = study.errors()
     if not set(DECISIONS) <= set(found.index):
         return None
@@ -146,7 +146,7 @@ def more_capsules_err_less(study: RegressionStudy) -> Answer:
 
 
 def one_number_is_linear(study: RegressionStudy) -> Answer:
-    """Figure 5, capsules of one number; points above logistic regression."""
+    """Figure 5, capsules of one number: error minus that of logistic regression, in points."""
     linear = study.mean("baseline", "logistic-regression", "test")
     gap = 100 * study.mean("errors", "multiclass", "1", "test") - 100 * linear
     return gap, abs(gap) <= 1.5
@@ -160,7 +160,7 @@ def best_is_in_the_band(study: RegressionStudy) -> Answer:
 
 
 def own_rim(study: RegressionStudy) -> Answer:
-    """Figures 2-3: the mean radius of an image in its own class's capsule minus that in the others."""
+    """Figures 2-3: the mean radius of an image in its own class's capsule minus that in other capsules."""
     return study.mean("rim", "own") - study.mean("rim", "others"), study.mean("rim", "largest") == 1.0
 
 
@@ -171,8 +171,8 @@ def prototypes_differ(study: RegressionStudy) -> Answer:
 
 
 def momentum_and_thresholds(study: RegressionStudy) -> Answer:
-    """Figures 6-7: momentum lowers both losses, a threshold only the error, each with and without the other; points of
-    error between the plain update and both.
+    """Figures 6-7: momentum lowers log-loss and error, a threshold only the error, each with and without the other. Our
+    number: training error of the plain update minus that with momentum and threshold, in points.
     """
     loss, error = (
         {variant: study.mean("last", variant, key) for variant in ("plain", "momentum", "threshold", "both")}
@@ -185,7 +185,7 @@ def momentum_and_thresholds(study: RegressionStudy) -> Answer:
 
 
 def subspace_is_best(study: RegressionStudy) -> Answer:
-    """Figure 8: points by which the training error of the best random start is higher."""
+    """Figure 8: training error of the best random start minus that of the subspace start, in points."""
     lead = study.mean("best_random") - study.mean("subspace")
     return 100 * lead, lead >= 0
 
@@ -199,16 +199,16 @@ def closed_forms_are_exact(study: RegressionStudy) -> Answer:
 
 
 def likelihood_never_falls(study: RegressionStudy) -> Answer:
-    """Section 2.3: the largest change of plain EM's log-loss, which its interpolation table rounds."""
+    """Section 2.3: the largest rise of plain EM's log-loss in an iteration, up to rounding in its table."""
     rise = study.mean("largest_rise")
     return rise, rise <= 1e-8
 
 
 def fewer_passes(study: RegressionStudy) -> Answer:
-    """Section 4: passes of incremental EM, with or without momentum, to batch EM's final log-loss, as a share (percent)
-    of those of batch EM, with or without momentum (equation 27); of both the faster method counts.
+    """Section 4: passes of incremental EM to plain batch EM's final log-loss, in percent of the passes of batch EM;
+    both with or without momentum (equation 27), whichever is faster.
 
-    The note has all: incremental EM can be faster than plain batch EM and still slower than the document's own update.
+    The note has all four: incremental EM can be faster than plain batch EM and still slower than the document's update.
     """
     reached = {name: study.mean("reached", name, "log_loss") for name in METHODS}
     *incremental, plain, momentum = METHODS
@@ -226,7 +226,7 @@ def fewer_passes(study: RegressionStudy) -> Answer:
 
 
 def penalty_helps(study: RegressionStudy) -> Answer:
-    """Section 4: points of test error gained by the penalty that validation images choose."""
+    """Section 4: points by which the penalty chosen on validation images lowers the test error."""
     with_, without = 100 * study.mean("chosen", "test"), 100 * study.mean("errors", "0", "test")
     label, penalty = dataset_label(study.numbers.records), study.mean("chosen", "penalty")
     note = f"{label}: {without:.2f} % without, {with_:.2f} % with a penalty of {penalty:g}"

@@ -21,7 +21,7 @@ from pipeline.systems.regression.report.claims import DECISIONS, executed
 LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (INK, "^")), strict=True))
 """The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
 DASHES = (":", "--", "-.", "-")
-"""Of other classifiers."""
+"""Line styles of other classifiers."""
 VARIANTS = {
     "plain": ("plain EM", INK, "-"),
     "threshold": ("threshold", INK, "--"),
@@ -51,8 +51,8 @@ def error_over_size(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray) -> Figure:
-    """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors `[n, m, 2]` of all images, blue for
-    its class, and in its corner a confident image, of `[m, S, S]`.
+    """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors `[n, m, 2]` of all images, those
+    of the capsule's class in blue, and a confident image of that class, from `[m, S, S]`, in the corner.
     """
     classes, columns = len(confident), 5
     rows = -(-classes // columns)
@@ -61,7 +61,7 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
     for each in axes:
         each.set_axis_off()
     for capsule, each in enumerate(axes[:classes]):
-        order = np.argsort(labels == capsule, kind="stable")  # its own class last, above the others
+        order = np.argsort(labels == capsule, kind="stable")  # images of the capsule's class last, on top
         colours = np.where(labels[order] == capsule, BLUE, "#c4c4c4")
         each.scatter(*latents[order, capsule].T, s=0.8 if len(order) > 2000 else 4, c=colours, linewidths=0)
         angle = np.linspace(0, 2 * np.pi, 200)
@@ -97,7 +97,7 @@ def starts(table: pd.DataFrame) -> Figure:
     errors_of = {str(start): 100 * rows.to_numpy() for start, rows in table.groupby("start", sort=False)["error"]}
     (level,) = errors_of.pop("subspace")
     figure, (axes,) = panels(1, 2.4, COLUMN)
-    for place, errors in enumerate(errors_of.values()):  # side by side, so that equal ones are seen
+    for place, errors in enumerate(errors_of.values()):  # side by side, so that equal errors are seen
         places = place + np.linspace(-0.2, 0.2, len(errors))
         axes.plot(places, errors, "o", color=INK, markersize=2.2, alpha=0.6, markeredgewidth=0)
     axes.axhline(level, color=BLUE, linestyle="--", linewidth=1.2, label="subspace start")
@@ -108,7 +108,7 @@ def starts(table: pd.DataFrame) -> Figure:
 
 
 def prototypes(images: np.ndarray) -> Figure:
-    """Figure 4: a row for each class of the training images `[m, d, S, S]`, one for each element of its capsule."""
+    """Figure 4: a row of training images for each class, `[m, d, S, S]`, one image per element of its capsule."""
     rows = [(str(c), each.astype(np.float32) / 255) for c, each in enumerate(images)]
     return pictures.image_rows(rows, [str(a + 1) for a in range(images.shape[1])], "element")
 
@@ -198,7 +198,7 @@ _COLUMNS = {
 
 
 def build(results: Results) -> list[Table]:
-    """The errors of each grid of sizes and architectures."""
+    """A table of errors by architecture and size for each study of kind "grid"."""
     tables = []
     for study in executed(results):
         data, records = study.table(()), study.numbers.records

@@ -20,7 +20,7 @@ EXPERIMENTS = "pipeline/systems/regression/experiments"
 
 
 def check(params: SharedParams, where: str, study: RegressionStudy) -> None:
-    """ValueError if the images are not grey, or have fewer singular vectors than the study has inputs."""
+    """Raise `ValueError` if the data set is unknown, not grey, or has fewer singular vectors than `features`."""
     if study.dataset not in params.datasets:
         raise ValueError(f"{where}.dataset: '{study.dataset}' is not one of {sorted(params.datasets)}")
     channels, dataset = params.images_of(study.dataset).channels, params.datasets[study.dataset]
@@ -31,13 +31,13 @@ def check(params: SharedParams, where: str, study: RegressionStudy) -> None:
     most = min(dataset.canvas**2, dataset.train)
     if study.features > most:
         raise ValueError(
-            f"{where}.features: must be at most {most}, the smaller one of pixels and training images of "
+            f"{where}.features: must be at most {most}, the smaller of the numbers of pixels and training images of "
             f"{study.dataset} (found {study.features})"
         )
 
 
 def measure(context: Context) -> Outcome:
-    """Run a study with the settings of an entry of `regression`. Raises `UserError` if its data do not fit."""
+    """Run a study with the settings of an entry of `regression`. Raises `UserError` if the data do not fit it."""
     from pipeline.compute import prepare
     from pipeline.systems.regression.model.fits import build_inputs
 
@@ -47,7 +47,7 @@ def measure(context: Context) -> Outcome:
     inputs = context.once(
         ("inputs", study.dataset, study.features), lambda: build_inputs(dataset, study.features, device)
     )
-    # Fits are kept by the code of their own study, so that an edit of one repeats no other's in a set.
+    # A checkpoint does not depend on code of other studies: an edit of one study of a set repeats no other fits.
     code = context.own_code(EXPERIMENTS, f"{study.study}.py")
     depends = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type, "code": code}
     run = import_module(f"pipeline.systems.regression.experiments.{study.study}").run
