@@ -80,7 +80,7 @@ def sync_mlflow() -> None:
 
 
 @app.command()
-def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="of this machine")] = 5000) -> None:
+def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="the server's port")] = 5000) -> None:
     """Show the runs of this repository in MLflow's UI, at http://127.0.0.1:<port>, and print links to its views."""
     from pipeline.operations.show_runs import show
 
@@ -91,7 +91,7 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="of this machine
 def status(
     profile: Annotated[str | None, typer.Argument(help="the profile; by default the current one")] = None,
 ) -> None:
-    """List what of a profile is recorded, unlocked, draft, stale, running, missing or gone, and how long it takes."""
+    """List a profile's items by state (recorded, unlocked, draft, stale, running, missing, gone) and their times."""
     from pipeline.locks import is_running
     from pipeline.results.freshness import table
     from pipeline.state import profile_items
@@ -113,13 +113,13 @@ def compare(
         typer.Argument(metavar="[A [B]]", help="revisions, profiles, or . for the working tree; default: HEAD and ."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="the profile of revisions and `.`; by default the current one of the last")
+        str | None, typer.Option(help="the profile of revisions and `.`; default: the last side's current one")
     ] = None,
     noise: Annotated[
         bool, typer.Option("--noise", help="measure the spread between the machines that made A, B, ...")
     ] = False,
 ) -> None:
-    """Show the parameters and the claims that differ between A and B, and which moved by more than chance."""
+    """Show the parameters and the claims that differ between A and B, and which claims moved by more than chance."""
     from pipeline.comparison import noise as spread
     from pipeline.comparison.changes import changes, describe
     from pipeline.comparison.sides import WORKING_TREE, load_sides
@@ -130,7 +130,7 @@ def compare(
     if len(words) == 1 and not noise:
         words.append(WORKING_TREE)
     if len(words) > 2 and not noise:
-        raise UserError("compare takes two sides; more of them only with --noise")
+        raise UserError("compare takes two sides, or more with --noise")
     loaded = load_sides(root, words, profile)
     if noise:
         measured, skipped = spread.measure(loaded)
@@ -163,7 +163,7 @@ def share(
     remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; else the default one")] = None,
     without: Annotated[list[str] | None, typer.Option(help="outputs not to push: a folder, such as data")] = None,
 ) -> None:
-    """Push all that DVC's run cache remembers to a DVC remote: another clone can then restore every stage."""
+    """Push DVC's run cache and its outputs to a DVC remote, so that another clone can restore every stage."""
     from pipeline.operations.publish import share as share_runs
 
     runs, files = share_runs(find_root(), remote, without or ())
@@ -175,12 +175,10 @@ def load(
     run: Annotated[str, typer.Argument(help="a trained run: the name of a folder in models/")],
     images: Annotated[
         list[Path] | None,
-        typer.Argument(
-            help="pictures (two for each pair of stereo images, one in colour), or one .npy file, uint8 [N, C, S, S]"
-        ),
+        typer.Argument(help="pictures (one per image, two per stereo pair), or one .npy file, uint8 [N, C, S, S]"),
     ] = None,
 ) -> None:
-    """Load trained weights; given images, print their classes (the mean over seeds), or which features they have."""
+    """Load trained weights; given images, print their classes (from mean scores over seeds), or their features."""
     import numpy as np
 
     from pipeline.data.datasets import reading
@@ -215,7 +213,7 @@ def load(
 
 
 def _check_run(name: str) -> None:
-    """Raise an error that names the runs there are, or the profile to switch to, if the current one has no such run."""
+    """UserError if the current profile has no such run; it names the profile that has it, or the runs there are."""
     from pipeline.params import read_params
 
     profiles = Profiles(find_root())
@@ -248,7 +246,7 @@ def check() -> None:
         )
     if merges_written_out(root / "params.yaml"):
         print("Sections of params.yaml that merge another (<<: *name) also give all of its values, so an edit of one")
-        print("changes no other. `dvc exp run -S` writes it so, `dvc exp run --temp -S` leaves it alone.")
+        print("changes no other. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is.")
     try:
         if params.device == "cuda":  # only then, because it takes seconds to load torch
             from pipeline.compute import choose_device
@@ -260,7 +258,7 @@ def check() -> None:
 
             outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
             check_places(params.own_images, root, outs)
-        for name, run in params.runs.items():  # its model can be built for its images
+        for name, run in params.runs.items():  # check that its model can be built for its images
             size = params.datasets[run.dataset].canvas
             try:
                 count = count_parameters(run, size) or 0
@@ -290,7 +288,7 @@ def fan_out(
     targets: Targets = None,
     workers: Annotated[int | None, typer.Option(min=1, help="processes on this machine; default: one per core")] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="address of a running Dask scheduler, such as tcp://host:8786, instead")
+        str | None, typer.Option(help="address of a Dask scheduler to use instead, such as tcp://host:8786")
     ] = None,
     remote: Annotated[
         str | None, typer.Option("--remote", "-r", help="DVC remote, for workers that do not see DVC's cache here")
@@ -313,7 +311,7 @@ def fan_out(
 
 
 @app.command()
-def demo(folder: Annotated[Path, typer.Argument(help="for the pictures")] = Path("demo")) -> None:
+def demo(folder: Annotated[Path, typer.Argument(help="folder for the pictures")] = Path("demo")) -> None:
     """Draw what two trained models see in ten digits, in seconds: parts, routing and predictions."""
     from pipeline.operations.demo import demo as draw
 

@@ -7,14 +7,14 @@ import subprocess
 from pathlib import Path
 
 COMMIT = "CAPSULES_COMMIT"
-"""Environment variable with the commit of code that is in no Git repository, as `git describe --always --dirty` is."""
+"""Environment variable with the commit of code outside of Git, in the form of `git describe --always --dirty`."""
 
 
 def git_state(root: Path) -> tuple[str, bool]:
     """The commit and whether there are uncommitted changes, except in files that stages write: reports and DVC's locks.
 
-    They come from `CAPSULES_COMMIT` if it is set, else from Git. ("unknown", True) if there is no Git, no commit, or
-    `root` is not a repository of its own, even if it lies in one.
+    Both come from `CAPSULES_COMMIT` if it is set, else from Git. ("unknown", True) if there is no Git, no commit, or
+    `root` is not the top folder of a repository.
     """
     if named := os.environ.get(COMMIT):
         return named.removesuffix("-dirty"), named.endswith("-dirty")

@@ -1,8 +1,8 @@
 """The dependencies of each item of each stage, read from `dvc.yaml`.
 
-This module expands the templates of `dvc.yaml` as DVC does. The library needs them to record the settings of a result
-and to find the code that a checkpoint belongs to. Importing DVC instead would cost every stage half a second; a test
-compares both expansions.
+This module expands the templates of `dvc.yaml` as DVC does. The library needs dependencies to record the settings of a
+result and to find the code that a checkpoint belongs to. Importing DVC instead would cost every stage half a second; a
+test compares both expansions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Item:
         stage, name: as in `train@<name>`; `name` is None for a stage without items.
         deps, outs: paths relative to the repository.
         params: dotted names of parameters.
-        axes: the variables of an item of a matrix: the run and the angle of a sweep.
+        axes: the variables of an item of a matrix, such as the run and the angle of a sweep.
     """
 
     stage: str
@@ -41,7 +41,7 @@ class Item:
 
     @property
     def label(self) -> str:
-        """As DVC writes it: `train@capsules-digits`."""
+        """The item's name in DVC, such as `train@capsules-digits`."""
         return self.stage if self.name is None else f"{self.stage}@{self.name}"
 
     @property
@@ -69,7 +69,7 @@ class Graph:
         return cls(read_yaml(root / "dvc.yaml")["stages"], values)
 
     def item(self, stage: str, name: str | None) -> Item:
-        """One item. Raises `UserError` if there is none of that name."""
+        """One item. Raises `UserError` if there is no such item."""
         if name not in (items := self.items.get(stage, {})):
             raise UserError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
         return items[name]

@@ -21,15 +21,15 @@ ADVICE = {
     "lock": "resolve the merge conflict, or get it back: git checkout dvc.lock",
     "mlflow": "start it, or unset MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later",
 }
-"""What to do where a check meets an error of its own."""
+"""Advice by check, for errors other than `CheckError`."""
 
 
 class CheckError(Exception):
-    """What a check found wrong, and what to do about it."""
+    """A problem that a check found, and advice: its two arguments."""
 
 
 def examine(root: Path) -> Iterator[tuple[str, bool, str, str]]:
-    """Run all checks: what is checked, whether all is well, what was found, and what to do. None raises an error."""
+    """Run all checks; yields what is checked, whether it is in order, the finding, and advice. Catches all errors."""
     checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _run_cache, _git)
     for check in checks:
         what = check.__name__.strip("_").replace("_", "-")
@@ -98,7 +98,7 @@ def _disk(root: Path) -> str:
 
 
 def _downloads(root: Path) -> str:
-    """Whether the first server answers that has files of the current profile which are not here yet."""
+    """Check that the first server with missing files of the current profile answers."""
     from pipeline.data.sources import SOURCES
     from pipeline.params import load_params
 
@@ -112,7 +112,7 @@ def _downloads(root: Path) -> str:
         if all((raw_folder(root, name) / file).exists() for file in SOURCES[name].files):
             continue
         if not SOURCES[name].mirrors:
-            advice = "set CAPSULES_MIRROR to where it is, or use another: docs/data.md"
+            advice = "set CAPSULES_MIRROR to a copy of it, or use other data: docs/data.md"
             raise CheckError(f"{name}: not on any public server", advice)
         address = address or next((each for each in SOURCES[name].mirrors if each.startswith("http")), "")
     if not address:
@@ -148,7 +148,7 @@ def _dvc(root: Path) -> str:
 
 
 def _run_cache(root: Path) -> str:
-    """DVC's records of earlier runs; it stops at a damaged one without saying which."""
+    """Check DVC's records of earlier runs: DVC stops at a damaged record without naming it."""
     from pipeline.files import read_yaml
 
     records = sorted((root / ".dvc" / "cache" / "runs").glob("*/*/*"))

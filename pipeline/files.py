@@ -73,10 +73,10 @@ def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
 
     with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, array in arrays.items():
-            entry = zipfile.ZipInfo(f"{name}.npy")  # of 1980, as numpy's
+            entry = zipfile.ZipInfo(f"{name}.npy")  # dated 1980, as numpy's
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = 3  # of Unix on every system
-            entry.file_size = array.nbytes  # about: decides whether 64-bit sizes are needed
+            entry.create_system = 3  # Unix, on every system
+            entry.file_size = array.nbytes  # approximately: decides whether 64-bit sizes are needed
             with archive.open(entry, "w") as file:
                 np.lib.format.write_array(file, array, allow_pickle=False)
 
@@ -86,7 +86,7 @@ _FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_FASTEST):
-    """Reads 1e-05 as a number, as YAML 1.2 and DVC do, which writes it so (`dvc exp run -S`)."""
+    """Reads 1e-05 as a number, as YAML 1.2 and DVC do; `dvc exp run -S` writes this form."""
 
 
 _Loader.add_implicit_resolver(
@@ -108,7 +108,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The content of a YAML text, which errors call `name`. Raises `UserError`, also for a key given twice."""
+    """The content of a YAML text; error messages call it `name`. Raises `UserError`, also for a key given twice."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -121,7 +121,7 @@ def parse_yaml(text: str, name: str) -> Any:
 
 
 def _check_keys(node: yaml.Node | None, name: str, above: tuple[str, ...] = ()) -> None:
-    """Raise an error for a key that occurs twice in a section, which is at the keys `above`."""
+    """UserError for a key that occurs twice in a section; `above` are the keys that lead to `node`."""
     if isinstance(node, yaml.SequenceNode):
         for value in node.value:
             _check_keys(value, name, above)

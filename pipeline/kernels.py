@@ -3,7 +3,7 @@
 A kernel is one C++ file beside the module that calls it; what several kernels share is in `kernels.h`. `python -m
 pipeline kernels` compiles all of them, for each instruction set that this kind of processor may have, into a folder of
 the Python environment. File names contain a hash of the source, of the header and of the flags, so that a library never
-belongs to another source. The form is chosen at run time: what is built on one machine of a cluster runs on all.
+belongs to another source. The form is chosen at run time: kernels built on one machine of a cluster run on all.
 Without a compiler, models use their PyTorch form.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _PACKAGE = Path(__file__).resolve().parent
-# Not -ffast-math: it removes the additions that round to whole numbers, and what depends on the order of sums.
+# Not -ffast-math: it removes additions that round to whole numbers, and terms that depend on the order of sums.
 _FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-Wno-psabi")
 _AVX2 = ("-mavx2", "-mfma")
 _FORMS = {
@@ -43,30 +43,30 @@ _FORMS = {
 
 
 Struct = ctypes.Structure
-"""What a kernel is given of numbers and tensors; `struct` makes one."""
+"""The numbers and tensor addresses that a kernel gets; `struct` makes one."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel: the library, the instruction set it was compiled for, and the numbers in a vector."""
+    """A compiled kernel: the library, the instruction set it was compiled for, and the floats in a vector."""
 
     library: ctypes.CDLL
     form: str
     lanes: int
 
     def call(self, function: str, *arguments: Struct | Tensor | None) -> None:
-        """Call a function with addresses, which keep no tensor alive. Raises `MemoryError` if there is too little."""
+        """Call a function with the arguments' addresses; the caller keeps tensors alive. Raises `MemoryError`."""
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 
     def kept_floats(self, layout: Struct) -> int:
-        """How many numbers its function forward keeps for backward."""
-        self.library.kept_floats.restype = ctypes.c_int64  # ctypes would take it for 32 bits
+        """Number of floats that the kernel's forward pass keeps for the backward pass."""
+        self.library.kept_floats.restype = ctypes.c_int64  # ctypes would assume 32 bits
         return int(self.library.kept_floats(ctypes.byref(layout)))
 
 
 def address(of: Struct | Tensor | None) -> ctypes.c_void_p:
-    """The address of a struct or of a tensor's numbers, which keeps neither alive; a null pointer for None."""
+    """The address of a struct or of a tensor's numbers, without a reference to it; a null pointer for None."""
     if isinstance(of, Struct):
         return ctypes.c_void_p(ctypes.addressof(of))
     return ctypes.c_void_p(None if of is None else of.data_ptr())
@@ -95,7 +95,7 @@ def sources() -> list[Path]:
 
 
 def forms() -> dict[str, tuple[str, ...]]:
-    """Flags of the forms that this kind of processor needs, by name."""
+    """Compiler flags by form, for this kind of processor."""
     return _FORMS if platform.machine().lower() in ("x86_64", "amd64") else {"DEFAULT": ()}
 
 
@@ -111,7 +111,7 @@ def folder() -> Path:
 
 
 def build() -> list[Path]:
-    """Compile every kernel that is not yet compiled; all libraries. Raises `UserError`, also without a compiler."""
+    """Compile the kernels not yet compiled; returns all libraries. Raises `UserError`, also without a compiler."""
     program = compiler()
     if program is None:
         raise UserError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")
@@ -155,7 +155,7 @@ _switched_off = False
 
 @contextmanager
 def switched_off() -> Iterator[None]:
-    """Inside, models use their PyTorch forms, as if no kernel were compiled."""
+    """Inside the block, models use their PyTorch forms, as if no kernel were compiled."""
     global _switched_off
     before, _switched_off = _switched_off, True
     try:
@@ -165,7 +165,7 @@ def switched_off() -> Iterator[None]:
 
 
 def load(source: Path) -> Kernel | None:
-    """As `find`; where there is none, that is logged, once in a process."""
+    """As `find`, but None while `switched_off`; a missing kernel is logged once per process."""
     return None if _switched_off else _load(source)
 
 

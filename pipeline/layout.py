@@ -1,4 +1,4 @@
-"""Where files lie in a repository: data, weights, results, reports, and what outlives a stage. Nothing is made here."""
+"""Where files lie in a repository: data, weights, results, reports, and what outlives a stage. Nothing is written."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def tracking_store(home: Path) -> Store | None:
 
 
 def raw_folder(root: Path, source: str) -> Path:
-    """Downloaded files of one source."""
+    """The folder of a source's downloaded files."""
     return root / "data" / "raw" / source
 
 
 def model_folder(root: Path, run: str) -> Path:
-    """`model.json` and the weights of every seed of a trained run."""
+    """The folder of a trained run: `model.json` and the weights of every seed."""
     return root / "models" / run
 
 
 def dataset_path(root: Path, dataset: str) -> Path:
-    """One data set, ready to use."""
+    """The file of a preprocessed data set."""
     return root / "data" / "processed" / f"{dataset}.npz"
 
 
@@ -67,8 +67,8 @@ class Layout:
 
     Attributes:
         arrays_folder: the arrays, which are in DVC's cache.
-        reports_folder: all that is in Git. Below it are the records, which are the stages' results with their settings
-            (`<stage>/<item>.json` and `.csv`), and the noise of the scorecard's numbers between machines.
+        reports_folder: all that is in Git: among others the records, which are the stages' results with their settings
+            (`<stage>/<item>.json` and `.csv`), and the spread of the scorecard's numbers between machines.
     """
 
     root: Path

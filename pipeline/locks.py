@@ -17,7 +17,7 @@ LOCK_SECONDS = 0.2  # `is_running` holds a lock for a moment, which must not sto
 @contextmanager
 def single_instance(path: Path, label: str) -> Iterator[None]:
     """Hold the lock of a stage and item during the block. It is released when the process ends, however it ends. Raises
-    `UserError` if another process holds it, with its id, from a file next to the lock.
+    `UserError` if another process holds the lock; the message has the id of that process, from a file next to the lock.
     """
     lock, holder = FileLock(path), path.with_suffix(".pid")
     try:
@@ -51,5 +51,5 @@ def is_running(root: Path, stage: str, item: str) -> bool:
             return False
     except TimeoutError:
         return True
-    except OSError:  # of another user, or on a disk that is read-only: `status` says the rest
+    except OSError:  # another user's lock, or a read-only disk: `status` still shows the rest
         return False

@@ -1,4 +1,4 @@
-"""How much memory there is, and a refusal of what does not fit into it."""
+"""The free memory, and an error for what does not fit into it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _LIMIT = Path("/sys/fs/cgroup/memory.max")
 """The limit of a container, which the machine's own numbers do not show."""
 
 COPIES = 3
-"""How often the pixels of a data set are in memory while a model trains: the file's, its parts, and the device's."""
+"""Copies of a data set's pixels in memory while a model trains: the whole set, its parts, and those on the device."""
 
 WEIGHT_COPIES = 4
-"""How often the weights of a model are in memory while it trains: with their gradients and Adam's two moments."""
+"""Memory of a training in multiples of the weights: the weights, their gradients and Adam's two moments."""
 
 
 def available_bytes() -> int:
-    """Memory that can be used without swapping: the machine's, or at most the limit of the container."""
+    """Bytes of memory that can be used without swapping, at most the limit of the container."""
     available = int(psutil.virtual_memory().available)
     try:
         limit = _LIMIT.read_text(encoding="ascii").strip()

@@ -22,13 +22,13 @@ from pipeline.learning.settings import CropParams
 from pipeline.systems import Run, build_model
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 
-_AT_ONCE = 250  # images: more would need more memory, a megabyte an image for matrix capsules
+_AT_ONCE = 250  # images at once: matrix capsules need about a megabyte of memory per image
 
 
 @dataclass(frozen=True)
 class TrainedRun:
     """The models of a trained run, one per seed, ready for evaluation on the CPU, with the settings that they were
-    trained with. `image_size` is pixels a side of their images, before any crop.
+    trained with. `image_size` is the side of their images in pixels, before any crop.
     """
 
     name: str
@@ -51,7 +51,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def features(self, images: Tensor) -> list[dict[str, Tensor]]:
-        """Features of images `[N, C, S, S]` in [0, 1], of each seed: arrays `[N, d]` by name; empty for classifiers."""
+        """Features of images `[N, C, S, S]` in [0, 1] by seed: arrays `[N, d]` by name; empty for classifiers."""
         found = []
         for model in self.models:
             parts = [model.features(part) for part in self._parts(images)]
@@ -59,7 +59,7 @@ class TrainedRun:
         return found
 
     def _parts(self, images: Tensor) -> Iterator[Tensor]:
-        """Batches of what the models are given of images: their middle, where they are trained on crops."""
+        """Batches of the models' inputs: the images, or their central crops if the models are trained on crops."""
         augmentation = self.settings.augmentation
         for part in images.split(_AT_ONCE):
             yield centre_crop(part, augmentation.crop) if isinstance(augmentation, CropParams) else part
@@ -91,8 +91,8 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     """Images `[N, channels, size, size]` in [0, 1] of one channel (grey), two (pairs of stereo images) or three
     (colours).
 
-    `paths` is one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: for
-    three channels one in colour for each image, else `channels` grey ones, in order. They must be square and framed
+    `paths` is one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: per
+    image, one in colour for three channels, else `channels` grey pictures, in order. Pictures must be square and framed
     like the images that the network was trained on. Raises `UserError` if a file cannot be read or does not fit.
     """
     if [path.suffix for path in paths] == [".npy"]:
@@ -104,7 +104,7 @@ def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
 
 
 def pictures_of_an_image(channels: int) -> int:
-    """How many picture files an image has: one, in colour, or one for each channel."""
+    """Number of picture files per image: one for a colour image, else one per channel."""
     return 1 if channels == 3 else channels
 
 
@@ -118,7 +118,7 @@ def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
 
 
 def _picture(path: Path, size: int, channels: int) -> Tensor:
-    """`[channels, size, size]`, in colour or grey; upright and on black, as own images are prepared."""
+    """A picture file as `[channels, size, size]` in [0, 1], upright and on black, as own images are prepared."""
     from PIL import Image
 
     from pipeline.data.own_images import upright_on_black

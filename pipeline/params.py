@@ -24,7 +24,7 @@ from pipeline.systems.generative.settings import FailureParams
 
 
 class CheckedParams(SharedParams):
-    """What is in `params.yaml` beside the studies, checked against them."""
+    """The sections of `params.yaml` other than studies, and the checks between all sections."""
 
     runs: dict[Name, Run]
     failures: FailureParams
@@ -63,7 +63,7 @@ class CheckedParams(SharedParams):
                 yield f"{kind}_sets.{name}.studies.{study}", settings
 
     def _check_evidence(self) -> None:
-        """Check that evidence has no unknown role, and names items that are there and of the right kind."""
+        """Check that evidence has no unknown role, and names existing items of the right kind."""
         for role in roles_in(self.evidence):
             if role.kind is None:
                 raise ValueError(f"{role.where}: unknown role")
@@ -91,8 +91,8 @@ class CheckedParams(SharedParams):
         return {name: runs[study.run] if hasattr(study, "run") else "" for name, study in items.items()}
 
     def _check_sources(self) -> None:
-        """Check that data sets name sources that are there, fit their images onto the canvas, and take enough of each
-        part for probes but no more than there is.
+        """Check that data sets name known sources, that images fit onto the canvas, and that each part has enough
+        images for probes but no more than the source has.
         """
         for name in self.own_images:
             if name in get_args(SourceName):
@@ -112,7 +112,7 @@ class CheckedParams(SharedParams):
             dataset.check_counts(f"datasets.{name}", source, known.images, known.test)
 
     def _check_affnist(self) -> None:
-        """ValueError if affNIST's digits are not downloaded, or would test a model of other images."""
+        """ValueError if affNIST is not among the sources, or would test a model trained on other images than MNIST."""
         from pipeline.data.affnist import AFFNIST_SIZE
 
         if "affnist" not in self.sources:

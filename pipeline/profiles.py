@@ -46,7 +46,7 @@ class Profiles:
         return name
 
     def all(self) -> list[Profile]:
-        """Every profile, the current one too, by name."""
+        """Every profile, the current one included, sorted by name."""
         found = []
         for name, folder in self._folders().items():
             first = (folder / PARAMS).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
@@ -63,9 +63,9 @@ class Profiles:
     def switch(self, name: str) -> bool:
         """Make `name` the current profile; returns False if it already is.
 
-        The current files are stored first, and then replaced by the others in one step each: none is ever incomplete.
-        Raises `UserError` if there is no such profile, the current one has a stored copy that differs, or the current
-        files cannot be stored; they are as before.
+        The current files are stored first, then replaced by the files of `name`, each in one step, so that no file is
+        ever incomplete. Raises `UserError`, and leaves the current files as they were, if there is no such profile, the
+        current profile has a stored copy that differs, or the current files cannot be stored.
         """
         source, current = self.params_path(name).parent, self.current
         if name == current:
@@ -87,7 +87,7 @@ class Profiles:
                 (source / file).replace(self.root / file)
             else:
                 (self.root / file).unlink(missing_ok=True)
-        with suppress(OSError):  # something else is kept there
+        with suppress(OSError):  # the folder holds something else
             source.rmdir()
         return True
 
@@ -113,7 +113,7 @@ def _read(path: Path) -> bytes | None:
 def merges_written_out(path: Path) -> bool:
     """Whether every section of a params file that merges another (`<<: *name`) also gives all of its values itself.
 
-    `dvc exp run -S` writes it so. An edit of the section that is merged then changes no other.
+    `dvc exp run -S` writes files in this form. An edit of the merged section then changes no other section.
     """
     text, mark = path.read_text(encoding="utf-8"), "<<not merged"
     whole, apart = (flatten(yaml.safe_load(each)) for each in (text, text.replace("<<:", f"{mark}:")))

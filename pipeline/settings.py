@@ -19,7 +19,7 @@ Name = Annotated[
 ]
 
 Seed = Annotated[int, Field(ge=0, le=4_000_000_000)]
-"""Of a random number generator. The largest leaves room below 2^32, scikit-learn's limit, for one seed per replica."""
+"""Seed of a random number generator. The maximum leaves room for replicas' seeds below 2^32, scikit-learn's limit."""
 
 Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotations are uniform in [-angle, +angle]")]
 
@@ -44,7 +44,7 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[tuple
 
 
 def check_once(names: list[str]) -> list[str]:
-    """Names as they are. ValueError if one stands twice."""
+    """Return the names unchanged. ValueError if a name occurs twice."""
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{name!r} is listed twice")
@@ -52,7 +52,7 @@ def check_once(names: list[str]) -> list[str]:
 
 
 def check_distinct(angles: list[float]) -> list[float]:
-    """Angles as they are. ValueError if two have the same name: results are named by six digits of an angle."""
+    """Return the angles unchanged. ValueError if two have the same name: results are named by an angle's six digits."""
     check_once([f"{angle:g}" for angle in angles])
     return angles
 
@@ -66,5 +66,5 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
     def with_changes(self, changes: Mapping[str, object]) -> Self:
-        """The section with some settings changed, by name. Raises `ValidationError` if they do not give a valid one."""
+        """The section with some settings changed, by name. Raises `ValidationError` if the result is not valid."""
         return type(self).model_validate({**self.model_dump(), **changes})

@@ -44,8 +44,8 @@ def outputs(lock: Path) -> list[Output]:
 
 
 def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambda label: False) -> list[ItemStatus]:
-    """The state of every item of the profile whose parameters are in `path`, then of results that are not in it.
-    `running` tells whether an item's stage runs at the moment.
+    """The state of every item of the profile whose parameters are in `path`, then of results that belong to no item.
+    `running` says whether an item, by its label, is running.
 
     Raises `ParamsError` if the parameters are invalid, `ResultError` if a result file is corrupt, and `UserError`
     if `dvc.lock` cannot be read.
@@ -61,5 +61,5 @@ def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambd
 
 
 def md5(path: Path) -> str | None:
-    """The hash that DVC knows a file by; None if there is no such file."""
+    """The MD5 hash of a file, as in `dvc.lock`; None if there is no such file."""
     return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None

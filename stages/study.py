@@ -1,4 +1,4 @@
-"""Run a study of trained models, or one that trains its own: any kind in `pipeline/studies` and of the systems."""
+"""Run a study of any kind in `pipeline/studies` or of a system: on trained models, or with trainings of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stages.workspace import stage
 
 
 def main(kind: str, item: str) -> None:
-    """Measure ITEM of KIND, a section of params.yaml; an item of <KIND>_sets is several short studies in turn."""
+    """Measure ITEM of KIND, a section of params.yaml; an item of <KIND>_sets runs several short studies in turn."""
     with stage(kind, item) as workspace:
         from pipeline.results.outcome import combined
         from pipeline.studies import SETS, study_of

@@ -47,10 +47,10 @@ VIEWS = {
     "trainings": _view("train", _TRAINED, "warning", "commit", "device"),
     "evaluations": _view("evaluate", _EVALUATED, "commit", "device"),
 }
-"""Views of MLflow's table of runs, in the form in which its page shares one; all else is as the page has it by default.
+"""Views of MLflow's table of runs, in the form of its shared views; settings left out have the defaults of its page.
 
-Sorted by name, the same training of several reproductions is below each other. Sorted by time, MLflow hides nested runs
-below their parents.
+Sorted by name, trainings of one run in several reproductions follow each other. Sorted by time, MLflow hides nested
+runs below their parents.
 """
 
 _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance", "attack")
@@ -65,7 +65,7 @@ def params_hash(parameters: Any) -> str:
 def open_run(
     profile: str, settings: dict[str, Any], item: Item, home: Path, commit: str, dirty: bool, dvc: Process | None
 ) -> TrackedRun:
-    """The tracked run of a stage; `home` is the repository with what outlives it, `dvc` the reproduction, a group."""
+    """Start the tracked run of a stage: its journal is in repository `home`, its group is the reproduction `dvc`."""
     tags: dict[str, Any] = {
         "stage": item.stage,
         "item": item.name or "",
@@ -140,7 +140,7 @@ def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[s
 
 
 def reproduction_metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """A reproduction's metrics, from the scorecard: how many claims were run and have each verdict; our numbers."""
+    """A reproduction's metrics, from the scorecard: counts of claims run and of each verdict, and our numbers."""
     from pipeline.page.scorecard import VERDICTS
 
     verdicts = Counter(row["verdict"] for row in rows)

@@ -55,7 +55,7 @@ class Workspace(Layout):
         entry: the item in `dvc.yaml`.
         settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
         commit, dirty: as `git_state` has them.
-        context: what a study or a training is given.
+        context: the context of a study or a training.
     """
 
     entry: Item
@@ -111,13 +111,13 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track what is known only now: the device, the description with the results, and trained weights."""
+        """Track what is known only at the end: the device, the description with results, and trained weights."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")
         note = tracked.run_note(self.entry.stage, self.entry.label, self.commit, self.dirty, self._headline)
         self.run.log_tags({"device": self.device, tracked.NOTE: note, **tags})
-        if "torch" in sys.modules:  # otherwise it says nothing of where the others ran
+        if "torch" in sys.modules:  # without torch, it does not show where other stages ran
             self.run.log_tags({"device": self.device}, of_group=True)
 
     @property
@@ -200,7 +200,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
 
 
 def _earlier_results() -> str:
-    """What happened to earlier results when a stage failed: DVC removes them before it starts a stage."""
+    """The end of a failed stage's message, about its earlier results: DVC removes them before it starts a stage."""
     if "DVC_STAGE" in os.environ:
         return "DVC has removed earlier results: `dvc checkout` and `git checkout reports` restore them."
     return "Earlier results are untouched."
@@ -212,11 +212,11 @@ def _exit(message: str, code: int) -> NoReturn:
 
 
 def starters() -> tuple[list[Process], Process | None]:
-    """The processes that started this stage, nearest first, and the one of them that stands for the reproduction.
+    """The processes that started this stage, nearest first, and the process that stands for the reproduction.
 
     They are `dvc`, the `python -m pipeline repro` above it, the `make` above these, and shells between them: DVC runs a
-    command through a shell, which may or may not replace itself by it. If one is killed, its child lives on. None if
-    DVC did not start this process.
+    command through a shell, which the command may replace. If a process is killed, its child lives on. An empty list
+    and None if DVC did not start this process.
     """
     chain: list[Process] = []
     shells: list[Process] = []
@@ -255,7 +255,7 @@ def exit_with(chain: list[Process]) -> Iterator[None]:
     def watch() -> None:
         while not done.wait(POLL_SECONDS):
             if not all(_is_alive(process) for process in chain):
-                with suppress(OSError):  # it may have been the reader of this output
+                with suppress(OSError):  # the ended process may have read this output
                     print("the process that started this stage has ended: stopping", file=sys.stderr, flush=True)
                 os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(GRACE_SECONDS)

@@ -19,8 +19,8 @@ def build_affnist(raw: Path, versions: int = 32) -> Dataset:
     """The official affNIST test images, 40x40 pixels, all of them in the test part, from `test_batches.zip`, an archive
     of numbered Matlab files. Raises `UserError` as `reading`.
 
-    Of each MNIST test digit there are 32 random versions, 10,000 images each; so many are read. The factor `version`
-    counts them from 1.
+    Each of its 32 files has one random version of all 10,000 MNIST test digits. The first `versions` files are read;
+    the factor `version` counts them from 1.
     """
     from scipy.io import loadmat
 

@@ -1,7 +1,7 @@
 """Data sets: images, labels, factors and a fixed split, in one file that is safe to open.
 
-Images keep their published order and bytes; the split consists of indices into them, drawn with a seed. For rendered
-data sets, only the images of the split are rendered.
+Images keep their published order and bytes; the split consists of their indices, drawn with a seed or in published
+order. For rendered data sets, only the images of the split are rendered.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Dataset:
 
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
-    """Write a data set as one compressed npz, atomically; equal ones give equal bytes. Raises `UserError`."""
+    """Write a data set as one compressed npz, atomically; equal data sets give equal bytes. Raises `UserError`."""
     texts = {"format": _FORMAT, "name": dataset.name, "label": dataset.label, "classes": dataset.classes}
     arrays: dict[str, NDArray[Any]] = {name: np.array(text, dtype=str) for name, text in texts.items()}
     arrays |= {"images": dataset.images, "labels": dataset.labels}
@@ -69,7 +69,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
 
 
 def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
-    """What `save_dataset` wrote in a stage. Raises `UserError` as `reading`, also if the file is no data set."""
+    """The data set that `save_dataset` wrote; `stage` makes its file. Raises `UserError`, also if it is no data set."""
     with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         arrays = dict(stored)
         if str(arrays["format"]) != _FORMAT:
@@ -86,7 +86,7 @@ def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
 
 
 def pixel_bytes(path: Path) -> int:
-    """The size of a data set's images in memory, from the header of its file; 0 if it is missing or damaged."""
+    """The size of a data set's images in memory, from the header of its file; 0 if the file is missing or damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.getinfo("images.npy").file_size
@@ -96,7 +96,7 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
-    """Turn any error in the block into a `UserError` that names what cannot be read and the stage that makes it."""
+    """Turn any error in the block into a `UserError` that names the unreadable file and the stage that makes it."""
     try:
         yield
     except UserError:

@@ -15,27 +15,27 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""The name of images like those trained on."""
+"""Name of the watched images whose values of the factor occur in training."""
 
 _SEED = 0
-"""Draws the known and the watched images, which are thus the same for all runs with equal settings."""
+"""Seed that draws known and watched images: they are the same for all runs with equal settings."""
 
 
 def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
-    """`count` test images and their classes, or all if there are fewer, drawn at random, under the name `test`."""
+    """`count` random test images and their classes (all if there are fewer), named `test`; empty if `count` is 0."""
     images, labels = dataset.part("test")
     chosen = np.random.default_rng(_SEED).permutation(len(labels))[:count]
     return {"test": (images[chosen], labels[chosen])} if count else {}
 
 
 def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[str, Labelled]]:
-    """Split a data set's images for training and validation anew, by a factor.
+    """Split the training and validation images of a data set anew, by the value of a factor of variation.
 
     Returns:
-        the data set, its validation images those of the factor's value, its training images the others; and images and
-        classes taken out of these, under the name `KNOWN`, where `known_share` is not 0.
+        the data set, with the images of `holdout.value` for validation and the others for training; and images and
+        classes drawn from the others and not trained on, named `KNOWN`; empty if `known_share` gives none.
 
-    Raises `UserError` if the factor is not known of these images, none has this value, or none is left to train on.
+    Raises `UserError` if the factor is unknown for some images, none has the value, or none is left to train on.
     """
     pool, factor = np.concatenate([dataset.split["train"], dataset.split["validation"]]), holdout.factor
     if factor not in dataset.factors:

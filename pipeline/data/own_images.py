@@ -1,7 +1,7 @@
 """Images of the user's own: PNG and JPEG files in class folders, or arrays in an npz file.
 
-Names and kinds of all files are checked first (`find`), and whether the images fit into memory. Then each is decoded,
-turned upright, converted and resized (`read`).
+Names and kinds of all files are checked first (`find`), then whether the images fit into memory. After that, each image
+is decoded, turned upright, converted and resized (`read`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pipeline.memory import COPIES, available_bytes, check_fits, readable
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 LARGEST = 50_000_000
-"""Most pixels of one image. A file of kilobytes can hold billions."""
+"""Most pixels of one image: a file of a few kilobytes can decode to billions of pixels."""
 SMALLEST = 4
-"""Least pixels a side of an image in an array; so its axes cannot be mistaken for channels."""
+"""Least height and width of images in an array, in pixels, so that a side is not mistaken for channels."""
 MODES = ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA")
 """The kinds of pixels that are read, as Pillow calls them."""
 
@@ -38,9 +38,9 @@ Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
 def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
     """The path of own images, and the files of each part (none for an npz), from names and kinds alone.
 
-    Links are refused, because DVC does not see what changes behind them; so are pipes and devices, at which it waits
-    for ever, and names that it cannot write down. Raises `UserError` for these, if the path is not what the format
-    needs, a folder has other classes than named, a class has no image, or something is no image.
+    Links are refused, because DVC does not see changes of their targets; so are pipes and devices, which DVC would wait
+    for without end, and names that are not UTF-8. Raises `UserError` for a refused file, a path that does not fit
+    `format`, class folders other than `classes`, a class without images, or a file that is no image.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
@@ -67,11 +67,11 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 
 def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
     """All images of an entry of `own_images` in params.yaml, resized, in the order of classes and names; the split has
-    test images only where these are apart. A relative path is relative to `root`. Says how many images there are before
-    they are decoded, and then how many are equal.
+    test images only with `test_part`. A relative `path` is relative to `root`. Prints the number of images before they
+    are decoded, then the number of duplicates.
 
-    Raises `UserError` as `find`, and if a file is damaged, no image, too large or of a kind that is not read, or memory
-    too little.
+    Raises `UserError` as `find`, and if a file is damaged, no image, too large or in an unsupported mode, or there is
+    too little memory.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     place, parts = find(params, where, root)
@@ -99,7 +99,7 @@ def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Files and folders by name, hidden ones left out. UserError for links, other kinds, and unreadable ones."""
+    """Visible files and folders, sorted. UserError for links, other kinds, names not in UTF-8, an unreadable folder."""
     try:
         paths = sorted(folder.iterdir())
     except OSError as error:
@@ -112,12 +112,12 @@ def _entries(folder: Path) -> list[Path]:
             raise UserError(f"{shown!r} is a link, behind which DVC would not see changes: copy the file instead")
         if not (path.is_file() or path.is_dir()):
             raise UserError(f"{shown!r} is neither a file nor a folder (a pipe, a socket or a device): remove it")
-    left_behind = ("thumbs.db", "desktop.ini")  # by file managers, as hidden ones are
+    left_behind = ("thumbs.db", "desktop.ini")  # by file managers, like hidden files
     return [path for path in paths if not path.name.startswith(".") and path.name.lower() not in left_behind]
 
 
 def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
-    """The folders of these names, which a field asks for, in a folder without others; other files are left alone."""
+    """The folders `names` inside `folder`. UserError if one is missing, or `folder` itself has others or images."""
     entries = _entries(folder)
     if loose := [path.name for path in entries if path.is_file() and path.suffix.lower() in SUFFIXES]:
         raise UserError(f"{folder} holds {loose[0]!r}: an image must be in the folder of its class")
@@ -146,18 +146,18 @@ def _image_files(folder: Path) -> list[Path]:
 
 
 def _decoded(file: Path, channels: int) -> Image.Image:
-    """An image, as `upright_on_black`."""
+    """A PNG or JPEG file as `upright_on_black` gives it. UserError if it is too large, animated or of a wrong mode."""
     with reading(file), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
         with Image.open(file, formats=("PNG", "JPEG")) as image:
             if image.width * image.height > LARGEST:
                 raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
-            # An animation would be read as its first image. JPEG files of phones hold a preview, too.
+            # An animation would be read as its first image. In a JPEG file, a second image is a phone's preview.
             if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
                 raise UserError(f"{file} is animated: save it as one image")
             if image.mode not in MODES:
                 raise UserError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
-            # The image itself, turned, and as RGBA.
+            # Three copies of 4 bytes per pixel: the image itself, turned, and as RGBA.
             check_fits(12 * image.width * image.height, str(file), "Make it smaller.")
             return upright_on_black(image, channels)
 
@@ -186,7 +186,7 @@ def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArra
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
-    """An image resized to a square; one that has the size keeps its pixels."""
+    """An image resized to a square; an image of this size keeps its pixels."""
     side, bicubic = params.side, Image.Resampling.BICUBIC
     if params.fit == "crop":
         shortest = min(image.size)
@@ -202,7 +202,7 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
 
 
 def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> list[Part]:
-    """The images and labels of an npz file; `where` and `advice` are for a message that they do not fit into memory."""
+    """The images and labels of an npz file; `where` and `advice` are for the message if they do not fit into memory."""
     names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
     with reading(place), place.open("rb") as file, np.load(file, allow_pickle=False) as stored:

@@ -1,11 +1,11 @@
 """Builds data sets from downloaded files: reads what was published, centres images on the canvas, and splits.
 
-Files are read by the library made for their format. The hash of each was checked when it was downloaded
-(`data.sources`), so its content is taken as it is.
+Files are read by the library made for their format. The hash of each file was checked when it was downloaded
+(`data.sources`), so its content is not checked again.
 
 smallNORB has stereo pairs of fifty toys from many viewpoints (LeCun, Huang & Bottou 2004): five categories of ten
 instances each, five instances for training and five for the test, at 18 azimuths, 9 elevations and 6 lightings: 24,300
-pairs of 96x96 pixels in either part. There is a smaller copy, too.
+pairs of 96x96 pixels in each part. `smallnorb48` is a smaller copy.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pipeline.data.sources import NORB_TESTING, NORB_TRAINING
 from pipeline.errors import UserError
 
 CATEGORIES = ("animal", "human", "airplane", "truck", "car")
-"""What the labels 0 to 4 stand for."""
+"""Names of the labels 0 to 4."""
 
 TRAIN_INSTANCES = (4, 6, 7, 8, 9)
 TEST_INSTANCES = (0, 1, 2, 3, 5)
-"""The published split."""
+"""Instances of the published training and test parts."""
 
 UNKNOWN = -1
-"""A factor that is not known of an image."""
+"""The value of a factor that is unknown for an image."""
 
 _ELEMENTS = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
 """Kinds of elements of the binary matrix format, by magic number."""
@@ -73,9 +73,9 @@ class Content:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """The array of unsigned bytes in a gzip'd idx file (the format of MNIST), with the shape it states.
+    """The array of unsigned bytes in a gzip'd idx file (the format of MNIST), in the shape that the file states.
 
-    Two zero bytes, the kind of elements, the number of dimensions, these as big-endian integers, then the elements.
+    Format: two zero bytes, the element type, the number of dimensions, the dimensions (big-endian), the elements.
     """
     with gzip.open(path) as file:
         content = file.read()
@@ -85,7 +85,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def _mnist(raw: Path, label: str = "MNIST", classes: tuple[str, ...] = _DIGITS) -> Content:
-    """The four files of MNIST and of data sets in the same format."""
+    """The four files of MNIST, or of another data set in the same format."""
     images = [read_idx(raw / f"{part}-images-idx3-ubyte.gz") for part in ("train", "t10k")]
     labels = [read_idx(raw / f"{part}-labels-idx1-ubyte.gz") for part in ("train", "t10k")]
     return Content(
@@ -117,7 +117,7 @@ def _enlarge(images: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 class _Arrays(pickle.Unpickler):
-    """Makes arrays and nothing else: what comes through a DVC remote may be another file than the one downloaded."""
+    """Unpickles arrays and nothing else: a file from a DVC remote may not be the one whose hash was checked."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Raise UnpicklingError for any name that arrays do not need."""
@@ -127,7 +127,7 @@ class _Arrays(pickle.Unpickler):
 
 
 def _cifar10(raw: Path) -> Content:
-    """CIFAR-10 (Krizhevsky 2009): 60,000 colour images of 32x32 pixels. Python 2 pickled them: strings are bytes."""
+    """CIFAR-10 (Krizhevsky 2009): 60,000 colour images of 32x32 pixels, pickled by Python 2: strings are bytes."""
     batches = {}
     with tarfile.open(raw / "cifar-10-python.tar.gz", "r:gz") as archive:
         for member in archive:
@@ -143,8 +143,8 @@ def _cifar10(raw: Path) -> Content:
 def read_matrix(path: Path) -> NDArray[Any]:
     """The array in a gzip'd file of NORB's binary matrix format: bytes or 32-bit integers, in the shape it states.
 
-    A magic number for the kind of elements, the number of dimensions, these (three at least, of which any in excess
-    mean nothing), then the elements; all little endian.
+    Format, all little-endian: a magic number for the element type, the number of dimensions, the dimensions (padded to
+    at least three), the elements.
     """
     with gzip.open(path) as file:
         content = file.read()
@@ -161,10 +161,10 @@ def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _norb(label: str, train: Arrays, test: Arrays) -> Content:
-    """Both parts, with viewpoints in degrees: elevation 0 to 8 is 30 to 70, azimuth 0 to 34 is 0 to 340."""
+    """Both parts, with viewpoints in degrees: elevations 0 to 8 become 30 to 70, azimuths 0 to 34 become 0 to 340."""
     factors = {}
     for name, first, step in (("instance", 0, 1), ("azimuth", 0, 10), ("elevation", 30, 5), ("lighting", 0, 1)):
-        unknown = np.full(len(train["category"]), UNKNOWN)  # of some training parts
+        unknown = np.full(len(train["category"]), UNKNOWN)  # training part of smallnorb48
         of_train = first + step * train[name].astype(np.int64) if name in train else unknown
         factors[name] = np.concatenate([of_train, first + step * test[name].astype(np.int64)])
     images, labels = (np.concatenate([train[name], test[name]]) for name in ("images", "category"))
@@ -183,7 +183,7 @@ def _smallnorb(raw: Path) -> Content:
 
 
 def _smallnorb48(raw: Path) -> Content:
-    """The smaller copy: JPEG copies in the official order, decoded and halved; viewpoints of training are unknown."""
+    """The smaller copy: JPEG copies in the official order, decoded and halved, without the training viewpoints."""
     train, test = (dict(np.load(raw / f"{part}.npz")) for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
@@ -218,7 +218,7 @@ def _toys(_: Path) -> Content:
 
 
 def _own_images(raw: Path) -> Content:
-    """What the stage `own_images` wrote."""
+    """The images that the stage `own_images` wrote."""
     own = load_dataset(raw / OWN_IMAGES, stage="own_images")
     return Content(own.label, own.images, own.labels, len(own.split["test"]), own.classes)
 
@@ -233,7 +233,7 @@ READERS: dict[str, Callable[[Path], Content]] = {
     "smallnorb48-posed": _smallnorb48_posed,
     "toys": _toys,
 }
-"""The function that reads the folder of each published source."""
+"""By published source: the function that reads its folder of raw data."""
 
 
 def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
@@ -247,8 +247,8 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
     -1 where unknown; the category is the label.
 
     Raises:
-        UserError: a file of the folder `raw` is missing or damaged, more images are requested than there are, or no
-            training image is left of a class.
+        UserError: a file of the folder `raw` is missing or damaged, more images are requested than there are, or a
+            class of own images has no training image left.
     """
     with reading(raw, stage="download"):
         content = READERS.get(params.source, _own_images)(raw)
@@ -278,8 +278,8 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
 
 
 def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:
-    """The indices of each part. Without a seed they are in published order: the first training images, the last ones
-    for validation, the first test images; where no official test part is, those just before validation are for testing.
+    """The indices of each part. Without a seed they are in published order: the first images for training, the last for
+    validation, and the first test images; without an official test part, the test images come just before validation.
     """
     pool_size, train, validation = len(content.labels) - content.test, params.train, params.validation
     try:

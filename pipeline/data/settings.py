@@ -12,19 +12,19 @@ from pipeline.settings import Name, Section, Seed, check_once
 SourceName = Literal[
     "digits", "mnist", "fashion-mnist", "affnist", "cifar10", "smallnorb", "smallnorb48", "smallnorb48-posed", "toys"
 ]
-"""The published data sets, and those that this code renders."""
+"""Names of the published data sets, and of the rendered one."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """What is known of the images of a source before they are there.
+    """Properties of a source's images, as known before they are read.
 
     Attributes:
         channels, side: of an image; side in pixels.
-        classes: how many there are.
-        images: in the training part, or in the whole where no images are apart for testing; None: not known.
-        test: in the test part; 0: there is none, or the number is not known.
-        factors: what is known of every image besides its class; None: not known.
+        classes: number of classes.
+        images: number in the training part, or in all without an official test part; None: unknown.
+        test: number in the test part; 0: there is none, or the number is unknown.
+        factors: factors of variation known for every image; None: unknown.
     """
 
     channels: int
@@ -42,7 +42,7 @@ PUBLISHED = {
     "fashion-mnist": Published(1, 28, 10, 60_000, 10_000),
     "cifar10": Published(3, 32, 10, 50_000, 10_000),
     "smallnorb": Published(2, 48, 5, 24_300, 24_300, _VIEWS),
-    "smallnorb48": Published(2, 48, 5, 24_300, 24_300, None),  # viewpoints are known of the test part alone
+    "smallnorb48": Published(2, 48, 5, 24_300, 24_300, None),  # viewpoints are known for the test part only
     "smallnorb48-posed": Published(2, 48, 5, 14_580, 9_720, _VIEWS),
     "toys": Published(2, 48, 5, 24_300, 24_300, _VIEWS),
 }
@@ -64,7 +64,7 @@ class DatasetParams(Section):
     )
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
-        """ValueError if parts have more images than there are: `images` and `test`, as in `Published`."""
+        """ValueError if the parts need more images than the source has: `images` and `test`, as in `Published`."""
         parts = [("train", "validation"), ("test",)] if test else [("train", "validation", "test")]
         for wanted, there in zip(parts, (images, test), strict=False):
             total = sum(getattr(self, part) for part in wanted)
@@ -117,12 +117,12 @@ class OwnImagesParams(Section):
 
     @property
     def known(self) -> Published:
-        """What is known of the images before they are read."""
+        """Properties of the images, as known before they are read."""
         return Published(self.channels, self.side, len(self.classes), None, 0, None)
 
 
 class HoldoutParams(Section):
-    """Validation by images unlike those trained on, such as those of toys that training never sees."""
+    """Validation on images with a held-out value of a factor, such as a toy that training never sees."""
 
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(
         description="factor of variation, of smallNORB and of toys, by whose value images are held out"
@@ -134,5 +134,5 @@ class HoldoutParams(Section):
         "elevation in degrees; lighting 0 to 5)",
     )
     known_share: float = Field(
-        ge=0, lt=1, description="share of the others that is measured after every epoch in place of trained on; 0: none"
+        ge=0, lt=1, description="share of the other images, measured after every epoch and not trained on; 0: none"
     )

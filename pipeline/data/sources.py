@@ -1,4 +1,4 @@
-"""Sources of raw data: every file with its SHA-256 and its mirrors. The first that has the right content is used."""
+"""Sources of raw data: every file with its SHA-256 and mirrors. The first mirror with the right content is used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipeline.files import write_text
 MIRROR_VARIABLE = "CAPSULES_MIRROR"
 """Environment variable with the user's own mirror, which the stages pass to `fetch`."""
 
-TIMEOUT = (10.0, 30.0)  # seconds for a connection, and for the next bytes
+TIMEOUT = (10.0, 30.0)  # seconds to wait for a connection, and for the next bytes
 ATTEMPTS = 4  # per file and mirror, if the connection breaks in the middle of a file
 PAUSE = 1.0  # seconds before the next attempt
 
@@ -116,8 +116,8 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
     """Download every file of a source to `folder`, and return the paths. Files with the right hash are kept.
 
     `mirror` is a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
-    Raises `UserError` if no mirror has a file with the right content or `mirror` is a URL of an unknown kind, and
-    `UserError`, for example because the disk is full.
+    Raises `UserError` if no mirror has a file with the right content, `mirror` is a URL of an unknown kind, or a file
+    cannot be written, for example because the disk is full.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
         raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
@@ -130,7 +130,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
-    """Download one file from the first of several folders or URLs that has it."""
+    """Download one file from the first of `places` (folders or URLs) that has it; returns its path."""
     source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:
@@ -157,8 +157,8 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
 
 
 def _download(url: str, output: str, _: object) -> None:
-    """A downloader for pooch: copy a local file, or download a file, again if the connection breaks. Raises `UserError`
-    if a local file cannot be opened, or the server cannot be reached, refuses, or always breaks off.
+    """A downloader for pooch: copy a local file, or download one, in several attempts if the connection breaks. Raises
+    `UserError` if there is no such local file, or the server cannot be reached, refuses, or breaks off every attempt.
     """
     parsed = urlparse(url)
     if parsed.scheme not in ("http", "https"):
@@ -167,8 +167,8 @@ def _download(url: str, output: str, _: object) -> None:
             raise UserError(f"{path}: there is no such file")
         shutil.copyfile(path, output)
         return
-    # Nothing is decoded: some servers label .gz files as compressed for the transfer, and decoded they would have
-    # another hash.
+    # Responses are not decoded: some servers label .gz files as compressed for the transfer; decoding would change
+    # their hash.
     options: dict[str, Any] = {"headers": {"Accept-Encoding": "identity"}, "stream": True, "timeout": TIMEOUT}
     for _attempt in range(ATTEMPTS):
         try:
@@ -181,7 +181,7 @@ def _download(url: str, output: str, _: object) -> None:
             return
         except requests.HTTPError as error:
             raise UserError(str(error)) from None
-        except requests.RequestException as error:  # its own message is of objects of the library
+        except requests.RequestException as error:  # its message shows objects of the library
             raise UserError(f"{url}: cannot connect ({type(error).__name__}): is there a network?") from None
         except HTTPError:  # the connection broke
             time.sleep(PAUSE)

@@ -1,6 +1,6 @@
 """Familiar and novel viewpoints (document 004, section 5.1), and pairs of images from neighbouring viewpoints.
 
-A model is trained on some azimuths or elevations (familiar), and tested on these and on all others (novel).
+A model is trained on some azimuths or elevations (familiar), and tested on the familiar and on all others (novel).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ STEPS = {"azimuth": 20, "elevation": 5}
 
 
 def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
-    """Which images have familiar viewpoints, `[N]`; the others have novel ones. The images' `factors` are `[N]` each,
-    in degrees. Raises `UserError` if the images lack this one, or it is unknown or another angle for some of them.
+    """Whether each image has a familiar viewpoint, `[N]`; else its viewpoint is novel. The `factors` are `[N]` each, in
+    degrees. Raises `UserError` if they lack `by`, or some image has an unknown angle, or one in neither set.
     """
     if by not in factors:
         known = ", ".join(sorted(factors)) or "none"
@@ -41,11 +41,11 @@ def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "ele
 
 
 def neighbours(labels: NDArray[Any], factors: Mapping[str, NDArray[Any]], by: str) -> NDArray[np.int64]:
-    """Pairs of images of one toy in the same light whose viewpoints differ by one step of a factor, `[N, 2]`: the
-    indices of the image before and after the step, in the order of the first ones; no pairs if a factor is unknown.
+    """Pairs of images of one toy in the same light whose viewpoints differ by one step of a factor, `[P, 2]`: indices
+    of the images before and after the step, sorted by the former; no pairs for images with unknown viewpoints.
 
-    The images' classes `labels` and their `factors` are `[N]` each; `by` is azimuth, which begins again after 360
-    degrees, or elevation.
+    The images' classes `labels` and their `factors` are `[N]` each; `by` is azimuth, which wraps around at 360 degrees,
+    or elevation.
     """
     import pandas as pd
 

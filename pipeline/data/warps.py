@@ -1,4 +1,4 @@
-"""Affine warps of whole batches, on whatever device the images are.
+"""Affine warps of whole batches, on the device of the images.
 
 Coordinates: x to the right, y down, both in [-1, 1] with -1 and +1 the outer edges of the canvas
 (`align_corners=False`). A matrix `[..., 2, 3]` moves content forward, out(M x) = in(x): the output at u samples the
@@ -34,8 +34,8 @@ def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
     Args:
         images: `[B, C, H, H]`, uint8 (0..255) or float in [0, 1].
         matrices: `[B, 2, 3]`, forward, in coordinates of the canvas.
-        canvas: pixels a side, `S`, of the result; by default that of the images. On a larger canvas the image keeps its
-            pixel size and sits in the middle before it is moved; ValueError if that is not on whole pixels.
+        canvas: side `S` of the result in pixels; by default `H`. On a larger canvas the image keeps its pixel size and
+            is in the middle before it is moved. ValueError if `canvas` is smaller, or the margins are not whole pixels.
     """
     count, channels, height, _ = images.shape
     size = height if canvas is None else canvas
@@ -52,7 +52,7 @@ def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
 
 def uniform_rotations(count: int, angle: float, generator: torch.Generator, device: torch.device) -> Tensor:
     """Matrices `[count, 2, 3]` that turn by angles uniform in [-angle, +angle] degrees (document 000, Table 1)."""
-    # Drawn where the generator lives: a CPU generator gives the same warps whatever the device.
+    # Drawn on the generator's device: a CPU generator gives the same warps on every device.
     angles = torch.empty(count, device=generator.device).uniform_(-angle, angle, generator=generator)
     return rotations(angles.to(device))
 
@@ -66,7 +66,7 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
 
     Args:
         canvas: pixels a side of the canvas given to `warp`; affNIST has 40.
-        images: `[B, C, H, H]`; what is not exactly black is ink.
+        images: `[B, C, H, H]`; pixels that are not exactly black are ink.
     """
     draws = torch.rand(count, 6, generator=generator, device=generator.device).to(device)
     low, high = 0.8, 1.2
@@ -81,7 +81,7 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
     corners = torch.stack([x[:, [0, 1, 0, 1]], y[:, [0, 0, 1, 1]]], dim=1)  # [B, 2, 4]
     least, most = (linear @ corners).aminmax(dim=-1)  # [B, 2] each
     free = (2 - (most - least)).clamp_min(0)
-    place = draws[:, 4:] * free - free / 2  # of the middle of the ink, around the middle of the canvas
+    place = draws[:, 4:] * free - free / 2  # position of the ink's middle, from the canvas's middle
     return torch.cat([linear, (place - (least + most) / 2)[..., None]], dim=-1)
 
 

@@ -13,9 +13,9 @@ Augmentation = AugmentationParams | CropParams
 
 
 def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator, training: bool = True) -> Tensor:
-    """uint8 images `[B, C, S, S]` as float `[B, C, s, s]` in [0, 1], warped or cut where asked for; beyond [0, 1] only
-    where the light changes by gain or offset. In validation, warps are drawn as in training, but crops are the
-    unchanged central ones.
+    """Warp or crop uint8 images `[B, C, S, S]` as `augmentation` says. Returns floats `[B, C, s, s]` in [0, 1], or
+    beyond where gain or offset change the brightness. In validation, warps are drawn as in training, but crops are the
+    unchanged central crops.
     """
     count = len(images)
     if isinstance(augmentation, CropParams):
@@ -28,8 +28,8 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
     if augmentation.shift:
         pixels = (torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
         if augmentation.whole_pixels:
-            # Uniform in [-shift - 1/2, shift + 1/2] before rounding, so that every whole shift is equally likely. An
-            # end is rounded to the even number, which may be shift + 1.
+            # Uniform in [-shift - 1/2, shift + 1/2] before rounding, so that every whole shift is equally likely. A
+            # draw at an end is rounded to the even number, which may be shift + 1: hence the clamp.
             pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
             pixels = pixels.clamp(-augmentation.shift, augmentation.shift)
         matrices = warps.compose(warps.shifts(pixels, images.shape[-1]), matrices)
@@ -39,7 +39,7 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
     """Random crops of images `[B, C, S, S]`, warped where asked for, with changed brightness."""
     B, size = len(images), augmentation.crop
-    # Place (2), gamma, and one that is unused, so that seeded results stay.
+    # Place (2), gamma, and an unused number, which keeps seeded results the same.
     draws = torch.rand(B, 4, generator=generator, device=images.device)
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:

@@ -4,10 +4,10 @@ After step t, with the weights w_t,
 
     average_t = (1 - c_t) average_(t-1) + c_t w_t,    c_t = (p + 1) / (t + p),    p = 1 / window - 2
 
-weights step s about as s^p: an exponential moving average whose horizon grows with training, so that the averaged
-weights are always `window * t` steps old on average. An exponential average of a fixed decay needs another decay for
-every number of epochs and batch size, and a correction for the values that it started from. This one needs neither:
-studies that shorten a training keep its meaning, and c_1 = 1 forgets the initial weights.
+The weights of step s count about as s^p: this is an exponential moving average whose horizon grows with training, so
+that the mean age of the averaged weights is always `window * t` steps. An exponential average with a fixed decay needs
+another decay for every number of epochs and batch size, and a correction for its initial values. Polynomial decay needs
+neither: `window` keeps its meaning in shortened trainings, and c_1 = 1 forgets the initial weights.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Trained weights and checkpoints during training: named tensors with a JSON header in one safetensors file.
 
 A training's fingerprint is a hash of everything that it depends on: parameters, data and code. Its checkpoint is in a
-folder with that name. So training with a changed parameter never uses an old checkpoint, and changing it back finds the
-old one again.
+folder with that name. So training with a changed parameter never uses an old checkpoint, and changing the parameter
+back finds the old checkpoint again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any])
 
 
 def tensors_sha256(tensors: dict[str, Tensor]) -> str:
-    """A hash of the names, types, shapes and values."""
+    """The SHA-256 of the tensors' names, types, shapes and values."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         array = tensors[name].detach().cpu().contiguous().numpy()
@@ -54,7 +54,7 @@ def tensors_sha256(tensors: dict[str, Tensor]) -> str:
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote, and its header with the `sha256`. Raises `UserError`, which names the file."""
+    """The tensors that `save_tensors` wrote, and their header with the `sha256`. Raises `UserError`."""
     if not path.exists():
         raise UserError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
     try:
@@ -76,7 +76,7 @@ def fingerprint(**dependencies: Any) -> str:
 
 
 def code_fingerprint(root: Path, places: Iterable[str]) -> str:
-    """A hash of source files, Python and C++: of `places`, relative to `root`, and of all in those that are folders."""
+    """A hash of Python and C++ source files: those of `places`, files or folders relative to `root`."""
     files: set[Path] = set()
     for place in places:
         path = root / place

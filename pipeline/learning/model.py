@@ -1,4 +1,4 @@
-"""The interface of models for training and probing, and what an evaluation of them is given."""
+"""The interface of models for training and probing, and the inputs of their evaluation."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Model(nn.Module):
     """The interface that training needs. Images are `[B, C, S, S]` in [0, 1]."""
 
     noise_size: int
-    """Random numbers per image that the loss needs."""
+    """Number of random numbers per image that the loss needs."""
 
     batch_statistics: ClassVar[frozenset[str]] = frozenset()
     """Metrics of the whole batch, not means over images; they can be compared only between batches of equal size."""
 
     statistics_images: int = 0
-    """Training images that `end_epoch` asks for."""
+    """Number of training images that `end_epoch` needs."""
 
     @abstractmethod
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
@@ -38,19 +38,19 @@ class Model(nn.Module):
         """The loss of a batch, and metrics by name: scalar tensors, means over the batch.
 
         Random numbers are passed as `noise [B, noise_size]`, so that they depend on the seed and the epoch alone. The
-        scalar tensor `epoch` is passes over the data so far, as a fraction; models may learn from classes `labels [B]`.
+        scalar tensor `epoch` counts passes over the data so far, as a fraction. Models may learn from `labels [B]`.
         """
 
     def beginning_images(self, epoch: int) -> int:
-        """Training images that `begin_epoch` asks for before an epoch, at most."""
+        """Number of training images that `begin_epoch` needs before an epoch, at most."""
         return 0
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """Change the model before an epoch, with `beginning_images` training images `[B, C, S, S]`, if any."""
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
-        """Measure what evaluation needs, after an epoch, on training images `[N, C, S, S]` in batches of so many: set
-        parameters that have no gradient. Not called where `statistics_images` is 0.
+        """Set the parameters without a gradient, such as running statistics, after an epoch: from training images
+        `[N, C, S, S]` in batches of `batch`. Not called where `statistics_images` is 0.
         """
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
@@ -74,7 +74,7 @@ class EvaluationInputs:
 
     Attributes:
         sections: sections of `params.yaml` that the stage depends on, by name; each package uses its own.
-        official: reads affNIST's own test images; None unless the parameters request them and the image size matches.
+        official: reads affNIST's test images; returns None unless the parameters ask for them and the size matches.
     """
 
     models: Sequence[Model]

@@ -1,7 +1,7 @@
 """Optimisers by their names in params.yaml.
 
-They are no `torch.optim.Optimizer`: making one imports torch's compiler (`torch._dynamo`), which takes a second, longer
-than some trainings. Adam's arithmetic is torch's own.
+They do not subclass `torch.optim.Optimizer`: creating one imports torch's compiler (`torch._dynamo`), which takes a
+second, longer than some trainings. Adam's arithmetic is torch's own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pipeline.learning.settings import TrainingParams
 
 
 class Optimiser:
-    """What both have: the `parameters` that they move, the step size `lr`, which may be changed between steps, and the
-    `state`: tensors by name, for each parameter.
+    """Base class: the `parameters` to update, the step size `lr`, which may be changed between steps, and the `state`:
+    tensors by name, for each parameter.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, eps: float = 1e-8) -> None:
@@ -35,7 +35,7 @@ class Adam(Optimiser):
         for parameter in self.parameters:
             if not self.state[parameter]:
                 zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-                # On the CPU, wherever the parameters are: every step reads it, and must not wait for the device.
+                # The step count is on the CPU, wherever the parameters are: reading it must not wait for a GPU.
                 self.state[parameter] = {"step": torch.tensor(0.0), **zeros}
         states = [self.state[parameter] for parameter in self.parameters]
         adam(
@@ -60,8 +60,8 @@ class RMSProp(Optimiser):
 
         s = decay s + (1 - decay) g^2,  v = momentum v + lr g / sqrt(s + eps),  w = w - v
 
-    torch's own differs in three things that a tuned step size depends on: s starts at 0 and not at 1, eps is added
-    outside of the root, and a change of lr takes hold of the whole velocity at once.
+    torch's RMSProp differs in three things that a tuned step size depends on: s starts at 0 and not at 1, eps is added
+    outside of the root, and a change of lr rescales the whole velocity at once.
     """
 
     decay = momentum = 0.9

@@ -37,12 +37,12 @@ BuildModel = Callable[[RunSettings, int], Model]
 
 SUMMARY = "model.json"
 _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
-"""The columns of a training's history that are no metrics, and that of its speed."""
+"""The columns of a training's history that are no metrics, and the column of its speed."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a stage's trainings share; `code` hashes the code of a variant: no checkpoint of other code is continued."""
+    """What a stage's trainings share; `code` hashes a variant's code: checkpoints of other code are not continued."""
 
     build: BuildModel
     device: torch.device
@@ -62,17 +62,17 @@ def train_run(
     watched: Mapping[str, Labelled] | None = None,
     part: str = "",
 ) -> tuple[Trained, list[Model]]:
-    """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted; also the models,
-    one per replica, ready for evaluation.
+    """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted. Returns what
+    `train` does, and the models, one per replica, ready for evaluation.
 
-    Where the run holds images out, these validate, and `known` ones are watched.
+    If the run has `held_out`, the held-out images are for validation, and the images `KNOWN` are watched.
 
     Args:
         data_sha256: hash of the data set's file; the checkpoint depends on it.
-        tracked: records the data set and every epoch, those before an interruption, too.
+        tracked: records the data set and every epoch, epochs before an interruption included.
         title, start, frozen: as for `train`.
         watched: images and classes of the data set, by name, on which the model is measured after every epoch.
-        part: the training's name where the tracked run has several, such as "pixel_sd=0.1": it precedes its metrics.
+        part: the training's name if the tracked run has several, such as "pixel_sd=0.1": a prefix of metric names.
 
     Raises `UserError` if the data set does not fit the model (`check_fits`), has no images to be held out as the run
     says, training produced a number that is not finite, or a checkpoint is damaged.
@@ -103,7 +103,7 @@ def train_run(
     before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
-        """Track a seed's metrics, by plain names where it is the only one: but the speed, only at the end."""
+        """Track a seed's metrics. With one seed, names have no suffix, and the speed is tracked only at the end."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}
@@ -122,8 +122,8 @@ def train_run(
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """Metrics of validation, and of known images where others validate, at each replica's best epoch; speed and sizes,
-    by an untrained model. The table has every epoch of every replica, without its speed, which no two runs share.
+    """Validation metrics, and those on known images if the run has `held_out`, at each replica's best epoch; speed; and
+    the model's numbers of parameters. The table has every epoch of every replica, without speeds, which always differ.
     """
     history, best, names = trained.history, best_rows(trained), list(trained.history.columns)
     measured = {
@@ -161,7 +161,7 @@ def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:
-    """The models as a list of type `kind`, which they are."""
+    """The models as a list of type `kind`; all must be of this class."""
     typed = [model for model in models if isinstance(model, kind)]
     assert len(typed) == len(models)
     return typed
@@ -176,7 +176,7 @@ def _models(skeleton: Model, parameters: Sequence[Parameters]) -> list[Model]:
 
 
 def _identity(name: str, run: RunSettings, image_size: int) -> dict[str, Any]:
-    """What `model.json` says of whose weights they are, beside the model's settings."""
+    """The entries of `model.json` that identify a run's weights, beside the model's settings."""
     return {"run": name, "variant": run.variant, "image_size": image_size, "seeds": run.seeds}
 
 
@@ -188,10 +188,10 @@ def weights_file(seed: int) -> str:
 def save_run(
     folder: Path, name: str, run: RunSettings, image_size: int, data_sha256: str, code: str, trained: Trained
 ) -> None:
-    """Write a trained run's weights, one file per seed, and `model.json`, which says what they were made with.
+    """Write a trained run's weights, one file per seed, and their description `model.json`.
 
-    It has the settings and the hashes of data set and code. So a stage that depends on the folder depends on all three,
-    even if other code gives the same weights.
+    The description has the settings and the hashes of data set and code. So a stage that depends on the folder depends
+    on all three, even if other code gives the same weights.
     """
     files = {weights_file(seed): weights for seed, weights in zip(run.seeds, trained.parameters, strict=True)}
     for file, weights in files.items():
@@ -205,13 +205,13 @@ def save_run(
 def load_run(
     build: BuildModel, folder: Path, name: str, run: RunSettings, image_size: int, device: torch.device
 ) -> list[Model]:
-    """The trained models of a run, one per replica, for evaluation. Raises `UserError` if they do not fit."""
+    """The trained models of a run, one per replica, for evaluation. Raises `UserError` if weights do not fit."""
     prepare(device)
     summary, asked = folder / SUMMARY, _identity(name, run, image_size)
     try:
         content = json.loads(summary.read_text(encoding="utf-8"))
         found, hashes = {key: content[key] for key in asked}, dict(content["weights"])
-        # Weights may be older than a setting, which then has the value that they were trained with.
+        # Weights may be older than a setting: its default is then the value that they were trained with.
         model = type(run).model_validate(content["settings"]).model if found == asked else None
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None
@@ -226,5 +226,5 @@ def load_run(
         loaded.append(parameters)
     try:
         return _models(build(run, image_size).to(device), loaded)
-    except RuntimeError as error:  # of parameters that the model does not have
+    except RuntimeError as error:  # the weights' names or shapes are not the model's
         raise UserError(f"{folder} does not fit the model of run '{name}', train it again: {error}") from None

@@ -33,7 +33,7 @@ class CropParams(Section):
     """Random crops in random light and, where asked for, warped, drawn again in every epoch.
 
     Channels of an image, such as the two of a stereo pair, are changed alike, except by gain and offset: a network that
-    standardises images does not see those that all channels share. Validation and tests use the unchanged central crop.
+    standardises images does not see what all channels share. Validation and tests use the unchanged central crop.
     """
 
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
@@ -49,7 +49,7 @@ class CropParams(Section):
     shift: float = Field(
         ge=0,
         le=64,
-        description="pixels: translation uniform in [-shift, shift] on each axis, beyond the crop's; edges go on",
+        description="pixels: added translation, uniform in [-shift, shift] on each axis; edge pixels are repeated",
     )
 
     @property
@@ -67,14 +67,14 @@ class TrainingParams(Section):
 
     epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
     batch_size: int = Field(ge=1, le=65_536, description="images per step")
-    optimiser: Literal["adam", "rmsprop"] = Field(description="or RMSProp with momentum as in TensorFlow 1, for SCAE")
-    learning_rate: float = Field(gt=0, le=1, description="the optimiser's step size")
+    optimiser: Literal["adam", "rmsprop"] = Field(description="Adam, or RMSProp with momentum as in TensorFlow 1")
+    learning_rate: float = Field(gt=0, le=1, description="step size at the start")
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the end")
-    decay: Literal["cosine", "exponential"] = Field(description="of the step size in between")
+    decay: Literal["cosine", "exponential"] = Field(description="decay of the step size from start to end")
     gradient_clip: float = Field(gt=0, le=1e30, description="largest gradient norm of a step, per replica")
-    patience: int = Field(ge=1, le=1_000_000, description="a replica stops after so many epochs without a better loss")
+    patience: int = Field(ge=1, le=1_000_000, description="epochs without a lower validation loss before stopping")
     averaging: float = Field(
-        ge=0, le=0.5, description="mean age of averaged weights, which are validated, as a share of the steps; 0: none"
+        ge=0, le=0.5, description="mean age of the averaged weights, which are evaluated, as a share of steps; 0: none"
     )
 
 
@@ -101,7 +101,7 @@ class RunSettings(Section):
 
     @property
     def held_out(self) -> HoldoutParams | None:
-        """Which images validate in place of those that the data set has for it; None: these."""
+        """Which images are held out for validation; None: the data set's validation images are used."""
         return None
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
@@ -115,7 +115,7 @@ class RunSettings(Section):
             raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")
 
     def without_effect(self) -> dict[str, str]:
-        """Settings of the model that change nothing beside its other settings, and those with which they would."""
+        """Settings of the model without effect, by name, each with the other settings that would give it an effect."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:

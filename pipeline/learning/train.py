@@ -2,7 +2,7 @@
 for the device after each step.
 
 In each epoch: draw order, warps and noise from (seed, epoch) only; train on all batches, keeping the metrics on the
-device; read them once; validate; keep the best parameters; save a checkpoint. If training is interrupted at any time
+device; read metrics once; validate; keep the best parameters; save a checkpoint. If training is interrupted at any time
 and run again, it therefore gives the same weights (bit for bit on the CPU). With `training.averaging`, the average of
 the weights is validated and kept.
 """
@@ -33,7 +33,7 @@ from pipeline.learning.settings import TrainingParams
 
 _VALIDATION_SEED = 2**31 - 1
 _STATE = ("epoch", "best_loss", "best_epoch", "history", "seconds")
-"""What a checkpoint keeps of a loop beside its tensors."""
+"""Attributes of a loop that a checkpoint keeps beside its tensors."""
 
 Parameters = dict[str, Tensor]
 """A model's parameters by name."""
@@ -41,10 +41,10 @@ Parameters = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training leaves.
+    """The result of a training.
 
     Attributes:
-        parameters: of each seed's model at its best validation loss.
+        parameters: the model's parameters at the best validation loss, by replica.
         history: one row per replica and epoch: replica (index of its seed), epoch (from 1), `<part>_<metric>` for the
             parts train, validation and those watched, images_per_second.
         best_epoch: the epoch of the best validation loss, by replica.
@@ -68,7 +68,7 @@ Row = dict[str, float]
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learned, and from what.
+    """A model to train, with its data and settings.
 
     Attributes:
         train_part, validation_part: images `[N, C, S, S]` and their classes `[N]`.
@@ -99,8 +99,8 @@ def train(
 
     Args:
         checkpoints: one per seed; None: not resumable.
-        on_epoch: called with each epoch's row of the history: after the epoch, and again where a checkpoint brings it
-            back.
+        on_epoch: called with each epoch's row of the history after the epoch, and again for each row that a checkpoint
+            restores.
         start: initial values by parameter, for each seed; the other parameters start as in a fresh model.
         frozen: names of parameters that are not trained.
 
@@ -119,7 +119,7 @@ def train(
 
 @dataclass
 class _Loop:
-    """The training of one seed, whose initial values, batches and noise depend on nothing but itself."""
+    """The training of one seed. Initial values, batches and noise depend on this seed alone."""
 
     task: Task
     replica: int
@@ -162,11 +162,11 @@ class _Loop:
 
     @property
     def stopped(self) -> bool:
-        """Whether the validation loss has not become better for too long."""
+        """Whether the validation loss has not improved for `patience` epochs."""
         return self.epoch - self.best_epoch >= self.training.patience
 
     def run(self) -> tuple[Parameters, list[Row], int, float]:
-        """Train to the end, from the checkpoint if there is one; the fields of `Trained`, of this seed."""
+        """Train to the end, from the checkpoint if there is one. Returns the fields of `Trained` for this seed."""
         self._resume()
         epochs = self.training.epochs
         with tqdm(total=epochs, initial=self.epoch, desc=self.title, unit="epoch", dynamic_ncols=True) as bar:
@@ -220,7 +220,7 @@ class _Loop:
             chosen = order[step * batch : (step + 1) * batch]
             images = augment(self.images[chosen], self.task.augmentation, generator)
             loss, metrics = self.model(images, noise[step], times[step], self.labels[chosen])
-            # Zeros for what a setting has no use for, such as the betas of matrix capsules with `activation: mixing`.
+            # Zeros for unused parameters, such as the betas of matrix capsules with `activation: mixing`.
             gradients = torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
             norm = clip(gradients, self.training.gradient_clip)
             metrics = {"loss": loss.detach(), **metrics, "gradient_norm": norm}
@@ -258,7 +258,7 @@ class _Loop:
 
     @torch.no_grad()
     def _measure(self, all_images: Tensor, labels: Tensor) -> dict[str, NDArray[np.float64]]:
-        """Metrics by name on images that are not trained on: the same warps and noise at every epoch."""
+        """Metrics by name on images that are not trained on, with the same warps and noise at every epoch."""
         generator = torch.Generator(self.device).manual_seed(_VALIDATION_SEED)
         images = augment(all_images, self.task.augmentation, generator, training=False)
         noise = self.evaluated.draw_noise((len(images),), generator, self.device)
@@ -309,7 +309,7 @@ class _Loop:
 
 @torch.no_grad()
 def _copy(values: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
-    """Set parameters to these values, in place."""
+    """Copy tensors, by name, into the tensors of `into`."""
     for name, value in values.items():
         into[name].copy_(value)
 

@@ -1,6 +1,6 @@
 """A profile's figures, tables and scorecard as a folder to cite and archive: a research object crate (RO-Crate).
 
-Figures are PDF where the arrays that they need are here, else as they are in Git; tables are CSV and LaTeX. The crate's
+Figures are PDF if the arrays that they need are present, else the files in Git; tables are CSV and LaTeX. The crate's
 metadata give each file its title, caption, and the results and commits that it shows.
 """
 
@@ -24,12 +24,12 @@ from pipeline.params import load_params
 from pipeline.results.reading import Results
 
 CLAIM = ("id", "document", "where", "claim", "paper", "ours", "verdict", "dataset", "profile")
-"""What the scorecard says of each claim."""
+"""Columns of the exported scorecard, which has a row for each claim."""
 
 
 def export(root: Path, folder: Path) -> int:
-    """Write the results of the current profile into a new folder. The number of files. UserError if the folder exists,
-    the profile has no scorecard, parameters are invalid, or a result is corrupt.
+    """Write the results of the current profile into a new folder; returns the number of files. UserError if the folder
+    exists, the profile has no scorecard, parameters are invalid, or a result is corrupt.
     """
     if folder.exists():
         raise UserError(f"{folder} exists: name a new folder")

@@ -5,7 +5,7 @@ each. A task calls `dvc repro --single-item` in a clone of the head's repository
 arrays travel through the DVC cache that head and workers share, or through a DVC remote. Everything else that an item
 makes is a few kilobytes: its entry in dvc.lock, and the outputs that DVC does not cache. This *packet* is the result of
 the task. Dask passes it on to the tasks of the items that need it; the head writes it into its own repository and
-checks out the rest. Afterwards `dvc repro` has nothing to run.
+checks out the cached outputs. Afterwards `dvc repro` has nothing to run.
 
 Functions whose docstrings begin with "On a worker" are pickled by value: they must not import `pipeline`.
 """
@@ -56,10 +56,10 @@ def fan_out(
     repository: str | None,
     gpu_items: str | None,
 ) -> int:
-    """Run the items behind the targets that are out of date, and record them. The exit code: 1 if one failed, else 0.
+    """Run the items for the targets that are out of date, and record them. Returns 1 if an item failed, else 0.
 
-    The arguments are those of the command, which describes them. Without a remote, workers use the head's cache under
-    its own path. Raises `UserError` if there are uncommitted changes, workers cannot be reached, or DVC cannot read the
+    `python -m pipeline fan-out --help` describes the arguments. Without a remote, workers use the head's cache, at the
+    same path. Raises `UserError` if there are uncommitted changes, workers cannot be reached, or DVC cannot read the
     repository.
     """
     commit, dirty = git_state(root)
@@ -93,7 +93,7 @@ def fan_out(
 
 
 def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
-    """The stale items: those that run here first, those for workers, and the rest, which run here at the end."""
+    """The stale items in three lists: to run here first, to run on workers, and to run here at the end."""
     stale = [name for name, item in plan.items() if item.stale]
     here = {name for name in stale if name.partition("@")[0] in HERE}
     before = [name for name in stale if here.issuperset({name, *plan[name].behind})]
@@ -102,7 +102,7 @@ def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
 
 
 def _job(root: Path, commit: str, remote: str | None, repository: str | None) -> dict[str, Any]:
-    """What a worker must know to make its clone. Without a remote, it shares folders with the head."""
+    """The data from which a worker makes its clone. Without a remote, the clone shares folders with the head."""
     from dvc.repo import Repo
 
     with Repo(str(root)) as repo:
@@ -144,7 +144,7 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Iterator[Client]
 def _submit(
     client: Client, root: Path, plan: Plan, sent: Sequence[str], job: dict[str, Any], gpu: str | None
 ) -> dict[str, Future]:
-    """Give Dask the graph: one task an item, which gets the packets of the items that it needs."""
+    """Submit the graph to Dask: a task for each item, with the packets that the item needs. Returns futures by item."""
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -164,7 +164,7 @@ def _submit(
 
 
 def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[str], failed: set[str]) -> None:
-    """Record every item as soon as it is done, and add it to `done`; add those that fail themselves to `failed`."""
+    """Record every item as soon as it is done, and add it to `done`; add items whose own task fails to `failed`."""
     from distributed import as_completed
 
     for batch in as_completed(futures.values()).batches():
@@ -205,25 +205,25 @@ def _lock_entries(root: Path) -> dict[str, Any]:
 
 
 def _dvc(root: Path, *words: str) -> int:
-    """The exit code of DVC in a repository."""
+    """Run DVC in a repository; returns the exit code."""
     return subprocess.run([sys.executable, "-m", "dvc", *words], cwd=root, check=False).returncode
 
 
 def _packet(root: Path, name: str, entry: dict[str, Any] | None, uncached: Iterable[str]) -> Packet:
-    """On a worker or in the head: what an item made."""
+    """On a worker or in the head: the packet of an item."""
     files = {path: (root / path).read_bytes() for path in uncached if (root / path).is_file()}
     return {"name": name, "entry": entry, "files": files}
 
 
 def _write_files(root: Path, packet: Packet) -> None:
-    """On a worker or in the head: put uncached outputs in place."""
+    """On a worker or in the head: write the uncached outputs of a packet."""
     for path, content in packet["files"].items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(content)
 
 
 def run_item(job: dict[str, Any], name: str, uncached: tuple[str, ...], packets: Sequence[Packet]) -> Packet:
-    """On a worker: bring an item up to date, given the packets of the item itself and of those that it needs."""
+    """On a worker: bring an item up to date, given its packet and those of the items that it needs; its new packet."""
     import yaml
 
     begun = time.monotonic()

@@ -1,15 +1,15 @@
 """Publishes the weights and arrays of the current profile in a DVC remote inside the repository, with model cards.
 
-`dvc push` takes a folder whose listing is on the remote for complete, and does not say what it could not find. `dvc
+`dvc push` assumes that a folder is complete if its listing is on the remote, and does not report missing files. `dvc
 pull --allow-missing` fetches nothing if one file of a listed folder is missing. So every file of the remote is checked
-here, and what is incomplete is pushed again or removed.
+here, and incomplete outputs are pushed again or removed.
 
 Git keeps every version of the remote permanently, so sizes are limited. Raw data, data sets and checkpoints are never
 published.
 
 Another DVC remote can get everything that DVC's run cache remembers (`share`). `dvc push --run-cache` pushes all of its
-records, but only those outputs that `dvc.lock` names and that are no results kept in Git. A record restores a stage
-only where all its outputs are.
+records, but only the cached outputs that `dvc.lock` names. A record restores a stage only if all outputs of the record
+are available.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ _MODELS, _ARRAYS = "models/", "results/"
 
 
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
-    """Copy what is recorded of the current profile to the remote, and write a card for each trained run, and the list.
-    The bytes of each published output, and why others are not published.
+    """Copy the recorded outputs of the current profile to the remote; write a card for each trained run, and the list
+    of cards. Returns the bytes of each published output, and the reason for each output that is left out.
 
     Raises `UserError` if there are uncommitted changes, the profile is not for publication or too large, or DVC cannot
-    copy it.
+    copy the outputs.
     """
     params = load_params(root / PARAMS)
     if not params.publish:
         raise UserError(f"profile {params.profile} has `publish: false` in {PARAMS}")
-    # A clone of the commit must not differ, but for the remote, and for which profile is current.
+    # A clone of the commit must be the same, except for the remote and for which profile is current.
     apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
     changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
     committed = _run(root, "git", "ls-tree", "-r", "HEAD")
@@ -86,8 +86,8 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
     """Push the outputs `wanted` to the remote; remove from it each file that belongs to no complete output of `locked`.
-    Why outputs are not on the remote: those of `wanted`, and others of which it had a part. Raises `UserError` if the
-    remote has become too large, or DVC reports an error.
+    Returns why outputs are not on the remote: those of `wanted`, and others that were incomplete there. Raises
+    `UserError` if the remote has become too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
@@ -117,7 +117,7 @@ def stored(root: Path, output: Output) -> list[Path]:
 
 
 def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
-    """Remove each file that belongs to no complete output with files of an allowed size; return why others are not."""
+    """Remove each file that belongs to no complete output of small enough files; returns why outputs are left out."""
     kept, refused = set(), {}
     for output in locked:
         if not _place(root, output.md5).exists():
@@ -138,7 +138,7 @@ def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
 
 
 def _place(root: Path, name: str) -> Path:
-    """Where DVC keeps the content with this hash on the remote."""
+    """The path at which DVC keeps the content with the hash `name` on the remote."""
     return root / REMOTE / "files" / "md5" / name[:2] / name[2:]
 
 
@@ -194,11 +194,11 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
 
 
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
-    """Push the run cache of the repository in `root`, and the outputs of its records, but for those of stages that make
-    one of the folders or files `without`; returns how many records there are, and how many files were pushed now.
+    """Push the run cache of the repository in `root`, and the outputs of its records, except records of stages with an
+    output in `without` (folders or files). Returns the number of records, and of files pushed by this call.
 
-    Raises `UserError` if nothing is at a place in `without`, or if there is no such remote, it does not take all files,
-    cannot have a run cache (one over HTTP), or is the folder of published results, which is in Git.
+    Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not take all files, cannot
+    have a run cache (one over HTTP), or is the folder of published results, which is in Git.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo

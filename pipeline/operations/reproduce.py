@@ -1,7 +1,7 @@
 """Runs the items that are out of date in this repository, several at once: one `dvc repro` for each core.
 
 DVC lets several `dvc repro` run in one repository if none of them writes what another reads or writes. So items are put
-in groups: a trained run with its studies is one group, studies of several runs are another, which waits for theirs.
+in groups: a trained run and its studies, or the studies of the same several runs, which wait for these runs' groups.
 Data sets are prepared before, figures and tables are made at the end. Results are those of a plain `dvc repro`.
 """
 
@@ -28,7 +28,7 @@ PREPARING = frozenset({"download", "own_images", "preprocess"})
 DRAWING = frozenset({"figures", "tables"})
 """Stages that show all results."""
 Group = frozenset[str]
-"""The trained runs that its items need; of an item that needs none, the item itself."""
+"""The trained runs that the group's items need; for an item that needs no run, the item itself."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class PlannedItem:
 
     Attributes:
         needs: all items that it needs, directly or indirectly: a study of a run also reads the run's data set.
-        behind: those of them that are out of date.
-        stale: whether it is out of date, or an item behind it.
+        behind: the items of `needs` that are out of date.
+        stale: whether the item itself is out of date, or one of `needs`.
         uncached: its outputs that DVC does not cache: paths relative to the repository.
     """
 
@@ -49,11 +49,11 @@ class PlannedItem:
 
 
 Plan = Mapping[str, PlannedItem]
-"""Items by name, each after those that it needs."""
+"""Items by name, each after the items that it needs."""
 
 
 def read_plan(root: Path, targets: Sequence[str] = ()) -> Plan:
-    """All items behind the targets. Raises `UserError` for DVC's errors."""
+    """The targets and all items that they need; by default, all items. Raises `UserError` for DVC's errors."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
     from networkx import topological_sort
@@ -77,7 +77,7 @@ def read_plan(root: Path, targets: Sequence[str] = ()) -> Plan:
 
 
 def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) -> int:
-    """Bring the targets up to date, `jobs` groups at once (default: one a core). The exit code."""
+    """Bring the targets up to date, `jobs` groups at once (default: one per core); returns the exit code."""
     plan = read_plan(root, targets)
     data = [name for name, item in plan.items() if item.stale and name.partition("@")[0] in PREPARING]
     if data and _dvc(root, "--single-item", *data).wait():
@@ -94,7 +94,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
 
 
 def grouped(plan: Plan) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
-    """The stale items between data sets and figures by group, in order, and for each group those that it waits for."""
+    """The stale items between data sets and figures by group, in order, and the groups that each group waits for."""
     groups: dict[Group, list[str]] = {}
     for name, item in plan.items():
         if item.stale and name.partition("@")[0] not in PREPARING | DRAWING:
@@ -110,9 +110,9 @@ def grouped(plan: Plan) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]
 def _run(
     root: Path, groups: Mapping[Group, Sequence[str]], needs: Mapping[Group, Collection[Group]], jobs: int
 ) -> list[str]:
-    """Run all groups; what does not need a failed one goes on. The items of those that failed, or could not run.
+    """Run all groups, except those that need a failed group. Returns the items of groups that failed or did not run.
 
-    Those that wait for none begin first, the ones with most items before the others.
+    Groups that wait for no other group begin first, those with most items before the others.
     """
     order = sorted(
         TopologicalSorter(needs).static_order(), key=lambda group: 0 if needs[group] else -len(groups[group])
@@ -133,7 +133,7 @@ def _run(
 
 
 def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) -> int:
-    """Run the items of a group in order, up to the first that fails, and show what they print. DVC's exit code."""
+    """Run the items of a group in order, up to the first that fails, and show their output. Returns DVC's exit code."""
     threads = str(max(cpu_count() // jobs, 1))
     process = _dvc(root, "--single-item", *names, stdout=subprocess.PIPE, OMP_NUM_THREADS=threads)
     assert process.stdout is not None
@@ -147,7 +147,7 @@ def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) ->
 
 
 def _dvc(root: Path, *words: str, stdout: int | None = None, **environment: str) -> subprocess.Popen[str]:
-    """A running `dvc repro`. It waits for others that read or write DVC's files at the same moment."""
+    """Start a `dvc repro`. It waits while another process reads or writes DVC's files. Returns the process."""
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *words]
     error, env = subprocess.STDOUT if stdout else None, environment | os.environ
     return subprocess.Popen(command, cwd=root, env=env, stdout=stdout, stderr=error, text=True, errors="replace")

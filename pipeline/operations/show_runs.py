@@ -1,4 +1,4 @@
-"""Sends tracked runs to MLflow, and shows them by MLflow's own server, to this machine only."""
+"""Sends tracked runs to MLflow, and shows them with MLflow's own server, at 127.0.0.1 only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.tracking.delivery import Delivery
 
 HOST = "127.0.0.1"
 VIEW = "mlflow.sharedViewState."
-"""How the tag of a view of an experiment begins; its name follows."""
+"""Prefix of an experiment's tag that holds a view; the view's name follows."""
 
 
 def delivery_of(root: Path) -> Delivery:
@@ -28,7 +28,7 @@ def delivery_of(root: Path) -> Delivery:
 
 
 def send(delivery: Delivery) -> None:
-    """Send what MLflow does not have yet, and print what that was. Raises as `Delivery.run`."""
+    """Send new events to MLflow, and print which runs they belong to. Raises as `Delivery.run`."""
     runs = 0
     for run in delivery.run():
         print(f"{run}: delivered")
@@ -37,13 +37,13 @@ def send(delivery: Delivery) -> None:
 
 
 def show(root: Path, port: int) -> NoReturn:
-    """Send the runs to the repository's own file, print links to the views, and become MLflow's server. UserError if
+    """Send the runs to the repository's database, print links to the views, and become MLflow's server. UserError if
     the port cannot be used, another server is starting there, or MLflow is switched off.
     """
     path = lock_path(root, f"ui-{port}")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT)
-    os.set_inheritable(lock, True)  # the server, which answers at the port only seconds later, holds it until it ends
+    os.set_inheritable(lock, True)  # the server holds the lock until it ends; it answers only seconds later
     try:
         socket.create_server((HOST, port)).close()
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,7 +59,7 @@ def show(root: Path, port: int) -> NoReturn:
             for view in (tag.removeprefix(VIEW) for tag in experiment.tags if tag.startswith(VIEW)):
                 page = f"http://{HOST}:{port}/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey={view}"
                 print(f"{experiment.name}, {view}: {page}&workflowType=machine_learning")
-    except (UserError, OSError) as error:  # what was sent before can be looked at
+    except (UserError, OSError) as error:  # runs that were sent before can be looked at
         show_error(error)
     sys.stdout.flush()
     server = ["mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]

@@ -1,7 +1,7 @@
 """Tracked runs: a local journal that is always written, and MLflow, which is updated from it.
 
 Training never waits for MLflow and never fails because of it: `TrackedRun` appends to `<folder>/<run id>/events.jsonl`,
-and another process (`delivery.py`) delivers the journals of the folder, after an outage what was missed as well.
+and another process (`delivery.py`) delivers the journals of the folder, including events that an outage delayed.
 """
 
 from pipeline.tracking.run import Store, TrackedRun

@@ -1,11 +1,11 @@
 """Updates an MLflow store from all journals of a folder, each from where the last delivery stopped.
 
-The position in a journal is in a file beside it, whose name has the id of MLflow's experiment and the time at which
-that was made: another store, or a new one, gets everything. What was delivered just before an interruption is delivered
+A file beside each journal has the position of its delivery. The file's name has the id and creation time of MLflow's
+experiment: another store, or a new one, gets everything. Events delivered just before an interruption are delivered
 again, which changes nothing: runs are found by the tag `tracking_run`, and values have the journal's time.
 
-During trainings a process of its own does this, because MLflow takes seconds to import and may block for minutes. It
-outlives the stage that started it, and ends when no run has been written for a while.
+During training, a separate process delivers, because MLflow takes seconds to import and may block for minutes. The
+process outlives the stage that started it, and ends when no run has been written for a while.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFo
 
 
 def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SECONDS) -> None:
-    """Deliver until no run has been written for `idle_seconds`; return at once if another process does so.
+    """Deliver until no run has been written for `idle_seconds`; return at once if another process delivers.
 
-    Of consecutive failures the first is a warning. If the store blocks this process for too long, the system kills it,
-    and the next one delivers the rest.
+    Only the first of consecutive failures is reported. If the store blocks this process for too long, an alarm kills
+    the process, and the next one delivers the rest.
     """
     with suppress(TimeoutError), background_lock(folder).acquire(timeout=1.0):
         delivery, failed, idle_since = Delivery(folder, store, measure=True), False, time.monotonic()
@@ -82,7 +82,7 @@ class Delivery:
         self._complete, self._measured = set[str](), set[str]()  # ids of runs: ended and delivered; measured
 
     def run(self) -> Iterator[str]:
-        """Deliver all new events, oldest run first; yield the ids of runs that had any.
+        """Deliver all new events, oldest run first; yield the ids of runs that had new events.
 
         A run whose process is gone without an end event is marked as killed. A run that fails does not stop the others.
         Raises `UserError` if the store does not answer or rejected a run, and `TimeoutError` if another process
@@ -102,20 +102,20 @@ class Delivery:
             raise UserError(f"MLflow at {self.store.shown} did not accept {failures[0]}")
 
     def unfinished(self) -> list[Journal]:
-        """The journals that are not known to have ended and to be delivered."""
+        """The journals of runs that are not known to be ended and delivered."""
         folders = (path.parent for path in sorted(self.folder.glob("*/events.jsonl")))
         return [Journal(folder) for folder in folders if folder.name not in self._complete]
 
     @cached_property
     def client(self) -> Any:
-        """MLflow's client. It makes an SQLite store that does not exist."""
+        """MLflow's client. An SQLite store is created if it does not exist."""
         os.environ.update({**SETTINGS, **os.environ})
         from mlflow import MlflowClient
 
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
         database = self.store.database
-        if database and not database.exists():  # one that is interrupted half-way stays broken
+        if database and not database.exists():  # if its creation were interrupted, it would stay broken
             unfinished = database.with_name(f"{database.name}.new")
             for leftover in database.parent.glob(f"{unfinished.name}*"):
                 leftover.unlink()
@@ -139,7 +139,7 @@ class Delivery:
         return bool(run)
 
     def _deliver_news(self, journal: Journal, start: Mapping[str, Any]) -> str | None:
-        """MLflow's id of the run whose news were delivered; None if there were none, or it was deleted there."""
+        """Deliver a journal's new events; MLflow's id of its run, or None without events or if the run was deleted."""
         name = start["experiment"]
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
@@ -161,8 +161,8 @@ class Delivery:
 
 
 class _Run:
-    """What MLflow has of one journal: its run and, if it is of a group, the run that represents the group. Its `id` is
-    of the run, which is made if there is none; None if somebody has deleted it in MLflow.
+    """The run of one journal in MLflow and, if it is in a group, the run that represents the group. `id` is MLflow's id
+    of the journal's run, which is created if it is missing; None if somebody has deleted the run in MLflow.
     """
 
     def __init__(self, client: Any, experiment: str, start: Mapping[str, Any], folder: Path) -> None:
@@ -175,7 +175,7 @@ class _Run:
         self.id = self._find("tracking_run", tags, start["name"], start["time"])
 
     def log(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Log events, values and texts in batches."""
+        """Log events; metrics, parameters and tags in batches."""
         from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
         batches: dict[tuple[str, str], list[Any]] = defaultdict(list)
@@ -211,7 +211,7 @@ class _Run:
                     self._client.log_batch(run, **{kind: batch[begin : begin + BATCH]})
 
     def _find(self, key: str, tags: Mapping[str, Any], name: str = "", time: int | None = None) -> str | None:
-        """The run whose tag `key` equals that in `tags`; with a time (milliseconds), it is made if there is none."""
+        """The id of the run with the tag `key` as in `tags`, or None; with a time (ms), a missing run is created."""
         from mlflow.entities import ViewType
 
         query = f"tags.{key} = '{tags[key]}'"
@@ -223,7 +223,7 @@ class _Run:
 
     @contextmanager
     def _unless_refused(self, what: str) -> Iterator[None]:
-        """Pass over what the store would never take, with a warning, so that it does not block what comes after it."""
+        """Skip data that the store would never accept, with a warning, so that they do not block later events."""
         try:
             yield
         except Exception as error:

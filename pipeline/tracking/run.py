@@ -1,10 +1,10 @@
-"""One tracked run and its local journal, and the start of the process that delivers it to MLflow. MLflow itself is
-imported there only.
+"""One tracked run and its local journal, and the start of the process that delivers journals to MLflow. MLflow is not
+imported here.
 
 A journal is a file with one JSON event per line, appended and never rewritten. Events, all with `time` (milliseconds
 since 1970): `start` (id, experiment, its tags, name, params, tags, group, host), `params`, `metrics` (step, values),
 `tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run: the id of an earlier run that it
-belongs to), `end` (status). Those with `of_group` are about the run that represents the group.
+belongs to), `end` (status). Events with `of_group` are about the run that represents the group.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Store:
                 raise UserError(f"MLflow at {self.shown} does not answer ({type(error).__name__})") from error
 
     def start_delivery(self, folder: Path) -> None:
-        """Start the process that delivers the journals in `folder`, unless it runs and will see what was written."""
+        """Start the process that delivers the journals in `folder`, unless it runs and will see new events."""
         try:
             with background_lock(folder).acquire(blocking=False):
                 background_log(folder).write_text("")  # warnings of an earlier process may be out of date
@@ -73,7 +73,7 @@ class Store:
         with background_log(folder).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.tracking.delivery", str(folder), str(self.artifacts or "")],
-                cwd=folder.parent,  # import its code: this stage's may be in a copy that DVC soon deletes
+                cwd=folder.parent,  # import code from here: the stage may run in a copy that DVC soon deletes
                 # The address is no argument: it may hold a password.
                 env={**os.environ, "PYTHONPATH": search, "MLFLOW_TRACKING_URI": self.uri},
                 stdin=subprocess.DEVNULL,
@@ -81,7 +81,7 @@ class Store:
                 stderr=log,
                 start_new_session=True,  # signals from the stage's terminal must not reach it
             )
-        process.returncode = 0  # nobody waits for it: no warning by Python that it still runs
+        process.returncode = 0  # keeps Python from warning that the process still runs
 
 
 def background_lock(folder: Path) -> FileLock:
@@ -90,12 +90,12 @@ def background_lock(folder: Path) -> FileLock:
 
 
 def background_log(folder: Path) -> Path:
-    """The file for what the delivering process has to tell the user, in lines that begin with `warning:` or `note:`."""
+    """The file for messages of the delivering process to the user: lines that begin with `warning:` or `note:`."""
     return folder / "background.log"
 
 
 def without_passwords(text: str) -> str:
-    """A text on one line whose addresses have no user name and password any more: MLflow's errors have them."""
+    """A text on one line, without the user names and passwords that addresses in MLflow's errors have."""
     return re.sub(r"//[^/\s]*@", "//", " ".join(text.split()))
 
 
@@ -127,7 +127,7 @@ class Journal:
                         yield event, offset
 
     def is_written(self) -> bool:
-        """Whether a process writes the run. If it is gone and wrote no end, the end is written here."""
+        """Whether a process writes the run. If it is gone without an `end` event, that event is appended (KILLED)."""
         try:
             with self.writer.acquire(blocking=False):
                 last = self.path.read_bytes().rstrip().rpartition(b"\n")[2]
@@ -143,15 +143,15 @@ class Journal:
 
 @dataclass
 class TrackedRun:
-    """A run's journal, which a process of its own delivers to MLflow; `id` is the run's id, and its folder's name.
+    """A run's journal, which a separate process delivers to MLflow; `id` is the run's id, and its folder's name.
 
     Logging never raises: a full disk only causes a warning here; the stage reports it if results are lost.
 
     Args:
         folder: parent folder; the run is in `folder/<run id>`.
         params, tags: params may be nested; tags are converted to text.
-        group: runs that belong together, such as those of one reproduction, which MLflow nests below a run of its own:
-            a unique `id`, and `name` and `tags` of this run. Without it, what is logged of the group is dropped.
+        group: the group of runs, such as a reproduction, below whose run MLflow nests this run: a unique `id`, and the
+            `name` and `tags` of the group's run. Without a group, events `of_group` are dropped.
         context: what the run uses data sets for: "training" or "evaluation".
         store: None: record locally only.
     """
@@ -205,10 +205,10 @@ class TrackedRun:
         self.log("dataset", name=name, label=label, sha256=digest, context=self.context)
 
     def log_artifact(self, path: Path, folder: str = "", **target: Any) -> None:
-        """Log a finished file, as it is now: a copy is kept with the journal. `folder` is that in MLflow.
+        """Log a finished file, as it is now: a copy is kept with the journal. `folder` is its folder in MLflow.
 
         `target` is `of_group=True` to log it with the group in place of this run, or `of_run`, the id of an earlier run
-        of the same experiment; nothing happens if MLflow does not have it.
+        of the same experiment; nothing happens if MLflow does not have that run.
         """
         try:
             place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
@@ -220,7 +220,7 @@ class TrackedRun:
             self.log("artifact", folder=folder, file=str(place.relative_to(self.journal.folder)), **target)
 
     def finish(self, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED") -> None:
-        """End the run; what MLflow does not have yet is delivered after it."""
+        """End the run; events that MLflow does not have yet are delivered later."""
         self.log("end", status=status)
         self.journal.writer.release()
 

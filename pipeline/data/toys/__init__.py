@@ -23,7 +23,7 @@ ELEVATIONS = tuple(range(30, 75, 5))
 """Height of the cameras above the horizon in degrees."""
 
 DISTANCE = 6.5
-"""From a toy's centre to the midpoint between the cameras; a toy's radius is about 1."""
+"""Distance from a toy's centre to the midpoint of the cameras; a toy's radius is about 1."""
 BASELINE = 1.0
 """Distance between the two cameras."""
 PIXEL = 1 / 18.5
@@ -42,17 +42,17 @@ LIGHTINGS = (
 
 
 def turntable(azimuth: float) -> Floats:
-    """The rotation `[3, 3]` by so many degrees about the vertical axis, from the front (x) to the left (y)."""
+    """The rotation `[3, 3]` by `azimuth` degrees about the vertical axis, from the front (x) to the left (y)."""
     s, c = sine_cosine(azimuth)
     return np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
 
 
 def stereo_cameras(elevation: float) -> list[tuple[Floats, Floats]]:
     """Eye and frame, as `cast` takes them, of a left and a right camera that look at the world's origin from the front
-    (x), so many degrees above the horizon.
+    (x), `elevation` degrees above the horizon.
 
-    Both share one image plane, through the origin and perpendicular to the line of sight: a point on it has the same
-    position in both images; a nearer point is further to the right in the left one.
+    The cameras share one image plane, through the origin and perpendicular to the line of sight: a point on the plane
+    has the same position in both images; a nearer point is further to the right in the left image.
     """
     s, c = sine_cosine(elevation)
     back, right, down = np.array([[c, 0, s], [0, 1, 0], [s, 0, -c]])
@@ -61,7 +61,7 @@ def stereo_cameras(elevation: float) -> list[tuple[Floats, Floats]]:
 
 
 def light_of(lighting: int) -> Light:
-    """The light of a lighting, 0 to 5."""
+    """The `Light` of a lighting, 0 to 5."""
     around, up, *brightness = LIGHTINGS[lighting]
     (sa, ca), (su, cu) = sine_cosine(around), sine_cosine(up)
     return Light(np.array([ca * cu, sa * cu, su]), *brightness)
@@ -71,7 +71,7 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
     """Stereo pairs `[N, 2, 48, 48]`, left before right.
 
     Args:
-        category, instance, lighting: `[N]` 0 to 4, in smallNORB's order, 0 to 9, and 0 to 5.
+        category, instance, lighting: `[N]` each; 0 to 4 in smallNORB's order, 0 to 9, and 0 to 5.
         azimuth, elevation: `[N]` indices into `AZIMUTHS` and `ELEVATIONS`.
     """
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)

@@ -20,13 +20,13 @@ def sine_cosine(degrees: Floats | float) -> tuple[Floats, Floats]:
 
 
 def polar(start: Point, length: float, degrees: float) -> Floats:
-    """The point at distance `length` from `start`, forward and up by an angle in degrees."""
+    """The point at distance `length` from `start`, forward and raised by an angle in degrees."""
     s, c = sine_cosine(degrees)
     return start + length * np.array([c, 0, s])
 
 
 def round_piece(centre: Floats, axes: Floats, profile: tuple[float, float, float]) -> Piece:
-    """A round `Piece` with points in 9 rings of 12."""
+    """A round `Piece` with 9 rings of 12 points."""
     p, q, w = profile
     height = np.linspace(-1, 1, 9)
     radius = np.sqrt(np.clip(p + q * height + w * height**2, 0, None))
@@ -37,7 +37,7 @@ def round_piece(centre: Floats, axes: Floats, profile: tuple[float, float, float
 
 
 def ball(centre: Point, length: float, width: float, height: float, pitch: float = 0.0) -> Piece:
-    """An ellipsoid with half its length, width and height given, and its front raised by `pitch` degrees."""
+    """An ellipsoid; `length`, `width` and `height` are half its size; its front is raised by `pitch` degrees."""
     s, c = sine_cosine(pitch)
     turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
     return round_piece(np.array(centre), turn * np.array([length, width, height]), (1.0, 0.0, -1.0))
@@ -52,7 +52,7 @@ def rod(start: Point, end: Point, radius: float, end_radius: float | None = None
     side /= np.sqrt((side * side).sum())
     widest = max(radius, last)
     axes = np.stack([side * widest, np.cross(along, side) * widest, half], axis=1)
-    # Its radius at height z is m + h z; the profile is the square of that.
+    # The radius at height z is m + h z; the profile is its square.
     m, h = (last + radius) / (2 * widest), (last - radius) / (2 * widest)
     return round_piece(np.array(start) + half, axes, (1.0, 0.0, 0.0) if last == radius else (m * m, 2 * m * h, h * h))
 
@@ -62,8 +62,8 @@ def block(
 ) -> Piece:
     """A box whose top (local z = 1) is shortened on each side, by fractions of half its length or width.
 
-    With `front` 1 the top's front edge is in the middle, with 2 at the rear: a wedge. `axes` `[3, 3]` has half its
-    length, width and height as columns.
+    With `front` 1, the front edge of the top is in the middle; with 2, at the rear: a wedge. The columns of `axes`
+    `[3, 3]` are half the length, width and height.
     """
     planes = [
         [0, 0, -1, 1],
@@ -79,14 +79,14 @@ def block(
 
 
 def box(x: Pair, width: float, z: Pair, front: float = 0.0, rear: float = 0.0, side: float = 0.0) -> Piece:
-    """A `block` from rear to front, from right (-width) to left, and from bottom to top."""
+    """A `block` from rear to front (`x`), from `-width` to `width`, and from bottom to top (`z`)."""
     axes = np.diag([(x[1] - x[0]) / 2, width, (z[1] - z[0]) / 2])
     return block(((x[0] + x[1]) / 2, 0.0, (z[0] + z[1]) / 2), axes, front, rear, side, side)
 
 
 def wing(root: Point, tip: Point, chord: float, taper: float, thickness: float) -> Piece:
-    """A flat wing between the middles of its root and its tip, swept if their x differs. `chord` is half its length
-    from front to rear at the root, `taper` the chord at the tip divided by that, `thickness` half its thickness.
+    """A flat wing between the middles of its root and its tip, swept if their x differs. `chord` is half the length of
+    the root from front to rear, `taper` the ratio of tip chord to root chord, `thickness` half the wing's thickness.
     """
     span = (np.array(tip) - np.array(root)) / 2
     across = np.cross(span, [1.0, 0.0, 0.0])
@@ -96,7 +96,7 @@ def wing(root: Point, tip: Point, chord: float, taper: float, thickness: float) 
 
 
 def wheels(places: tuple[float, ...], track: float, radius: float, width: float) -> list[Piece]:
-    """Pairs of wheels on the ground at `places` along x, `track` to each side; `width` is half a wheel's."""
+    """Pairs of wheels on the ground at `places` along x, `track` to each side; `width` is half a wheel's width."""
     return [
         rod((x, side * track - width, radius), (x, side * track + width, radius), radius)
         for x in places

@@ -1,7 +1,7 @@
 """Ray casting of solids that consist of a few convex pieces, in closed form and in double precision.
 
 A piece is described in local coordinates `l`, within the cube `|l| <= 1`, and placed in the world by an affine map,
-`x = centre + axes l`. There are two kinds:
+`x = centre + axes l`. There are two kinds of pieces:
 
 - *round*: `l_x^2 + l_y^2 <= p + q l_z + w l_z^2` between two flat ends at `l_z = -1` and `1`. `(p, q, w)` is its
   profile: `(1, 0, -1)` an ellipsoid, `(1, 0, 0)` a cylinder, `(1/2, -1/2, 0)` a paraboloid; cones are possible, too.
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Vectors = tuple[Floats, Floats, Floats]
-"""x, y and z of vectors in arrays of their own: faster than one array `[..., 3]`."""
+"""x, y and z of vectors as separate arrays: faster than one array `[..., 3]`."""
 
 RAYS = 2
 """Rays per pixel along each axis; a pixel's value is their mean."""
@@ -43,8 +43,8 @@ class Piece:
     Attributes:
         centre: `[3]`.
         axes: `[3, 3]`, its local axes as columns, from the centre to the faces of the cube around it.
-        surface: of a round piece its profile `[3]`: `p`, `q`, `w`; the squared radius must be in [0, 1] at every height
-            `l_z`. Of a block its planes `[6, 4]`: the normal `n` and the offset `h` of each.
+        surface: the profile `[3]` of a round piece: `p`, `q`, `w`, with a squared radius in [0, 1] at every height
+            `l_z`; or the planes `[6, 4]` of a block: the normal `n` and the offset `h` of each.
         points: `[n, 3]` in local coordinates, on the surface; their convex hull is close to the piece.
     """
 
@@ -54,7 +54,7 @@ class Piece:
     points: Floats
 
     def outline(self) -> Floats:
-        """The points `[n, 3]` on its surface, in the world."""
+        """The points `[n, 3]` on the surface, in world coordinates."""
         return self.centre + self.points @ self.axes.T
 
 
@@ -66,8 +66,8 @@ class Light(NamedTuple):
 
     Attributes:
         direction: `[3]` unit vector towards the lamp.
-        lamp, sky, ambient: what each adds to the brightness of a white surface: the lamp at most (if it faces the
-            lamp), the sky at most (if it faces up; half if sideways, 0 if down), and the same in all directions.
+        lamp, sky, ambient: brightness that each adds to a white surface: the lamp at most (on a surface facing it), the
+            sky at most (on a surface facing up; half sideways, 0 down), ambient light on every surface.
         background: brightness where a ray hits nothing.
     """
 
@@ -92,16 +92,16 @@ def cast(solid: Solid, grey: float, turn: Floats, eye: Floats, frame: Floats, li
     """Brightness `[size, size]` (0 black, 1 white) of a solid that is in front of a pinhole camera.
 
     Args:
-        grey: share of the light that it reflects.
-        turn: `[3, 3]` its rotation about the world's origin.
-        eye: `[3]`.
+        grey: share of the light that the solid reflects.
+        turn: `[3, 3]`, the solid's rotation about the world's origin.
+        eye: `[3]`, the centre of the camera.
         frame: `[3, 3]`, columns `right` and `down`, one pixel long each at `t` = 1, and `ahead`, from the eye to the
             middle of the image at `t` = 1.
     """
     positions = ray_positions(size)
     nearest = np.full((len(positions), len(positions)), np.inf)
     bright = np.full(nearest.shape, light.background)
-    # From the world to each piece, and the camera as each sees it.
+    # Maps from the world to each piece, and the camera in each piece's coordinates.
     inverse = np.einsum("jab,cb->jac", np.linalg.inv([piece.axes for piece in solid]), turn)
     centre = np.einsum("ab,jb->ja", turn, [piece.centre for piece in solid])
     eyes = np.einsum("jab,jb->ja", inverse, eye - centre)
@@ -135,8 +135,8 @@ def _lit(normals: Vectors, light: Light) -> Floats:
 
 
 def _rectangles(eyes: Floats, frames: Floats, positions: Floats) -> list[tuple[slice, slice]]:
-    """The rows and columns of the rays through the rectangle around the cube of each piece, whose coordinates those of
-    the eye `[P, 3]` and of the frame `[P, 3, 3]` are.
+    """For each piece, the rows and columns of the rays through the bounding rectangle of its cube, given the eyes
+    `[P, 3]` and frames `[P, 3, 3]` in the pieces' coordinates.
     """
     # (u, v, 1) times `t`, for each corner of the cube
     seen = np.einsum("jab,jcb->jca", np.linalg.inv(frames), _CUBE - eyes[:, None])
@@ -152,14 +152,14 @@ def _away_from_zero(values: Floats) -> Floats:
 
 
 def _meet_round(profile: Floats, eye: Floats, direction: Vectors) -> tuple[Floats, Vectors]:
-    """`t` where rays meet a round piece of this profile, infinite where they miss it, and its normals there, of any
-    length, all in its coordinates.
+    """`t` where rays meet a round piece (infinite where they miss it), and the surface normals there, of any length, in
+    the piece's coordinates.
 
-    Along a ray the surface is the root of `f(t) = a t^2 + 2 b t + c`, which is negative inside.
+    Along a ray, the surface is at a root of `f(t) = a t^2 + 2 b t + c`; `f` is negative inside the piece.
 
     A ray enters through the first flat end if `f` is negative there; otherwise where `f` falls to zero between the two
-    ends. That is the root `(-b - sqrt(b^2 - a c)) / a` for either sign of `a`: the other half of a cone lies beyond the
-    ends and is never reached.
+    ends. The falling root is `(-b - sqrt(b^2 - a c)) / a` for either sign of `a`: the other half of a cone lies beyond
+    the ends and is never reached.
     """
     p, q, w = profile
     ex, ey, ez = eye
@@ -181,8 +181,8 @@ def _meet_round(profile: Floats, eye: Floats, direction: Vectors) -> tuple[Float
 
 
 def _meet_block(planes: Floats, eye: Floats, direction: Vectors) -> tuple[Floats, Vectors]:
-    """As `_meet_round`, for planes `[6, 4]`: a ray enters at the last that it crosses inwards, if it crossed none
-    outwards before.
+    """As `_meet_round`, for the planes `[6, 4]` of a block: a ray enters at the last plane that it crosses inwards, if
+    it crosses no plane outwards before.
     """
     normals, offsets = planes[:, :3], planes[:, 3]
     nx, ny, nz = normals.T[..., None, None]
@@ -196,7 +196,7 @@ def _meet_block(planes: Floats, eye: Floats, direction: Vectors) -> tuple[Floats
 
 
 def _unit(inverse: Floats, gradient: Vectors) -> Vectors:
-    """Unit normals in the world, from local ones of any length and the map `[3, 3]` from world to local coordinates."""
+    """Unit normals in the world, from local normals of any length and the map `[3, 3]` from world to local axes."""
     gx, gy, gz = gradient
     x, y, z = (a * gx + b * gy + c * gz for a, b, c in inverse.T)
     length = np.sqrt(x * x + y * y + z * z)

@@ -18,14 +18,14 @@ from pipeline.data.toys.ray_casting import Floats, Piece, Solid, moved
 
 Four = tuple[float, float, float, float]
 Limbs = tuple[Pair, Pair]
-"""Angles of the two parts of the left and of the right one, degrees forward."""
+"""Angles of the two parts of the left limb and of the right limb, degrees forward."""
 
 
 def _animal(size: Pair, limbs: Pair, nape: Pair, face: Pair, rump: Pair, stride: float, extra: str) -> list[Piece]:
-    """An animal with four legs: half its trunk's length and height (`size`), the length and radius of its legs
-    (`limbs`), the length of its neck and that one's angle upwards in degrees (`nape`), the radius of its head and the
-    length of its muzzle (`face`), the length of its tail and that one's angle downwards (`rump`), how far each foot is
-    moved, the front ones forward and the rear ones back (`stride`), and a further part, such as ears (`extra`).
+    """An animal with four legs: half the length and height of its trunk (`size`), the length and radius of its legs
+    (`limbs`), the length of its neck and the neck's angle upwards in degrees (`nape`), the radius of its head and the
+    length of its muzzle (`face`), the length of its tail and the tail's angle downwards (`rump`), how far the front
+    feet are moved forward and the rear feet back (`stride`), and a further part, such as ears (`extra`).
     """
     (length, girth), (legs, leg), (neck, rise), (head, muzzle), (tail, droop) = size, limbs, nape, face, rump
     back = legs + 0.8 * girth
@@ -91,8 +91,8 @@ _ANIMALS = (
 
 
 def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float) -> tuple[list[Piece], Point]:
-    """An arm or a leg of two parts of equal length, and its end point. `swings` are the angles of the parts, degrees
-    forward (0 hangs down); each leans to the left by `aside` times its length before leaning.
+    """An arm or a leg of two parts, each of this length, and its end point. `swings` are the angles of the parts,
+    degrees forward (0 hangs down); each part leans to the left by an angle with the tangent `aside`.
     """
     pieces: list[Piece] = []
     for swing, first, last in zip(swings, (1.0, 0.85), (0.85, 0.65), strict=True):
@@ -106,8 +106,8 @@ def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float
 
 def _human(arms: Limbs, legs: Limbs, aside: Pair, bulk: float, leg: float, hat: str, stick: Pair) -> list[Piece]:
     """A figure on a round base: how far arms and legs lean outwards (`aside`), the thickness of its body (`bulk`), the
-    length of half a leg (`leg`), and the length of the stick in its right hand with its angle in degrees; 90 points
-    forward.
+    length of half a leg (`leg`), and the length of the stick in its right hand with the stick's angle in degrees, 90
+    forward (`stick`).
     """
     shoulder = 0.45
     pieces: list[Piece] = [
@@ -162,7 +162,7 @@ def _airplane(hull: Pair, wings: Four, root: Pair, fins: Pair, engines: int, ext
 
     Args:
         hull: half the length of the body, and its radius.
-        wings: of one wing: its length, half its chord, its taper, and how far back its tip is.
+        wings: length, half chord and taper of one wing, and how far back the tip is.
         root: where the wings begin: along the body, and from its belly (-1) to its back (1).
         fins: span of the tailplane on one side, height of the fin.
         engines: number of engines under the wings.
@@ -211,7 +211,7 @@ _AIRPLANES = (
 
 def _truck(size: Pair, front: Four, axles: int, cargo: tuple[str, float]) -> list[Piece]:
     """A cab with a load behind it, or a bus: half its length and width (`size`); the length and height of its cab, the
-    length of the bonnet before it, and how far the windscreen leans back (`front`); the kind of load and its height.
+    length of the bonnet, and how far the windscreen leans back (`front`); the kind of load and its height (`cargo`).
     """
     (length, width), (cab, cab_height, hood, slope), (load, height) = size, front, cargo
     floor = 0.3
@@ -327,7 +327,7 @@ _KINDS: tuple[tuple[Callable[..., list[Piece]], Sequence[tuple[Any, ...]]], ...]
 @cache
 def toy(category: int, instance: int) -> tuple[Solid, float]:
     """One instance, 0 to 9, of a category, 0 to 4 in smallNORB's order: the solid, centred on the origin, with a
-    bounding sphere whose radius is about 1, and the share of the light that it reflects.
+    bounding sphere whose radius is about 1, and the share of the light that the solid reflects.
     """
     make, forms = _KINDS[category]
     solid = tuple(make(*forms[instance]))
