@@ -14,7 +14,7 @@ from small import INFER, run_on
 from pipeline import report
 from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
-from pipeline.systems.capsnet.report import claims
+from pipeline.systems.capsnet.report import claims, figures
 
 MEASURES = {name: report.measures()[name] for name in claims.MEASURES}
 
@@ -94,7 +94,7 @@ def losses(writer: Writer, run: str, validation: np.ndarray, norm: float = 1.0) 
 def test_figures(studied: Writer, params: Params) -> None:
     written = Written()
     results = recorded(studied.results, params)
-    drawings = list(claims.draw(results, written))
+    drawings = list(figures.draw(results, written))
     assert [drawing.name for drawing in drawings] == ["capsnet-losses-digits", "capsnet-capsules-digits"]
     check_drawn(drawings)
     assert [len(axis.get_lines()) for axis in drawings[0].figure().axes] == [4, 4]
@@ -102,7 +102,7 @@ def test_figures(studied: Writer, params: Params) -> None:
 
 
 def test_table(studied: Writer, params: Params) -> None:
-    (sparsity,) = claims.build(recorded(studied.results, params))
+    (sparsity,) = figures.build(recorded(studied.results, params))
     assert len(sparsity.shown) == 2 + 4 + 2
     row = sparsity.shown.iloc[-1]
     expected = ["unrouted", "predicted-clamped-L1-1", "class", "6", "0.950"]

@@ -1,0 +1,155 @@
+"""Figures 1 and 2 of document 001, and how sparse capsules are in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.style import BLACK, WIDTH, in_house_style, panels
+from pipeline.drawing.table import Row, Table, cells, tables_of
+from pipeline.results.reading import NotMeasuredError, Results
+from pipeline.systems.capsnet.report.claims import (
+    CONDITIONS,
+    PLAIN,
+    SPARSER,
+    START,
+    inferred_pair,
+    network,
+    trained_conditions,
+)
+
+_PANELS = (
+    ("routed", START, "B: routing"),
+    ("unrouted", START, "C: no routing"),
+    ("unrouted", PLAIN, "D: inference"),
+    ("unrouted", SPARSER, "E: inference with L1"),
+)
+"""The panels of Figure 1: network, condition, title."""
+_SPARSITY = {
+    "hoyer": ("Hoyer's index", 3),
+    "hoyer_standard_error": ("standard error", 3),
+    "entropy": ("entropy (nats)", 3),
+    "effective_number": ("effective capsules", 2),
+    "silent": ("silent (%)", 1),
+    "saturated": ("saturated (%)", 1),
+    "length_sd": ("sd of lengths", 3),
+    "hoyer_inputs": ("index before squash", 3),
+    "right": ("correct (%)", 1),
+    "length_right": ("length, own class", 3),
+    "length_others": ("length, others", 3),
+    "energy": ("energy", 4),
+    "falls": ("falls (%)", 1),
+    "last_drop": ("last drop (%)", 1),
+}
+
+
+def draw(results: Results, written: Written) -> Iterator[Drawing]:
+    """Figure 2, of the network with routing and reconstruction, and of those that differ from it in nothing else; and
+    Figure 1, of the studies with routing and without that evidence names, if both have examples.
+    """
+    with suppress(NotMeasuredError):
+        trained = trained_conditions(results)
+        dataset = trained["routed"][0].run.dataset
+        yield Drawing(
+            f"capsnet-losses-{dataset}",
+            "svg",
+            f"CapsNet's loss with and without routing, {dataset}",
+            "Means over seeds. Shifted validation images stand for the test images of Figure 2 of "
+            "document 001. Losses with and without reconstruction are different functions, which nearly coincide "
+            "where its weight is small.",
+            "Training and validation loss per epoch of four conditions.",
+            [record for found, _ in trained.values() for record in found.numbers.records],
+            partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
+        )
+    with suppress(NotMeasuredError):
+        pair = inferred_pair(results)
+        named, dataset = ("images", "labels"), pair["routed"].run.dataset
+        arrays = {role: written.examples(results, "infer", each.item, named) or {} for role, each in pair.items()}
+        found = ((title, arrays[role].get(f"capsules_{condition}")) for role, condition, title in _PANELS)
+        shown = {title: capsules for title, capsules in found if capsules is not None}
+        if len(shown) < len(_PANELS):
+            return
+        yield Drawing(
+            f"capsnet-capsules-{dataset}",
+            "png",
+            f"Class capsules with routing, without routing, and after inference, {dataset}",
+            "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
+            "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
+            "and with L1 (Figure 1B-E of document 001).",
+            "Heat maps of the class capsules of two images under four conditions.",
+            [record for study in pair.values() for record in study.numbers.records],
+            partial(class_capsules, arrays["unrouted"]["images"], arrays["unrouted"]["labels"], shown),
+        )
+
+
+@in_house_style
+def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
+    """Figure 2: training and validation loss per epoch on a logarithmic axis."""
+    figure, axes = panels(2, 2.5, sharey=True)
+    for axis, part in zip(axes, ("train", "validation"), strict=True):
+        for role, table in tables.items():
+            _, colour, dashes, words = CONDITIONS[role]
+            means = table.groupby("epoch")[f"{part}_loss"].mean()
+            axis.plot(means, color=colour, linestyle=dashes, label=words)
+        axis.set(yscale="log", title=part.replace("train", "training"), xlabel="epoch")
+    axes[0].set_ylabel("loss")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+@in_house_style
+def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str, np.ndarray]) -> Figure:
+    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. The
+    first few of images `[k, S, S]` are drawn, and of capsules `[k, n, D]` by title.
+    """
+    count = min(2, *(len(values) for values in capsules.values()))
+    figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))
+    grid = figure.subplots(count, 1 + len(capsules), squeeze=False, width_ratios=[0.7, *[1.0] * len(capsules)])
+    largest = max(float(np.abs(values[:count]).max()) for values in capsules.values())
+    for row in range(count):
+        grid[row, 0].imshow(images[row], cmap="gray_r")
+        grid[row, 0].axis("off")
+        for axis, (title, values) in zip(grid[row, 1:], capsules.items(), strict=True):
+            n, size = values[row].shape
+            corner = -0.5, labels[row] - 0.5
+            colours = axis.imshow(values[row], cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
+            axis.add_patch(Rectangle(corner, size, 1, fill=False, edgecolor=BLACK, linewidth=1.6, zorder=5))
+            for j, length in enumerate(np.linalg.norm(values[row], axis=1)):
+                weight = "bold" if j == labels[row] else "normal"
+                axis.text(size - 0.1, j, f"{length:.2f}", va="center", ha="left", fontsize=6.5, weight=weight)
+            axis.set(yticks=range(n), xticks=[], title=title if row == 0 else "")
+            axis.tick_params(length=0, labelsize=6.5)
+            axis.grid(visible=False)
+            axis.spines[:].set_visible(False)
+        grid[row, 1].set_ylabel("class")
+    figure.colorbar(colours, ax=grid[:, 1:], location="bottom", shrink=0.5, aspect=40, label="value in a capsule")
+    return figure
+
+
+def build(results: Results) -> list[Table]:
+    """How sparse capsules are before and after iterative inference, and whether the correct one is longest."""
+    rows: dict[str, list[Row]] = {}
+    for item, numbers in results.executed("infer"):
+        of_dataset = rows.setdefault(network(results, "infer", item).run.dataset, [])
+        for condition in numbers.names("condition"):
+            for layer in numbers.names("condition", condition):
+                images = numbers.measured("condition", condition, layer, "images")
+                keys: list[object] = [item, condition, layer, f"{images.mean:.0f}" if images else ""]
+                of_dataset.append((keys, cells(numbers, _SPARSITY, "condition", condition, layer), numbers))
+    caption = (
+        "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "
+        "active, 0 if all have the same length. Silent: images without an active capsule. Saturated: capsules longer "
+        "than 0.9. Conditions: the forward pass of all test images, of those used for inference (start), and after "
+        "inference, named by class capsules (predicted from the layer below, or free), label, penalty and its weight. "
+        "Correct: images whose longest class capsule is that of their class. Falls: images whose energy never rose. "
+        "Last drop: fall of the energy over the last tenth of the steps."
+    )
+    head = ["study", "condition", "layer", "images"]
+    return tables_of("sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows)
