@@ -59,9 +59,18 @@ def silence(found: Found, classes: int) -> str | None:
 
 
 def notes(numbers: Numbers, run: str) -> list[str]:
-    """A note that the presences of an evaluated run are silent, if they are."""
-    why = silence(measured(numbers), classes_of(numbers, run))
-    return [why] if why else []
+    """Notes on the presences of an evaluated run: whether they are silent, and what binary and relaxed samples show;
+    none if these were not measured.
+    """
+    found = measured(numbers)
+    binary, relaxed, information = (found[name] for name in ("t0_binary", "t0_sampled", "presence_information"))
+    if not (binary and relaxed and information):
+        return []
+    samples = (
+        f"probe on samples that are 0 or 1 {binary.mean:.1f} %, on relaxed samples {relaxed.mean:.1f} % (standardised, "
+        f"like the log odds), I(t0; x) {_nats(information)} nats, relaxed"
+    )
+    return [note for note in (silence(found, classes_of(numbers, run)), samples) if note]
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
