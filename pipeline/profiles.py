@@ -111,7 +111,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def merges_written_out(path: Path) -> bool:
-    """Whether every section of a params file that merges another (`<<: *name`) also gives all of its values itself.
+    """Whether a params file has sections that merge another (`<<: *name`), and each repeats all merged values.
 
     `dvc exp run -S` writes files in this form. An edit of the merged section then changes no other section.
     """

@@ -149,7 +149,7 @@ def test_check_names_a_params_file_whose_merges_do_nothing(
     assert capsys.readouterr().out == ""
     apply_overrides(root / "params.yaml", ["device=cpu"])
     assert pipeline(monkeypatch, "check") == 0
-    assert "dvc exp run --temp" in capsys.readouterr().out
+    assert "with --temp, the file stays as it is" in capsys.readouterr().out
 
 
 def test_check_names_what_does_not_fit(

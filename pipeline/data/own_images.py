@@ -32,13 +32,13 @@ MODES = ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA")
 
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
-"""Images with their labels, in the order of classes and names: files, or arrays `[C, H, W]`."""
+"""Labels and images: files, by class and name, or arrays `[C, H, W]`, as in the npz."""
 
 
 def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
     """The path of own images, and the files of each part (none for an npz), from names and kinds alone.
 
-    Links are refused, because DVC does not see changes of their targets; so are pipes and devices, which DVC would wait
+    Links in folders are refused (DVC does not see their targets change); so are pipes and devices, which DVC would wait
     for without end, and names that are not UTF-8. Raises `UserError` for a refused file, a path that does not fit
     `format`, class folders other than `classes`, a class without images, or a file that is no image.
     """
@@ -66,7 +66,7 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 
 
 def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
-    """All images of an entry of `own_images` in params.yaml, resized, in the order of classes and names; the split has
+    """All images of an entry of `own_images` in params.yaml, resized, in the order of `Part`; the split has
     test images only with `test_part`. A relative `path` is relative to `root`. Prints the number of images before they
     are decoded, then the number of duplicates.
 
@@ -92,7 +92,7 @@ def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
     for index, (_, image) in enumerate(tqdm(labelled, desc=name, unit="images", disable=None)):
         images[index] = _resized(image, params)
     if again := count - len({hash(image.tobytes()) for image in images}):
-        print(f"  {again:,} images are equal to another one: there may be equal ones in training and in test")
+        print(f"  {again:,} of them repeat an earlier one: training and test images may overlap")
     labels = np.array([label for label, _ in labelled], np.int64)
     split = {"train": np.arange(train), "validation": np.empty(0, np.int64), "test": np.arange(train, count)}
     return Dataset(name, f"{name} (own images)", images, labels, {}, split, tuple(params.classes))
@@ -243,5 +243,5 @@ def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
             raise UserError(f"{where} has the shape {shape}, expected [N, H, W], or with 1 to 3 channels C")
     count, _, height, width = images.shape
     if count == 0 or min(height, width) < SMALLEST:
-        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels, each side must have {SMALLEST}")
+        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels (minimum: 1, {SMALLEST} a side)")
     return images

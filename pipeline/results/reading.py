@@ -60,7 +60,7 @@ class NotMeasuredError(Exception):
 
 @dataclass(frozen=True)
 class Numbers:
-    """The content of one `results/<stage>/<item>.json`."""
+    """The record in one `results/<stage>/<item>.json`."""
 
     path: Path
     values: dict[str, Any]
@@ -197,7 +197,7 @@ class Results:
         """The table of an item of a stage, or None if it was not executed. It must have rows, and `columns`.
 
         Args:
-            study: return only the rows of this study, if the item is a set.
+            study: of a set of studies, return only the rows of this one.
         """
         path, columns = self.records / stage / f"{item}.csv", list(columns)
         if not path.exists():
@@ -215,7 +215,7 @@ class Results:
         """The arrays of `arrays/<stage>/<item>/examples.npz`, or None without this file. It must have `names`.
 
         Args:
-            study: return only the arrays of this study, if the item is a set; None if the study has no arrays.
+            study: of a set of studies, return only the arrays of this one; None if the study has no arrays.
         """
         path, prefix = self.arrays / stage / item / "examples.npz", "" if study is None else f"{study}/"
         if not path.exists():
@@ -247,8 +247,8 @@ def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
     """The provenance of the trainings of the runs that a result rests on, then the result's own.
 
-    A training is left out if it was repeated later with other settings, or if one of the two results was recorded
-    before a setting existed. Drafts are never left out: a number that rests on a draft is a draft, too.
+    A training is left out if it was repeated later with other settings, or if one of the two results lacks a setting that
+    was added later. Drafts are never left out: a number that rests on a draft is a draft, too.
     """
     everything = replace(results, drafts=True)
     found = (training_behind(everything, numbers, run) for run in runs)
@@ -257,7 +257,7 @@ def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record
 
 def training_behind(results: Results, numbers: Numbers, run: str) -> Numbers | None:
     """The training of a run that a result rests on; None if it is missing, was repeated later with other settings, or
-    one of the two results was recorded before a setting existed.
+    one of the two results lacks a setting that was added later.
     """
     trained = results.numbers("train", run)
     return trained if trained and _training_of(trained, run) == _training_of(numbers, run) else None

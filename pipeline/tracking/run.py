@@ -63,7 +63,7 @@ class Store:
                 raise UserError(f"MLflow at {self.shown} does not answer ({type(error).__name__})") from error
 
     def start_delivery(self, folder: Path) -> None:
-        """Start the process that delivers the journals in `folder`, unless it runs and will see new events."""
+        """Start the process that delivers the journals in `folder`, unless one is running already."""
         try:
             with background_lock(folder).acquire(blocking=False):
                 background_log(folder).write_text("")  # warnings of an earlier process may be out of date
@@ -145,13 +145,13 @@ class Journal:
 class TrackedRun:
     """A run's journal, which a separate process delivers to MLflow; `id` is the run's id, and its folder's name.
 
-    Logging never raises: a full disk only causes a warning here; the stage reports it if results are lost.
+    Logging never raises: a full disk only causes a warning, but an error where the stage writes results.
 
     Args:
         folder: parent folder; the run is in `folder/<run id>`.
         params, tags: params may be nested; tags are converted to text.
-        group: the group of runs, such as a reproduction, below whose run MLflow nests this run: a unique `id`, and the
-            `name` and `tags` of the group's run. Without a group, events `of_group` are dropped.
+        group: the group of runs, such as a reproduction, whose own run is this run's parent in MLflow: a unique `id`,
+            and the `name` and `tags` of the parent. Without a group, events `of_group` are dropped.
         context: what the run uses data sets for: "training" or "evaluation".
         store: None: record locally only.
     """

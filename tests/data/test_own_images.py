@@ -87,7 +87,7 @@ def test_images_of_the_right_size_keep_their_pixels_in_the_order_of_classes_and_
         np.testing.assert_array_equal(image, np.asarray(Image.open(file)).transpose(2, 0, 1))
     assert data.labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert (data.classes, data.label) == (("dog", "cat"), "pets (own images)")
-    assert told == ["1 images are equal to another one: there may be equal ones in training and in test"]
+    assert told == ["1 of them repeat an earlier one: training and test images may overlap"]
 
 
 def test_an_image_of_another_size_is_padded_cropped_or_stretched(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pipeline.data.datasets import Dataset
 from pipeline.probes import features as features_module
 from pipeline.probes.generalisation import clean_probe, fit_probe, probe_accuracies, rotated, rotation_probes
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.vae.model.vae import VAE, Code
+from pipeline.systems.vae.model.vae import VAE
 from pipeline.systems.vae.settings import VAEModelParams
 
 CPU = torch.device("cpu")
@@ -102,9 +102,9 @@ class Planted(VAE):
         super().__init__(VAEModelParams.model_validate(SMALL_VAE), SIZE)
         self.code = code
 
-    def encode(self, images: Tensor) -> Code:
+    def encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
         mu = self.code(images).flatten(1)
-        return Code(mu, torch.ones_like(mu))
+        return mu, torch.ones_like(mu)
 
 
 def brightest() -> Planted:

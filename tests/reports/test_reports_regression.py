@@ -12,7 +12,7 @@ from made_up_regression import NUMBERS, with_regression, write_regression
 from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
 from pipeline.results.findings import Finding
-from pipeline.results.provenance import item_name
+from pipeline.results.provenance import dataset_label, item_name
 from pipeline.systems.regression.report.claims import MEASURES
 from pipeline.systems.regression.report.regression import build, draw
 
@@ -82,12 +82,12 @@ def test_claims_about_both_sets_need_both(values: dict[str, Any], writer: Writer
     for name, label in (("second", "MNIST"), ("first", "Fashion-MNIST")):
         write_regression(writer, name, dataset=label)
     found = findings(writer, params)
-    assert (found["002.d2.digits"].dataset, found["002.d2.digits"].remarks) == ("MNIST", [])
-    assert (found["002.d2.fashion"].dataset, found["002.d2.fashion"].remarks) == ("Fashion-MNIST", [])
-    assert (found["002.fig5.d"].dataset, found["002.fig5.d"].remarks) == ("MNIST, Fashion-MNIST", [])
+    data = {"002.d2.digits": "MNIST", "002.d2.fashion": "Fashion-MNIST", "002.fig5.d": "MNIST, Fashion-MNIST"}
+    for claim, label in data.items():
+        assert (dataset_label(found[claim].records), found[claim].remarks) == (label, [])
     items = [item_name(record) for record in found["002.fig5.d"].records]
     assert items == ["regression/grid-second", "regression/grid-first"], "in the paper's order"
-    assert found["002.1m"].dataset == "MNIST", "of digits alone"
+    assert dataset_label(found["002.1m"].records) == "MNIST", "of digits alone"
     bad = changed(spreads(NUMBERS["grid"], 0, 1), "rim/largest", spread(0.9, 0, 1))
     writer.numbers("regression", "grid-first", bad, dataset="Fashion-MNIST")
     assert findings(writer, params)["002.fig2"].holds is False, "all sets must agree"

@@ -22,8 +22,8 @@ from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
 
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""What predicts f(g x): the action that theory gives; a linear map fitted to training images; f(x) itself. `RESAMPLING`
-is the error of f(x) as a prediction of f(g^-1 g x), caused by resampling and the edges of images only.
+"""Measures. The first three predict f(g x): by theory's action, by a linear map fitted to images, or by f(x) itself.
+`RESAMPLING` predicts f(g^-1 g x) by f(x): errors come from resampling and the edges of images only.
 """
 TRAINED, UNTRAINED = "trained", "untrained"
 FINITE, DERIVATIVE = "finite", "derivative"
@@ -72,7 +72,7 @@ class Steps:
 
 @torch.no_grad()
 def started(model: Model, images: Tensor) -> Model:
-    """An untrained model with the values that training sets from images, without gradients; ready for evaluation.
+    """Set what training computes from images without gradients, such as statistics; the model, in eval mode.
 
     Args:
         images: training images as the model sees them.
@@ -99,7 +99,7 @@ def outcome(
     Args:
         models: one per replica.
         untrained: a model of the same settings with initial weights.
-        read_of: how a system reads layers off a model: `read` of its module `equivariance`.
+        read_of: returns the reader of a model's layers (its system's `equivariance.read`).
     """
     from tqdm import tqdm
 

@@ -93,7 +93,7 @@ def records_of(results: Results, *found: Network) -> list[Record]:
 
 
 def _said(pair: Mapping[str, Network]) -> list[Remark]:
-    """Remarks on differences from the paper's networks, which `documents.yaml` calls by the keys of `pair`."""
+    """Remarks on differences from the paper's networks; the keys of `pair` are those in `documents.yaml`."""
     return unique(words for role, each in pair.items() for words in each.shortcomings(role))
 
 
@@ -186,9 +186,9 @@ def sparse_without_routing(results: Results) -> Finding:
 def sparse_only_with_l1(results: Results) -> Finding:
     """Figure 1D-E: Hoyer's index after inference with the label clamped, with L1 minus without a penalty.
 
-    The claim holds if, in at least `ALMOST_ALL` images each, the correct capsule is longest and the energy never rises,
-    with and without L1; if with L1 the index is at least `SPARSE`; and if without a penalty it rises by no more than
-    two standard errors over images.
+    The claim holds if, with and without L1, the correct capsule is longest in a share `ALMOST_ALL` of images, and the
+    energy never rises in as many; the index with L1 is at least `SPARSE`; and without a penalty, inference raises the
+    index by at most two standard errors.
     """
     found = network(results, "infer", results.evidence.capsnet.inference.get("unrouted"))
     conditions = (SPARSER, PLAIN, START)
@@ -228,7 +228,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
         return None
     (study, judged), *others = found
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
-    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # no weights by agreement
+    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # never updates weights
         notes.insert(0, f"{study.item}: votes are averaged, not summed")
     records = distinct(record for _, finding in found for record in finding.records)
     return replace(judged, records=records, notes=notes)
@@ -254,7 +254,7 @@ def _middle(results: Results, inference: str, without: str) -> tuple[Network, Fi
         f"index {index.mean:.2f} of the middle layer, {output.mean:.2f} of the output",
         f"{100 * saturated:.0f} % of the middle capsules are saturated, the sd of their lengths is "
         f"{length_sd:.3f}, the index before the squash {inputs:.2f}"
-        + ("" if tells else ": the squash makes lengths alike, not counted as confirmed"),
+        + ("" if tells else ": the squash alone makes lengths alike, so not confirmed"),
         f"accuracy {100 * accuracy:.1f} % ({100 * before:.1f} % without that layer)",
     ]
     holds = dense and tells and accuracy >= before - SIGNIFICANT_SES * error

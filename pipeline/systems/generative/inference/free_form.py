@@ -3,7 +3,7 @@
 Every image has its own variational parameters (log odds and poses of its parts and objects), which start at the
 encoder's output. The generative model is not changed; only the guide is replaced. All images are one batch. Engines:
 
-    Adam            the paper's method: one presence sample per step, or on the analytic bound
+    Adam            one presence sample per step (the paper's method), or the analytic bound
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
@@ -93,8 +93,8 @@ def minimise_bound(
 
     Args:
         watch: called with the progress after each round.
-        logit_sd: sd of the noise that a restart adds to the log odds of presence. Only to measure its effect: noise of
-            sd 1 exceeds the differences of t0 between images, and without refining objects, most of the noise stays.
+        logit_sd: sd of the noise that a restart adds to the log odds of presence. Only for studying such noise: at
+            sd 1 it exceeds the differences in t0 between images, and most of it remains unless objects are refined.
         refine: whether objects are refined after each minimisation.
     """
     progress = Progress(states)

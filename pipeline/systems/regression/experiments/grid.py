@@ -1,4 +1,4 @@
-"""Errors and calibration by capsule size and architecture, images of two models, other classifiers (Figures 2-5).
+"""Figures 2-5: errors and calibration by capsule size and architecture, of baselines, and arrays for drawing.
 
 Do predicted probabilities agree with frequencies? Images are put into bins of equal width by their confidence, the
 probability of the class that they are assigned to. Bin b has n_b images with mean confidence c_b, a share a_b of them
@@ -112,7 +112,7 @@ def squashed(W: Tensor, X: Tensor) -> Tensor:
 
 def plane(W: Tensor, inputs: Inputs) -> Arrays:
     """Figures 2-3: squashed vectors `latents [n, m, 2]` of the test images, their `labels`, and `confident [m, S, S]`,
-    the image of each class with the highest probability.
+    for each class its image with the largest radius.
     """
     latents, y = squashed(W[0], inputs.X["test"]), inputs.y["test"]
     radius = latents.norm(dim=-1)
@@ -125,7 +125,7 @@ def plane(W: Tensor, inputs: Inputs) -> Arrays:
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Mean radius in the own class's capsule and in others; share of capsules whose own class has the largest mean."""
+    """Mean radius of the own class's capsule and others; share of capsules whose mean is largest for their class."""
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]
     own = np.arange(classes) == labels[:, None]
@@ -135,7 +135,7 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figure 4, equation 30: for each class and element its prototype, a training image: `[m, d, S, S]`."""
+    """Figure 4, equation 30: `[m, d, S, S]`, a class's training images with the largest squared elements."""
     latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
     return {"prototypes": inputs.images["train"][torch.stack(best).cpu().numpy(), 0]}
