@@ -247,8 +247,8 @@ def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
     """The provenance of the trainings of the runs that a result rests on, then the result's own.
 
-    A training is left out if it was repeated later with other settings, or if one of the two results lacks a setting that
-    was added later. Drafts are never left out: a number that rests on a draft is a draft, too.
+    A training is left out if it was repeated later with other settings, or if one of the two results lacks a setting
+    that was added later. Drafts are never left out: a number that rests on a draft is a draft, too.
     """
     everything = replace(results, drafts=True)
     found = (training_behind(everything, numbers, run) for run in runs)
