@@ -26,7 +26,7 @@ class Picture:
         alt: what is drawn, for readers who cannot see it.
         records: provenance of every item drawn.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
-        code: the file that draws it, such as "pipeline/report/routing.py"; empty if not known.
+        code: file and function that draw it, such as "pipeline/report/equivariance.py#summary"; empty if not known.
         film: the film shown in place of the figure, as JSON (`drawing.films`); empty if there is none.
         uri, width: the image as a data URI, and its width in CSS pixels, once it is inside a page.
     """

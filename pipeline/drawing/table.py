@@ -24,7 +24,7 @@ class Table:
         shown: the same as text, for people.
         records: provenance of every item in it.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
-        code: the file that builds it; empty if not known.
+        code: file and function that build it; empty if not known.
     """
 
     name: str

@@ -57,7 +57,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         drawn[drawing.name] = drawing
     away = {each.partition(" ")[0] for each in written.missing}  # items whose arrays or tables are missing
     kept = {
-        each.name: replace(each, code=each.code.partition("#")[0])  # once with the line, which may have moved since
+        each.name: each
         for each in before
         if each.name not in drawn
         and any(item_name(record) in away for record in each.records)

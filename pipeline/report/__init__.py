@@ -13,11 +13,13 @@ Systems come first, in their order, and modules by name.
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
@@ -31,28 +33,37 @@ if TYPE_CHECKING:
     from pipeline.results.reading import Results
 
 
-def modules(part: str) -> Iterator[tuple[Any, str, str]]:
-    """Every module that has this part, the document that it is about ("" if none is declared), and its file."""
+def modules(part: str) -> Iterator[tuple[Any, str]]:
+    """Every module that has this part, and the document that it is about; "" if none is declared."""
     packages = [(system.part("report"), system.document) for system in REPORTS.values()]
     for package, document in [*packages, (sys.modules[__name__], "")]:
         for name in sorted(found.name for found in iter_modules(package.__path__)):
             module = import_module(f"{package.__name__}.{name}")
             if hasattr(module, part):
-                yield module, document or getattr(module, "DOCUMENT", ""), f"{module.__name__.replace('.', '/')}.py"
+                yield module, document or getattr(module, "DOCUMENT", "")
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure that the results of a profile give, one at a time; `ResultError` if a result file is corrupt."""
-    for module, document, code in modules("draw"):
+    for module, document in modules("draw"):
         for drawing in module.draw(results, written):
-            yield replace(drawing, document=drawing.document or document, code=code)
+            yield replace(drawing, document=drawing.document or document, code=code_of(drawing.figure))
 
 
 def build(results: Results) -> Iterator[Table]:
     """Every table that the results of a profile give; `ResultError` if a result file is corrupt."""
-    for module, document, code in modules("build"):
+    for module, document in modules("build"):
         for table in module.build(results):
-            yield replace(table, document=table.document or document, code=code)
+            yield replace(table, document=table.document or document, code=code_of(module.build))
+
+
+def code_of(function: Callable[..., object]) -> str:
+    """The file of a function in the repository, and its name: `pipeline/report/equivariance.py#summary`."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    path = Path(inspect.getfile(function)).relative_to(Path(__file__).parents[2])
+    return f"{path.as_posix()}#{function.__name__}"
 
 
 def measures() -> dict[str, Measure]:
@@ -62,7 +73,7 @@ def measures() -> dict[str, Measure]:
         ValueError: two modules measure the same claim.
     """
     found: dict[str, Measure] = {}
-    for module, *_ in modules("MEASURES"):
+    for module, _ in modules("MEASURES"):
         if twice := sorted(found.keys() & module.MEASURES.keys()):
             raise ValueError(f"{module.__name__} has a measure for {', '.join(twice)}, and so has another module")
         found |= module.MEASURES

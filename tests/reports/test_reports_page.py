@@ -101,14 +101,14 @@ def test_figures_and_tables_name_their_runs_and_link_to_their_code(content: str)
     for part in (*content.split("<figure ")[1:], *content.split('class="table"')[1:]):
         assert "Source: " in part
         assert "20251102-140509-" in part
-        file, *_ = re.findall(r'href="../../(pipeline/[^"]*\.py)">', part)
-        assert re.search(r"^def (draw|build)\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+        (file, function), *_ = re.findall(r'href="../../(pipeline/[^"]*\.py)#(\w+)">', part)
+        assert f"\ndef {function}(" in (ROOT / file).read_text(encoding="utf-8")
 
 
 def test_code_and_commits_are_linked_in_the_repository_that_has_an_address(report: Report) -> None:
     results = recorded(report.writer.results, report.params)
     content = page_of(results, report.params, repository="https://example.org/capsules")
-    assert re.search(r'href="https://example.org/capsules/blob/HEAD/pipeline/[^"]*\.py"', content)
+    assert re.search(r'href="https://example.org/capsules/blob/HEAD/pipeline/[^"]*\.py#\w+"', content)
     assert 'href="https://example.org/capsules/commit/' in content
     assert "../../pipeline" not in content
 
