@@ -1,6 +1,6 @@
-"""What the measures of equivariance read off a capsule model: f and rho (document 000, section 2.1).
+"""The layers of a capsule model for measures of equivariance: features f, actions rho (document 000, section 2.1).
 
-f are the poses of parts and of objects in the encoder's posterior; all move with the image by composition. The
+f are the poses of parts and of objects in the encoder's posterior; all poses move with the image by composition. The
 presences of objects should not change. Poses are weighted by the presences of their capsules.
 """
 

@@ -14,7 +14,7 @@ SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs"
 
 
 class SeedingParams(Section):
-    """A mixture of affine arrangements of parts, by EM, that initialises the objects (`model/arrangements.py`)."""
+    """A mixture of affine arrangements of parts, fitted by EM, to initialise the objects (`model/arrangements.py`)."""
 
     images: int = Field(ge=1, le=1_000_000, description="maximum number of training images to fit the mixture to")
     iterations: int = Field(ge=1, le=1000, description="iterations of EM")
@@ -137,8 +137,8 @@ class _Engine(Section):
     tolerance: float = Field(
         gt=0,
         le=1e6,
-        description="nats: an image has converged when its bound rises by less over some evaluations; a sampled bound "
-        "is too noisy for this test and uses all steps",
+        description="nats: an image has converged when its bound rises by less than this over some evaluations; with "
+        "a sampled bound, too noisy for this test, all steps are used",
     )
 
 

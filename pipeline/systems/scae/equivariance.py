@@ -1,4 +1,4 @@
-"""What the measures of equivariance read off a stacked capsule autoencoder: f and rho (Kosiorek et al. 2019).
+"""The layers of a stacked capsule autoencoder for measures of equivariance: features f, actions rho.
 
 f are the poses of parts, and the votes: poses of parts that an object predicts from its own pose. Poses and votes move
 with the image by composition, votes because an object's pose multiplies them from the left. The presences of objects

@@ -1,4 +1,4 @@
-"""What the measures of equivariance read off a VAE: f is the mean of the code, for which theory gives no rho."""
+"""The layer of a VAE for measures of equivariance: f is the mean of the code, for which theory gives no action rho."""
 
 from __future__ import annotations
 

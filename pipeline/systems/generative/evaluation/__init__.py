@@ -32,12 +32,12 @@ RULER = ("test.binary_information", "probe.t0_binary.refit.rotated_0")
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Evaluate the probes of all models, the information in presences, and pictures of what each object explains.
+    """Evaluate all models by probes, information in presences and failures; the first also gives arrays for figures.
 
-    Failures are analysed on the first test images: whether poses turn with the image (Figure 5), which templates are
-    copies (Figure 6), and consistency of part use by the range of the images' rotations (degrees). Consistency is a
-    control for Figure 7: if parts do not move with the image, consistency falls with the range, whatever the training
-    range. So a model trained on a wide range is compared with these models on images of the wide range.
+    Failures are measured on the first test images: the deviation of poses from the image's rotation (Figure 5), the
+    share of templates that are copies (Figure 6), and consistency of part use by the range of the images' rotations
+    (degrees). Consistency is a control for Figure 7: if parts do not move with the image, it falls with the range after
+    any training. So a model trained on a wide range is compared with these models on images of the wide range.
     """
     outcome = evaluation.evaluate(inputs)
     models, device = of_kind(GenerativeModel, inputs.models), inputs.device
@@ -77,8 +77,8 @@ def equivariance(
     """Compare the poses of parts in rotated images with the rotated poses of parts in upright images (Figure 5).
 
     If an encoder finds the same arrangement of parts at every angle, its poses in an image rotated by R are R (I + A),
-    with the poses I + A of the upright image (`pipeline.layers.poses`). The deviation from R (I + A) is measured, for
-    these poses and, for comparison, for the unchanged poses I + A: if both are equal, poses do not follow the rotation.
+    with the poses I + A of the upright image (`pipeline.layers.poses`). Two deviations from R (I + A) are measured: of
+    the rotated image's poses and, for comparison, of I + A. If both are equal, poses do not follow the rotation.
 
     Distances are root mean squares over the numbers of a pose, in units of the image's half width. Parts are weighted
     by their presence in both images: the pose of an absent part means nothing.

@@ -32,9 +32,9 @@ EXAMPLES = 10
 def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
     """Agreement of images of a class on the part at a pixel, beyond chance (Scott's pi).
 
-    (agreement - chance) / (1 - chance). Agreement is the share of pixels, with ink in both images of a pair, that have
-    the same part in both, over all pairs of a class and all classes. Chance is the probability that two pixels from all
-    ink have the same part. Returns 0 if chance is 1 (one part draws everything) or no pixels can be compared.
+    Returns (agreement - chance) / (1 - chance), or 0 if chance is 1 (one part draws everything) or no pixels can be
+    compared. Agreement is the share of pixels, with ink in both images of a pair, that have the same part in both, over
+    all pairs of a class and all classes. Chance is the probability that two random pixels with ink have the same part.
 
     Args:
         parts: `[N, S, S]`, the part at each pixel, `NO_INK` where there is none.

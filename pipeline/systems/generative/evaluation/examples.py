@@ -1,5 +1,5 @@
-"""Arrays that figures are drawn from: templates, reconstructions, part arrangements, what each object explains, samples
-of the prior.
+"""Arrays that figures are drawn from: templates, reconstructions, part arrangements, images and parts of each object,
+samples of the prior.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _BATCH = 250
 
 
 def part_colours(count: int) -> NDArray[np.float32]:
-    """`[count, 3]` RGB colours, as far apart as hues and two brightnesses allow; neighbours differ most."""
+    """RGB colours `[count, 3]`: hues in steps of the golden ratio, so that neighbours differ, and two saturations."""
     golden = 0.618034
     colours = [colorsys.hsv_to_rgb((i * golden) % 1, 0.75 if i % 2 else 1.0, 1.0) for i in range(count)]
     return np.asarray(colours, dtype=np.float32)
 
 
 def reconstruct(model: GenerativeModel, posterior: Capsules) -> Tensor:
-    """The pictures `[B, S, S]` of parts at their posterior means."""
+    """The pictures `[B, S, S]` of parts at the presences and poses of the posterior, without noise."""
     return model.draw(model.states(posterior))
 
 
@@ -60,7 +60,7 @@ def arrays_of(**tensors: Tensor) -> Arrays:
 
 @torch.no_grad()
 def evaluation_examples(model: GenerativeModel, seed: int, device: torch.device) -> Arrays:
-    """The templates (Figure 6) and 16 samples of the prior."""
+    """Intensities and opacities of the templates (Figure 6), and 16 samples of the prior, without pixel noise."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         samples = model.model(None, 16)
@@ -71,7 +71,7 @@ def evaluation_examples(model: GenerativeModel, seed: int, device: torch.device)
 def object_examples(
     model: GenerativeModel, images: NDArray[np.uint8], labels: NDArray[np.int64], device: torch.device
 ) -> Arrays:
-    """What each object explains: the images in which the object owns more parts than any other, and the parts it owns.
+    """Means of the images in which an object owns more parts than any other object, and of the parts that it owns.
 
     A part belongs to an object with the exact posterior probability of this parent (`parent_posterior`), times the
     part's presence.

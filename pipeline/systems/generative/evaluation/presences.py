@@ -24,9 +24,9 @@ from pipeline.systems.generative.model.information import (
 
 BATCH = 500
 MOST_IMAGES = 1000
-"""Maximum number of images measured (the first ones). `presence_information` is at most the log of it."""
+"""Maximum number of images measured (the first ones). `presence_information` is at most the log of this number."""
 SAMPLES = 4
-"""Samples of t0 per image for `presence_information`."""
+"""Samples of t0 per image for `presence_information` and `binary_information`."""
 
 
 @torch.no_grad()

@@ -36,7 +36,7 @@ REFINED = 4
 STEP = 0.03
 """Adam's step size on the numbers of a map."""
 LEAST_USE = 0.01
-"""Least share of the ink of a part in use. The template of a part not in use has learnt no shape: noise or blank."""
+"""Least share of the ink that a part in use draws. The template of an unused part is blank or noise, not a shape."""
 CONTROLS = 10
 """Number of samples of strokes that templates are compared with."""
 
@@ -110,9 +110,8 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
 
 
 def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
-    """How many of `pictures [P, h, h]` are affine copies of each other: "pairs", the share of pairs whose correlation
-    reaches the threshold, and "copied", the share of pictures in at least one such pair (both 0 where there is no
-    pair).
+    """Shares of affine copies among `pictures [P, h, h]`: "pairs", the share of pairs whose correlation reaches the
+    threshold, and "copied", the share of pictures in at least one such pair (both 0 where there is no pair).
     """
     pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
     found, _ = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
@@ -126,7 +125,7 @@ def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
 def template_copies(
     model: GenerativeModel, images: NDArray[np.uint8], failures: FailureParams, device: torch.device
 ) -> dict[str, float]:
-    """Copies among a model's templates and, for comparison, among an equal number of strokes of digits.
+    """Copies among a model's templates and, for comparison, among an equal number (at least 2) of strokes of digits.
 
     Args:
         images: uint8 `[N, 1, S, S]`: they decide which templates are in use, and strokes are cut from them.

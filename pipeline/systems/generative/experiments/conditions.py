@@ -1,4 +1,4 @@
-"""A run trained with its model changed: the measurements of every condition, and the names of their numbers."""
+"""Studies that train a run under several conditions, each with changes of the model, and measure every condition."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def measure(
         kind: name of the column of conditions in the table, and first key of the numbers.
         models: name of the training and settings of the model, by condition.
         headline: the metrics among the headline numbers.
-        more: further metrics of a model.
+        more: a function that measures further metrics of a model.
         numbers: further numbers of the study.
     """
     evaluate, device, rows, settings = context.params.evaluate, context.device, [], context.settings

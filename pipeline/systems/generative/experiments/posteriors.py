@@ -9,7 +9,7 @@ Four guides are compared:
 - `control`: an encoder trained further in the same way, but with delta poses, and measured like `delta`. It shows the
   effect of further training alone.
 - `scratch`: model and encoder trained with Gaussian poses from the first step, for the epochs of `delta` and `refined`
-  together, fully coupled, and without seeding objects from part poses, which is not in the document. The generative
+  together, fully coupled, and without seeding objects from part poses (the document has no seeding). The generative
   parameters differ from those of the other guides, so the bounds of `scratch` are on another model's log p(x).
 """
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:
-    """`run` with its encoder trained further: fully coupled, at the final temperature, on the bound alone."""
+    """Settings that train the encoder of `run` further: fully coupled, at the final temperature, on the bound alone."""
     return _changed(run, study, study.epochs, pose_posterior=pose_posterior, temperature=run.model.final_temperature)
 
 
 def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """`run` trained with Gaussian poses from the first step, fully coupled and without seeding, for the epochs of `run`
-    and of the study together.
+    """Settings that train `run` with Gaussian poses from the first step, fully coupled and without seeding, for the
+    epochs of `run` and of the study together.
     """
     epochs = run.training.epochs + study.epochs
     return _changed(run, study, epochs, pose_posterior="gaussian", seeding_epoch=epochs)

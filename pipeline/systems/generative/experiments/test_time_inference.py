@@ -5,7 +5,7 @@ Two probes on t0 measure the effect on classification: `fixed` is fit on the enc
 the chosen engine both probes are also measured
 
 - `once`: without restarts;
-- `kicked`: with restarts that perturb log odds of presence too, not only poses, and without refining the objects.
+- `kicked`: at the smallest angle, with restarts that perturb log odds of presence, too, and without refining objects.
   The bound hardly depends on which objects are present, so t0 keeps the noise, and accuracies show the effect of this
   noise, not of a better bound.
 """
@@ -49,15 +49,15 @@ BATCH = 512
 def optimisation_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams, device: torch.device
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Optimise the first test images, turned within +-angle for each angle of the study, as one batch each.
+    """Optimise the first test images by each engine, turned within +-angle, as one batch for each angle of the study.
 
     Returns:
         one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and (of the
-        chosen engine) refit_accuracy, each with the suffix of a posterior (`_optimised`); refit_gain_error,
+        chosen engine) refit_accuracy, each with a posterior's name as suffix (`_before`); refit_gain_error,
         bound_rise_error and pixel_fall_error, standard errors over images of the changes from before to after;
         bound_fell, the share of images whose bound fell; evaluations (of the gradient, mean per image), seconds (of the
         batch), images. Values not measured are NaN.
-        And the progress by round: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
+        The second table is the progress: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
 
     Raises:
         UserError: a measurement is not finite.
@@ -154,14 +154,14 @@ def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.devi
 
 
 def _error(changes: Tensor) -> float:
-    """The standard error of the mean of `changes [N]`, differences on the same images and presence samples."""
+    """The standard error of the mean of `changes [N]`, paired by image and by presence samples; 0 if N is 1."""
     return float(changes.std()) / math.sqrt(len(changes)) if len(changes) > 1 else 0.0
 
 
 def measure(context: Context) -> Outcome:
     """Gains of all replicas by engine and angle, progress by round, and pictures by the first replica.
 
-    The mean bound by engine and angle is tracked after each round.
+    The mean bound by engine and angle is tracked at the rounds of the progress.
 
     Raises:
         UserError: a measurement is not finite.

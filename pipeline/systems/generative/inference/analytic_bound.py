@@ -79,7 +79,7 @@ def expected_softplus(c: Tensor) -> Tensor:
 
 
 def expected_presence_log_prob(a: Tensor, logits: Tensor | float, temperature: float) -> Tensor:
-    """E log density of relaxed-presence logits (a + l) / tau of presences with log odds `logits`, in nats."""
+    """E log density, in nats, of the logits (a + l) / tau under relaxed presences with log odds `logits`."""
     shift = logits - a  # without the noise l, which is symmetric
     return shift - 2 * expected_softplus(shift) + math.log(temperature)
 

@@ -7,9 +7,9 @@ responsibilities of the parents (the routing). Its Gauss-Newton curvature keeps 
     votes    quadratic in all poses, since (I + A_i) M_ij is linear in A_i; responsibilities are held fixed
     logits   the second derivative of their relaxed densities
 
-Object poses are coupled only through the parts, and the two rows of a vote's 2x3 matrix not at all. So the curvature of
-an object's pose is one 3x3 matrix, the same for both rows. Object poses are eliminated first (Schur complement), which
-leaves one 7 P x 7 P system per image.
+Object poses are coupled only through the parts, and the two rows of a vote's 2x3 matrix are not coupled. So the
+curvature of an object's pose is one 3x3 matrix, the same for both rows. Object poses are eliminated first (Schur
+complement), which leaves one 7 P x 7 P system per image.
 
 Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
 """
@@ -200,11 +200,11 @@ def _precision(model: GenerativeModel, routing: Tensor, t: Tensor) -> Tensor:
 
 
 def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
-    """The damped Gauss-Newton step of each image, `[N, 7 P + 7 O]`: -(H + D)^-1 gradient.
+    """The damped Gauss-Newton step -(H + D)^-1 gradient of each image, `[N, 7 P + 7 O]`; zero if the image's system is
+    numerically not positive definite.
 
     Args:
-        damping: `[N]`; D is the diagonal of H times `damping`, plus `floor`. The step of an image is zero if its system
-            is numerically not positive definite.
+        damping: `[N]`; D is the diagonal of H times `damping`, plus `floor`.
     """
     O = linearised.presences.shape[1]
     P = linearised.parts.shape[1] // STATE

@@ -47,7 +47,7 @@ CURVE_SAMPLES = 4
 """Presence samples (the first of the `EVALUATION_SAMPLES`) over which each point of a curve is averaged."""
 
 CURVE_POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
-"""Rounds after which the progress is measured, in addition to the last round."""
+"""Rounds after which the progress is measured, in addition to the start and the last round."""
 
 POSE_SD = 0.03
 """Sd of the perturbation of the poses of a converged state, so that it can leave a poor local optimum."""
@@ -136,7 +136,7 @@ class Optimised:
     and errors "before" and "after".
 
     Bounds (nats) and squared pixel errors (summed over the pixels), `[N]`, are averaged over the same presence samples.
-    No step and no choice used these samples, so that the bound "after" can be below the bound "before".
+    No step and no choice used these samples, so the bound "after" can be below the bound "before".
     """
 
     posteriors: dict[str, Capsules]
@@ -162,7 +162,7 @@ def optimise(
 ) -> Optimised:
     """Maximise the bound of each image over the image's variational parameters.
 
-    An image whose analytic bound ends below its start keeps its start.
+    An image whose analytic bound does not rise keeps its start.
 
     Args:
         model: with `slots: own` and delta poses; other models have no analytic bound.

@@ -1,4 +1,4 @@
-"""Methods of free-form inference: the loop and interface of all, the paper's Adam, L-BFGS, and damped Gauss-Newton.
+"""Methods of free-form inference: their interface and loop, the paper's Adam, L-BFGS, and damped Gauss-Newton.
 
 Every image has its own variational parameters, which the guide uses instead of an encoder's output. The bound is
 estimated with samples of the presences (`expected_bound`), or their noise is integrated out (`analytic_bound`).
@@ -40,7 +40,7 @@ the convergence test, in nats.
 
 
 def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> BoundTrace:
-    """The bound of each image under a free-form posterior, one sample: all tensors of `BoundTrace`."""
+    """One-sample estimate of each image's bound and of its terms, under a free-form posterior with delta poses."""
     P, temperature = model.params.parts, model.temperature
 
     def guide(images: Tensor, noise: Tensor, coupling: float) -> None:
@@ -81,7 +81,7 @@ class Method(ABC):
     """
 
     patience: float
-    """Rounds without an improvement by the tolerance after which an image has converged."""
+    """Number of rounds without an improvement by more than the tolerance after which an image has converged."""
 
     noisy = False
     """Whether values are estimated with samples. The last state is then kept in place of the best."""
@@ -94,14 +94,14 @@ class Method(ABC):
 
     @abstractmethod
     def begin(self, states: Tensor) -> Tensor:
-        """Set the initial states; returns their values `[n]`."""
+        """Set the initial states; returns their values `[n]`, infinite if they are not evaluated yet."""
 
     @abstractmethod
     def step(self) -> tuple[Tensor, Tensor]:
         """Evaluate one trial per image, accept or reject it; returns the new states `[n, V]` and values `[n]`."""
 
     def keep(self, chosen: Tensor) -> None:
-        """Keep only some of the images."""
+        """Keep only the images in the mask `chosen [n]`."""
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 setattr(self, name, value[chosen])
@@ -150,7 +150,7 @@ def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> It
 class AdamMethod(Method):
     """Adam (Kingma & Ba 2015) with cosine decay of the step size to a tenth, so that the last steps converge.
 
-    On the sampled bound every step is accepted, and all steps are used.
+    Every step is taken. On the sampled bound the last state is kept, not the best, and all steps are used.
     """
 
     patience = 50.0
@@ -185,8 +185,8 @@ class LBFGSMethod(Method):
     """Limited-memory BFGS (Liu & Nocedal 1989): in each round every image tries one point of its own line search.
 
     A trial with sufficient improvement (Armijo) is accepted and updates the curvature; otherwise the step is reduced to
-    the minimum of the parabola through the known values, within limits. Variables are scaled by the diagonal of the
-    initial Gauss-Newton curvature, which differs by a factor of thousands between poses and log odds.
+    the minimum of the parabola through the known values, within limits. Variables are scaled by the inverse root of the
+    initial Gauss-Newton curvature's diagonal, which differs by a factor of thousands between poses and log odds.
     """
 
     patience = 8
@@ -197,7 +197,7 @@ class LBFGSMethod(Method):
         self.memory = memory
 
     def evaluate(self, states: Tensor, first: bool = False) -> tuple[Tensor, ...]:
-        """The values `[n]` and their gradients `[n, V]`; `first`, also the diagonal of their curvature `[n, V]`."""
+        """The values `[n]` and their gradients `[n, V]`; with `first`, also the curvature's diagonal `[n, V]`."""
         if not first:
             return value_of(self.model, self.images, states)
         found = curvature.linearise(self.model, self.images, states)

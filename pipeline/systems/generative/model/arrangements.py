@@ -1,13 +1,13 @@
-"""Single objects that explain all parts of an image, each up to an affine map: a mixture of arrangements.
+"""A mixture of arrangements of parts: one object explains all parts of an image, up to an affine map of the object.
 
-If exactly one object i is present, a present part's pose is its vote (I + A0_i) M_ij plus noise of sd c_ij (document
-000, equations 4 to 6). The vote is linear in A0_i, so the best object pose is a ridge regression with the prior N(0, I)
-of equation 2, in closed form. With this pose, the log probability of an image with presences t_j under object i is
+If exactly one object i is present, the pose of a present part j is the vote (I + A0_i) M_ij plus noise of sd c_ij
+(document 000, equations 4 to 6). The vote is linear in A0_i, so the best object pose B = I + A0_i is a ridge regression
+with the prior N(0, I) of equation 2. The log probability of parts with presences t_j is then, up to a constant,
 
     log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2.
 
-A mixture of such objects is fitted by EM. Its clusters are arrangements of parts up to affine maps. They initialise the
-objects, which then stay different, and are the first targets of the guide (`object_errors`).
+A mixture of such objects is fitted by EM. Its clusters are arrangements of parts up to affine maps, and initialise the
+objects, which then stay different. At first the guide learns which object explains an image (`object_errors`).
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -49,9 +49,9 @@ class Arrangements:
 
 @dataclass(frozen=True)
 class Explanations:
-    """How each object, if alone, explains each image."""
+    """Explanations of each image by each object alone."""
 
-    log_probs: Tensor  # (N, O), log p_i of the module's equation, in nats
+    log_probs: Tensor  # (N, O), log p_i of the module's equation, in nats, without the constant
     object_poses: Tensor  # (N, O, 6), the maximiser B, as an offset
     squared: Tensor  # (N, O, P), squared distances of part poses to the votes
 
@@ -160,11 +160,11 @@ def of_single_images(part_poses: Tensor, object_poses: Tensor) -> Tensor:
 
 
 def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:
-    """Loss of the guide's objects against single objects that explain each image, `[B]`, in nats.
+    """Loss of the guide's objects, if each image is explained by a single object, `[B]`, in nats.
 
-    Two terms. Presences: their cross-entropy to the posterior if exactly one object is present and all are equally
-    likely. Poses: half the squared distance from the best pose, in units of the mean c, weighted by the posterior, and
-    from 0, as by the prior, weighted by one minus the posterior. Only the guide gets the gradient.
+    It has two terms. Presences: the cross-entropy to the posterior if exactly one object is present and all are equally
+    likely. Poses: half the squared distance to the best pose, in units of the mean c, weighted by the posterior, plus
+    half the squared pose, as in the prior, weighted by one minus the posterior. Only the guide gets a gradient.
     """
     with torch.no_grad():
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)

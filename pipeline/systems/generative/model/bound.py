@@ -35,11 +35,11 @@ class BoundTrace:
         return self.log_pixels + self.log_parts + self.log_objects + self.entropy
 
     def metrics(self, c: Tensor) -> dict[str, Tensor]:
-        """Per-image values of the bound's terms, and metrics that show a collapse; `c`: sds of poses around votes.
+        """The bound, its terms and other metrics of each image, and three scalars; `c`: sds of poses around votes.
 
-        Two metrics are of the whole batch (the model's `batch_statistics`): the mean number of children of the
-        object with the most children, and the perplexity of the objects' shares of all children, from 1 (one object has
-        every part) to O.
+        The scalars are the mean of `c` and two metrics of the whole batch, which show a collapse: the mean number of
+        children of the object with the most children, and the perplexity of the objects' shares of all children, from 1
+        (one object has every part) to O.
         """
         children = self.children.mean(0)
         share = children / children.sum().clamp_min(1e-12)

@@ -48,7 +48,7 @@ def logistic_noise(shape: tuple[int, ...], generator: Generator | None, device: 
     """Standard logistic noise of the given shape."""
     smallest = torch.finfo(torch.float32).tiny
     uniform = torch.rand(shape, generator=generator, device=device).clamp_(min=smallest)
-    # log u - log(1 - u); 1 - u is at least 2^-24, since `rand` draws multiples of it below 1
+    # log u - log(1 - u); 1 - u is at least 2^-24, since `rand` draws multiples of 2^-24 below 1
     return uniform.log() - (-uniform).log1p()
 
 
@@ -77,7 +77,7 @@ class RelaxedPresence(InFull):
 
     Args:
         logits: log odds of being present, any shape (the batch shape).
-        temperature: positive, a number or a scalar tensor; smaller is closer to 0 or 1.
+        temperature: positive, a number or a scalar tensor; the smaller, the closer samples are to 0 or 1.
         noise: standard logistic noise for `rsample`, with the shape of `logits`; None: drawn at each call.
     """
 

@@ -6,8 +6,8 @@
     x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (7)
 
 Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity; see `layers.poses`.
-The guide is a convolutional encoder for the parts and a set transformer for the objects, with delta poses while the
-model is learnt, or Gaussian ones (section 2.3). The bound is the difference of Pyro's traces of model and guide.
+The guide is a convolutional encoder for the parts and a set transformer for the objects, with delta poses or Gaussian
+ones (section 2.3). The bound is the difference of the log densities in Pyro's traces of model and guide.
 
 Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 """
@@ -257,7 +257,7 @@ class GenerativeModel(Model):
         return Capsules(y1, A1, y0, A0)
 
     def states(self, posterior: Capsules) -> Tensor:
-        """Part states `[B, P, 7]` without noise: (log odds + noise) / temperature, and poses."""
+        """Part states `[B, P, 7]` without noise: presence logits (log odds / temperature), then poses."""
         return join(posterior.part_logits / self.temperature, posterior.part_poses)
 
     def routing(self, posterior: Capsules) -> Tensor:
@@ -279,8 +279,8 @@ class GenerativeModel(Model):
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
         """One sample of the presences `[B, O]` from the log odds `t0` in `found`: t0_sampled, relaxed, in [0, 1]; and
-        t0_binary, 0 or 1, by the same noise. A relaxed presence leaks the log odds, beyond whether an object is
-        present.
+        t0_binary, 0 or 1, from the same noise. A relaxed presence shows more than whether an object is present: it
+        leaks the log odds.
 
         Args:
             generator: on the CPU, so that every device sees the same noise.

@@ -83,7 +83,7 @@ class ChildrenGivenParents(InFull):
         inactive_pose: centre of an absent child's pose, `[m, 6]`.
         inactive_sd: sd of an absent child's pose, lambda_off.
         temperature: of the relaxed presences.
-        coupling: factor on the gradient with respect to the value scored; see `GenerativeModel`.
+        coupling: factor on the gradient with respect to the value scored; see `GenerativeModel.forward`.
         slots: "own": child j is in place j; "any": in any of the m places, and the place is summed out. The place is
             the first index, after the batch, of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose`.
     """

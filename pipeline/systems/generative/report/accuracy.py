@@ -55,7 +55,7 @@ OPEN: dict[str, Any] = FILLED | {"markersize": 7.5, "markerfacecolor": "none", "
 
 
 def _probe(features: str, test: str) -> Measure:
-    """Accuracy (%) of the probe refit on equally warped images, the protocol that matches the paper's numbers."""
+    """The measure of a cell of Table 1: accuracy (%) of the probe refit on equally warped images, as in the paper."""
     variant, affine = "vae" if features == "mu_sigma" else "capsules", test == "affine"
 
     def measure(results: Results) -> Finding | None:
@@ -90,7 +90,7 @@ def _probe(features: str, test: str) -> Measure:
 
 
 def parameters(results: Results) -> Finding | None:
-    """Fewer than 30,000 parameters in the generative part of the capsule model."""
+    """The generative part of the capsule model has fewer than 30,000 parameters."""
     run, numbers = results.answering("train", results.evidence.generative.table_1.get("capsules"))
     count = numbers.number("parameters", "generative")
     if count is None:
@@ -111,12 +111,12 @@ def children_classify(results: Results) -> Finding:
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether the last is clearly below the first, and none is above the previous by more than the larger sd."""
+    """Whether the last accuracy is clearly below the first, and none above the previous by more than the larger sd."""
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
 def _wide_training_hurts(variant: str, features: str) -> Measure:
-    """The accuracy of the probe on `features` falls as the range of training and testing grows."""
+    """The measure of whether accuracy of the probe on `features` falls as the range of training and testing grows."""
 
     def measure(results: Results) -> Finding | None:
         sweep, by_angle = complete_sweep(results, variant, "probe", features)
@@ -137,8 +137,8 @@ def _wide_training_hurts(variant: str, features: str) -> Measure:
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """On every wide range the VAE is ahead of t0, or the intervals mean ± sd overlap; the same holds for SCAE in place
-    of t0, if SCAE was swept.
+    """On every wide range (if none is wide, the widest) the VAE is ahead of t0, or the intervals mean ± sd overlap; the
+    same holds for SCAE in place of t0, if SCAE was swept.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):

@@ -1,4 +1,4 @@
-"""What the capsules have learnt, and where they fail (document 000, section 5.4, Figures 5 to 7).
+"""Claims and figures about what capsules have learnt and where they fail (document 000, section 5.4, Figures 5 to 7).
 
 Claims about Figures 5 and 6 rest on the run that answers Table 1, those about Figure 7 on the sweep.
 """
@@ -57,8 +57,8 @@ def templates_are_copies(results: Results) -> Finding:
     """Figure 6: at least half the templates have an affine copy, and copies are more common than among strokes.
 
     Strokes of the digits are themselves similar up to affine maps. A share of pairs says something about the templates
-    only if it exceeds that of strokes, faded at their edges as the templates are, by more than that share varies
-    between samples of strokes (one sd).
+    only if it exceeds that of strokes, faded at their edges as the templates are, by more than one sd of the strokes'
+    share over samples.
     """
     run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
@@ -168,7 +168,7 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
 
 
 def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """The most used objects: means of the images that an object owns, and of its parts in them.
+    """A figure of the most used objects: means of the images that an object owns, and of its parts in them.
 
     Args:
         arrays: from `evaluation.examples.object_examples`.

@@ -24,7 +24,7 @@ from pipeline.systems.generative.report.shared import answer, tested_on
 LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"))
 """Colours and markers of engines."""
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
-"""Points: sds of the clean probes in Table 1. For a printed .00 it is 0.5, the largest value that rounds to it."""
+"""Sds of the clean probes in Table 1, in points; for a printed .00, the largest value that rounds to it, 0.5."""
 _EXAMPLES = {
     "images": "input",
     "before": "encoder",
@@ -229,7 +229,7 @@ def build(results: Results) -> list[Table]:
 
 
 def optimisation(results: Results) -> list[Table]:
-    """By engine and range of rotation: work, and bound, pixel error and t0 probe before and after."""
+    """A table by engine and range of rotation: work, and bound, pixel error and t0 probes before and after."""
     heads = {"evaluations": ("evaluations", 0), "seconds": ("seconds", 1)}
     measures = {
         "bound": "bound (nats)",
@@ -257,7 +257,7 @@ def optimisation(results: Results) -> list[Table]:
 
 
 def posterior(results: Results) -> list[Table]:
-    """Bounds, pixel error and clean probes of each guide."""
+    """A table of the bounds, pixel error and clean probes of each guide."""
     heads = {
         "elbo": ("ELBO", 1),
         "iwae": ("IWAE bound", 1),

@@ -1,4 +1,4 @@
-"""Whether the presences of a run carry information, and how settings affect that: notes for claims, and a table.
+"""Notes for claims, and a table: whether the presences of a run carry information, and how settings affect it.
 
 A probe on standardised log odds does not show this information, and relaxed samples leak the log odds: only samples
 that are 0 or 1 have just the information of whether a capsule is present.
@@ -44,8 +44,8 @@ def measured(numbers: Numbers) -> Found:
 
 
 def silence(found: Found, classes: int) -> str | None:
-    """Why presences are silent, in words; None if they are not silent, or not enough was measured. Chance is one in
-    `classes`.
+    """The reason to call presences silent, in words; None if they are not silent, or not enough was measured. Chance is
+    one in `classes`.
     """
     information, sampled, log_odds = found["presence_information"], found["t0_binary"], found["t0"]
     if information and information.mean < SILENT_NATS:
@@ -60,7 +60,7 @@ def silence(found: Found, classes: int) -> str | None:
 
 def notes(numbers: Numbers, run: str) -> list[str]:
     """Notes on the presences of an evaluated run: whether they are silent, and what binary and relaxed samples show;
-    none if these were not measured.
+    empty unless both samples and the information were measured.
     """
     found = measured(numbers)
     binary, relaxed, information = (found[name] for name in ("t0_binary", "t0_sampled", "presence_information"))
@@ -74,7 +74,7 @@ def notes(numbers: Numbers, run: str) -> list[str]:
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
-    """The notes for a study of a run, from the run's evaluation; none if the settings evaluated are not the study's."""
+    """The notes for a study of a run, from the run's evaluation; empty if it is missing or has other settings."""
     evaluated = results.numbers("evaluate", run)
     if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
         return notes(evaluated, run)

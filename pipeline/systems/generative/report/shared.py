@@ -1,4 +1,4 @@
-"""What the reports of document 000 share: its results, and how far their recorded settings are from the paper's."""
+"""Functions that the reports of document 000 share: its results, and remarks on settings that are not the paper's."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def sweeps(results: Results) -> dict[str, Sweep]:
 
 
 def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict[float, Measured]]:
-    """The sweep that evidence names for a role and its measurements under `keys`. Raises `NotMeasuredError` if it
-    has no measurement at an angle of any sweep.
+    """The sweep that evidence names for a role, and its measurements under `keys` by angle. Raises `NotMeasuredError`
+    unless it was measured at every angle of all sweeps.
     """
     found = sweeps(results)
     angles = {angle for sweep in found.values() for angle in sweep.items}
@@ -85,7 +85,7 @@ def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str
 
 
 def classes_of(numbers: Numbers, run: str) -> int:
-    """Classes of the images that a run was trained on."""
+    """Number of classes of the images that a run was trained on."""
     source = numbers.dataset_of(run).source
     return PUBLISHED[source].classes if source in PUBLISHED else len(numbers.settings.own_images[source].classes)
 
@@ -112,7 +112,7 @@ def answer(
 
 
 def _reached(run: Recorded) -> Recorded:
-    """A run's settings, without the seeding's if training ends before `seeding_epoch`."""
+    """A run's settings, without those of the seeding if training ends by `seeding_epoch`."""
     if run.model.get("seeding_epoch", 0) < run.training.epochs:
         return run
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})

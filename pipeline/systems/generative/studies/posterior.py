@@ -25,7 +25,7 @@ def check(params: SharedParams, where: str, study: PosteriorParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train encoders further from the trained run of an entry of `posterior`, and a model from scratch."""
+    """Train encoders further from the trained run of an entry of `posterior`, and a model from scratch; measure all."""
     from pipeline.systems.generative.experiments import posteriors
 
     return posteriors.measure(context)

@@ -1,4 +1,4 @@
-"""An ablation of settings by the information that presences carry: a run trained with some settings changed.
+"""An ablation: how much information presences carry if a run is trained with some of its settings changed.
 
 As in `sensitivity`, bounds are not compared. Information is measured as in `evaluation.presences`.
 """
@@ -23,7 +23,7 @@ PROBED = ("t0_binary", "t0_sampled", "t0", "t0_A0")
 
 
 class PresenceAblationParams(Section):
-    """An ablation of a run's settings by the information that presences carry."""
+    """An ablation of settings of a run's model; the information that presences carry is compared."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
@@ -38,7 +38,7 @@ SETTINGS = PresenceAblationParams
 
 
 def check(params: SharedParams, where: str, study: PresenceAblationParams) -> None:
-    """ValueError if the run is of the wrong kind, or a condition does not give a valid model."""
+    """ValueError if the run is of the wrong kind, or a condition changes nothing or gives no valid model."""
     params.check_changes_of_model(where, study.run, "generative", study.conditions)
 
 

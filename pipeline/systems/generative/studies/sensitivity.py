@@ -24,17 +24,17 @@ PROBED = ("t0", "t0_A0")
 
 
 class SensitivityHyperparameters(Section):
-    """Values to try for each hyperparameter, besides the run's value; other hyperparameters keep the run's values."""
+    """Values to try for a hyperparameter, besides the run's; `GenerativeModelParams.varied` scales others with it."""
 
     pose_sd_floor: list[Annotated[float, Field(gt=0, le=10)]] = Field(
-        description="minimum sd c_ij of a part's pose; pose_sd_start is scaled by the same factor"
+        description="minimum sd c_ij of a part's pose; pose_sd_start and inactive_pose_sd scale with it"
     )
     pixel_sd: list[Annotated[float, Field(gt=0, le=1)]] = Field(description="sd of a pixel around the rendering")
     temperature: list[Annotated[float, Field(gt=0, le=10)]] = Field(description="temperature of the relaxed presences")
 
 
 class SensitivityParams(Section):
-    """The hyperparameters that document 000, appendix B, calls fairly important."""
+    """One study of the hyperparameters that document 000, appendix B, calls fairly important."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
@@ -44,7 +44,7 @@ class SensitivityParams(Section):
 
 SETTINGS = SensitivityParams
 ONE_SECTION = True
-"""An item is a hyperparameter; all share the other settings."""
+"""Each hyperparameter is an item; all items share the other settings."""
 
 
 def check(params: SharedParams, where: str, study: SensitivityParams) -> None:

@@ -1,6 +1,6 @@
 """One digit rotated through 360 degrees: its reconstruction from the encoder's output, its parts and their frames.
 
-For the page's slider, and to measure how much the pixel error rises with rotation (document 000, Figures 3 and 5).
+The page shows the arrays with a slider. The numbers are the pixel errors over rotation (document 000, Figures 3 and 5).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pipeline.results.spread import spread
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Evaluate probes, and `presence_information_by_object`: the information of the prior presences a_k max_m a_km,
-    summed over objects, in nats. The model does not sample presences; here they are the probabilities of binary ones.
+    summed over objects, in nats. The model does not sample them; here they are probabilities of binary presences.
     """
     outcome = evaluation.evaluate(inputs)
     images = inputs.dataset.part("test")[0]

@@ -80,7 +80,7 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Entropy over objects of normalised `presence [B, O]`: mean over images, and of the presences' batch sums."""
+    """Entropies over objects of normalised `presence [B, O]`: the mean over images, and that of sums over the batch."""
 
     def entropy(share: Tensor) -> Tensor:
         return -torch.xlogy(share, share.clamp_min(_SMALLEST)).sum(-1)
@@ -240,7 +240,7 @@ class SCAE(Model):
     # ---- objects
 
     def encode_objects(self, parts: PartCapsules, noise: Tensor | None = None) -> Objects:
-        """Encode objects from parts. The gradient reaches the parts' features, not their presences and poses.
+        """Encode objects from parts. The gradient reaches the parts' features, not presences, poses and templates.
 
         Args:
             noise: `[B, O + O * P]`, uniform in [-1, 1], scaled and added to the presences' logits.
@@ -276,7 +276,7 @@ class SCAE(Model):
 
     @staticmethod
     def posterior_presence(explanations: Tensor) -> Tensor:
-        """Number of parts that each object explains, `[B, O]`, from the log weights times densities `[B, O + 1, P]`."""
+        """Expected number of parts that each object explains, `[B, O]`, from `part_explanations [B, O + 1, P]`."""
         return explanations.softmax(1)[:, :-1].sum(-1)
 
     # ---- what training needs
@@ -296,7 +296,7 @@ class SCAE(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss per image, in nats, and its terms; `epoch` and `labels` are unused.
+        """The loss per image, in nats, and its terms and other metrics; `epoch` and `labels` are unused.
 
         The sparsity terms between images depend on the whole batch, so losses depend on the batch size.
         """

@@ -75,20 +75,20 @@ class VAE(Model):
         """The amortised posterior as a Pyro guide; `noise [B, Z]` is standard normal."""
         with pyro.plate("images", images.shape[0]):
             mu, sigma = self.encode(images)
-            # The log densities of the base noise and of the code differ by log sigma. A delta with that log density
-            # is the normal distribution, sampled with the caller's noise.
+            # A delta at z with the log density of z under the normal distribution stands for a sample of that
+            # distribution, drawn with the caller's noise.
             z = mu + sigma * noise
             density = dist.Normal(mu, sigma).log_prob(z).sum(-1)
             pyro.sample("z", dist.Delta(z, log_density=density, event_dim=1))
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Noise for `shape` images, `[*shape, noise_size]`."""
+        """Standard normal noise for `shape` images, `[*shape, noise_size]`."""
         return torch.randn((*shape, self.noise_size), generator=generator, device=device)
 
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The negative bound per image, in nats, and its terms; `epoch` and `labels` are unused."""
+        """The negative bound per image, in nats, and its terms and other metrics; `epoch` and `labels` are unused."""
         p, q = traced(lambda: self.model(images, len(images)), lambda: self.guide(images, noise))
         terms = {
             "log_pixels": p["pixels"]["log_prob"],
