@@ -4,9 +4,9 @@ The fast gradient sign method (FGSM) moves every pixel by epsilon in the directi
 lowers the loss of another class; the basic iterative method (BIM) does so in several smaller steps. Pixels stay in
 [0, 1]; epsilons are in these units.
 
-Every model is attacked through its own loss and, if the two differ, through the cross-entropy of its logits:
-the spread loss is exactly 0, without a gradient, if a network is confident enough. An image withstands an attack if it
-withstands both. A targeted attack succeeds if either does.
+White-box attacks use a model's own loss and, if the two differ, the cross-entropy of its logits: the spread loss is
+exactly 0, without a gradient, if a network is confident enough. An image withstands an attack if it withstands both. A
+targeted attack succeeds if either does. Black-box attacks use the own loss of the model that they are made through.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def black_box(
 
 
 def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> dict[str, float]:
-    """Sizes of a loss's derivatives by pixels: the share that is exactly 0, the median of the others (1 / pixel unit),
-    and the share of images whose derivatives are all 0.
+    """Sizes of a loss's derivatives by pixels: `zeros`, the share that is exactly 0; `median` of the others (1 / pixel
+    unit), 0 if there are none; `without`, the share of images whose derivatives are all 0.
 
     A network that is hard to attack only because gradients are exactly 0 is not robust.
     """
@@ -157,7 +157,7 @@ def outcome(
     title: str,
 ) -> Outcome:
     """White-box attacks on all replicas of both networks; black-box ones through the first convolutional network, on
-    the other convolutional networks and on the capsules; and the sizes of gradients.
+    the other convolutional networks and on the capsules; the sizes of gradients; and arrays of a few attacked images.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device

@@ -61,7 +61,7 @@ class Classifier(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The mean loss over images, and `accuracy`; of a mixed image, means of both classes weighted by share."""
+        """The mean loss over images plus `penalty`, and `accuracy`; both average a mixed image's classes by share."""
         assert labels is not None
         if not (self.training and self.mixup):
             scores = self.scores(images, noise[..., : self._noise_of_scores])

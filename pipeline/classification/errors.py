@@ -52,7 +52,7 @@ def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: Crop
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas of a classifier of crops."""
+    """Test errors of all replicas of a classifier of crops; the table has accuracies by test and replica."""
     models, dataset, augmentation = of_kind(Classifier, inputs.models), inputs.dataset, inputs.run.augmentation
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
     replicas = tqdm(models, desc=inputs.title, unit="network")
@@ -67,8 +67,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 def classification_errors(
     model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
 ) -> pd.DataFrame:
-    """Shares of test images that are misclassified, columns metric and value: by the middle crop, in all and for every
-    value of every factor known, and, with `many_crops`, by scores averaged over 13 crops.
+    """Shares of test images that are misclassified, columns metric and value: `centre`, by the middle crop; with
+    `many_crops`, `crops`, by scores averaged over 13 crops; `<factor>-<value>`, by the middle crop, for known factors.
 
     The scores averaged are activations of capsules, as in the document, and probabilities of networks with logits.
     """

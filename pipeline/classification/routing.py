@@ -1,10 +1,9 @@
-"""Routing iteration by iteration: the parts assigned to each class capsule, its activation, how its votes agree.
+"""Measures of routing by iteration: the parts assigned to each class capsule, its activation, how its votes agree.
 
-For the page's slider, and for numbers: after how many iterations routing has settled (documents 001 and 004).
+They feed the page's slider, and show after how many iterations routing has settled (documents 001 and 004).
 
-And routing layer by layer: is a tree carved out of the layers, in which each capsule has one parent, and are there
-capsules that never take part (Mitterreiter, Koch, Giesen and Laue 2023)? Both are measured with the network's own
-iterations, in every routed layer.
+Measures by routed layer, after the network's own iterations, show whether routing carves a tree out of the layers, in
+which each capsule has one parent, and whether some capsules never take part (Mitterreiter, Koch, Giesen and Laue 2023).
 
 Shapes: T iterations, B images, n classes; parts are the capsules below, c types at each of X positions.
 """
@@ -27,12 +26,12 @@ from pipeline.results.spread import nest, stack_replicas
 _AT_ONCE = 32
 DEAD = 0.01
 """A type of capsules is dead if no activation of it, from 0 to 1, at any position of any image, exceeds this: its votes
-count for less than a hundredth. CapsNet's margin loss lets lengths of absent classes be ten times as large.
+count for at most a hundredth. CapsNet's margin loss lets lengths of absent classes be ten times as large.
 """
 
 
 class Iterations(NamedTuple):
-    """What the class capsules of a network do in each routing iteration.
+    """The assignments, activations and votes of the class capsules in each routing iteration.
 
     Attributes:
         parts: activations of the parts, `[B, X, c]`.
@@ -70,7 +69,7 @@ class RoutedLayer(NamedTuple):
 def routed_layer(
     shares: Tensor, below: Tensor, activations: Tensor, over_parents: Callable[[Tensor], Tensor]
 ) -> RoutedLayer:
-    """How evenly each capsule i below divides itself among the J_i capsules j above that see it:
+    """The measures of a layer. E_i is how evenly a capsule i below divides itself among the J_i capsules j that see it:
 
         E_i = - sum_j q_ij log q_ij / log J_i,    q_ij = shares_ij / sum_j shares_ij
 
@@ -120,8 +119,8 @@ def outcome(
     pixels: Tensor,
     labels: NDArray[np.int64],
 ) -> Outcome:
-    """How routing settles, and what it does in each layer, measured on all images; arrays are of the first replica, and
-    of the first correctly classified and the first misclassified image.
+    """How routing settles, and what it does in each layer, measured on all images; arrays are of the first replica, on
+    the first image that it classifies correctly and the first that it misclassifies.
 
     Args:
         follow, layers: one function of pixels per replica; class capsules are the last layer.

@@ -12,7 +12,7 @@ from pipeline.learning.settings import CropParams, RunSettings
 from pipeline.settings import Name, Section
 
 Mixup = Annotated[
-    float, Field(ge=0, le=100, description="training images are mixed with shares from Beta(mixup, mixup); 0: no")
+    float, Field(ge=0, le=100, description="training images are mixed with shares from Beta(mixup, mixup); 0: none")
 ]
 
 

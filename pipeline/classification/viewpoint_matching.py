@@ -43,11 +43,11 @@ def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
 
 
 def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Labelled]]:
-    """A data set to learn familiar viewpoints from: its training and validation images are all familiar; and test
-    images with their classes, `familiar` and `novel`.
+    """The data set with training and validation images of familiar viewpoints only; and test images with their
+    classes, by `familiar` and `novel` viewpoints.
 
     Raises:
-        UserError: viewpoints of images in a part are unknown.
+        UserError: the viewpoint of an image is unknown, or neither familiar nor novel.
     """
     familiar = {
         part: is_familiar({name: values[chosen] for name, values in dataset.factors.items()}, axis)
@@ -74,7 +74,7 @@ def match(curves: pd.DataFrame) -> pd.DataFrame:
     lower already, its errors after that epoch are used, although they do not match.
 
     Args:
-        curves: `errors` of both networks, with a column network; networks of the same replica are matched.
+        curves: `errors` of both networks, with a column network; networks of a replica are matched if both are there.
     """
     rows = []
     for replica, of_replica in curves.sort_values("epoch").groupby("replica"):
@@ -90,7 +90,7 @@ def match(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """The row `familiar, novel, epoch` of a table `[epochs, 3]` where `familiar` first falls to `level`."""
+    """`familiar, novel, epoch` where `familiar` first falls to `level`, interpolated in a table `[epochs, 3]`."""
     level = max(level, table[:, 0].min())  # rounding may put a mean of equal errors below all of them
     first = int(np.flatnonzero(table[:, 0] <= level)[0])
     if first == 0:

@@ -24,7 +24,7 @@ _PARTS = ("query", "key_value", "feed", "norm_query", "norm_key", "norm_feed")
 
 
 class PerElement(nn.Module):
-    """A separate linear map for each of `count` elements: `[..., count, inputs] -> [..., count, outputs]`."""
+    """A separate linear map for each of `count` elements: `[B, count, inputs] -> [B, count, outputs]`."""
 
     def __init__(self, count: int, inputs: int, outputs: int, gain: float = 1.0) -> None:
         super().__init__()
@@ -149,8 +149,8 @@ def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
 
 
 def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
-    """`block.plain_forward(x, y)`, `[B, n, d]`, where `supported`; `form`: of the kernel, by default
-    the best on this processor. Raises `MemoryError` if there is not enough memory.
+    """`block.plain_forward(x, y)`, `[B, n, d]`, where `supported`. `form` is the form of the kernel, by default the
+    best on this processor. Raises `MemoryError` if there is not enough memory.
     """
     parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
     kernel, eps = form or kernels.load(_SOURCE), block.norm_query.eps

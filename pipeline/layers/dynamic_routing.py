@@ -18,36 +18,36 @@ _BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
 
 
 def squash(vectors: Tensor) -> Tensor:
-    """Vectors `[..., D]` shortened to less than one, short ones to almost nothing (document 001, section 2)."""
+    """Vectors `[..., D]` shortened to lengths below 1, short ones to almost 0 (document 001, section 2)."""
     # The smallest positive number in place of 0, whose root has no gradient.
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     return vectors * (squares.sqrt() / (1 + squares))
 
 
 def unweighted_sum(capsules: Tensor, transformations: Tensor) -> Tensor:
-    """Sums over i of the votes of `capsules [B, m, d]`, `[B, n, D]`: one matrix product, no votes needed."""
+    """Sums `[B, n, D]` of the votes of `capsules [B, m, d]`, by one matrix product that stores no votes."""
     n, D = transformations.shape[2:]
     return (capsules.flatten(1) @ transformations.flatten(0, 1).flatten(1)).unflatten(-1, (n, D))
 
 
 def cast_votes(capsules: Tensor, transformations: Tensor) -> Tensor:
-    """Votes of `capsules [B, m, d]` for the capsules above."""
+    """Votes `[B, n, m, D]` of `capsules [B, m, d]` for the capsules above."""
     votes = torch.bmm(capsules.transpose(0, 1), transformations.flatten(2))  # (m, B, n D)
     return votes.unflatten(-1, transformations.shape[2:]).permute(1, 2, 0, 3).contiguous()
 
 
 def weighted_sum(weights: Tensor, votes: Tensor) -> Tensor:
-    """Sums over i of the votes, each times its weight: `[B, n, D]`."""
+    """Sums `[B, n, D]` over the capsules below of their votes times weights."""
     return (weights.unsqueeze(-2) @ votes).squeeze(-2)
 
 
 def products(votes: Tensor, capsules: Tensor) -> Tensor:
-    """Scalar products of votes with their `capsules [B, n, D]`: `[B, n, m]`."""
+    """Scalar products `[B, n, m]` of the votes with the `capsules [B, n, D]` that they are for."""
     return (votes @ capsules.unsqueeze(-1)).squeeze(-1)
 
 
 def agreement(votes: Tensor, updates: int) -> Tensor:
-    """Weights after `updates` updates: a softmax, over the capsules above, of logits that start at zero.
+    """Weights `[B, n, m]` after `updates` updates: a softmax, over the capsules above, of logits that start at zero.
 
     Each update adds the products of votes with the capsules computed with the current weights.
     """
@@ -94,7 +94,7 @@ class _DynamicRoute(torch.autograd.Function):
 
 
 def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
-    """Number of images whose votes, of `capsules [B, m, d]`, are cast together."""
+    """Number of images whose votes are cast together."""
     m, _, n, D = transformations.shape
     return max(_BYTES_AT_ONCE.get(capsules.device.type, 2**30) // (m * n * D * capsules.element_size()), 1)
 

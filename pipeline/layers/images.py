@@ -59,8 +59,8 @@ def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
 def warped_crops(images: Tensor, size: int, places: Tensor, matrices: Tensor) -> Tensor:
     """As `crops`, in float32, of images whose content is moved first, in one bilinear resampling for all channels.
 
-    The matrices `[B, 2, 3]` are forward, in pixels from the images' middle, x to the right and y down. Beyond the
-    images' edges, the pixels at the edge are repeated.
+    The matrices `[B, 2, 3]` map places before the move to places after it, in pixels from the images' middle, x to the
+    right and y down. Beyond the images' edges, the pixels at the edge are repeated.
     """
     count, channels, side, _ = images.shape
     # Places of a crop in [-1, 1] become pixels from the image's middle, then the pixels where the content was before,

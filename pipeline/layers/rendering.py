@@ -107,8 +107,8 @@ def supported(templates: Tensor, A: Tensor, presence: Tensor) -> bool:
 def compiled_render(
     templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None
 ) -> Tensor:
-    """`plain_render(templates, A, presence, size)`, `[B, size, size]`, where `supported`; `form`: of the kernel, by
-    default the best on this processor. Raises `MemoryError` if there is not enough memory.
+    """`plain_render(templates, A, presence, size)`, `[B, size, size]`, where `supported`. `form` is the form of the
+    kernel, by default the best on this processor. Raises `MemoryError` if there is not enough memory.
     """
     inverse = poses.invert(poses.to_matrix(A))
     pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))

@@ -12,7 +12,7 @@ Sites = dict[str, dict[str, Any]]
 
 
 def traced(model: Callable[[], object], guide: Callable[[], object]) -> tuple[Sites, Sites]:
-    """The sites of the guide, and of the model at the guide's samples: those of the model first.
+    """The sites of the model, at the guide's samples, and the sites of the guide, both with log probabilities.
 
     `Trace_ELBO` adds up the same terms but converts each to a Python number, which stalls a GPU.
     """

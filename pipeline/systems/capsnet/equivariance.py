@@ -1,7 +1,7 @@
 """What the measures of equivariance read off a CapsNet: f and rho (document 001, section 2).
 
-f are the class capsules, vectors of 16. They are meant to hold poses, but votes for them are any linear map of vectors
-below: theory does not say how they move. Their lengths (presences) should not change.
+f are the class capsules. They are meant to hold poses, but votes for them are any linear map of the vectors below, so
+that theory gives no rho. Their lengths (presences) should not change.
 """
 
 from __future__ import annotations

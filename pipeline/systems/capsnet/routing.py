@@ -1,5 +1,5 @@
-"""What the stage `routing` follows of a CapsNet: routing by agreement (document 001), of the class capsules, iteration
-by iteration, and of every routed layer.
+"""Routing by agreement (document 001) of a CapsNet, as the stage `routing` measures it: iteration by iteration for the
+class capsules, and after the last iteration for every routed layer.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer
 
 
 def iterations_of(model: CapsNet) -> int:
-    """Iterations of a network that routes: its weighted sums of votes, one more than its updates of the weights."""
+    """Number of iterations of a network that routes: weighted sums of votes, one more than updates of the weights."""
     assert model.last.updates is not None
     return model.last.updates + 1
 
 
 @torch.no_grad()
 def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
-    """All `iterations` of routing of images `[B, 1, S, S]` in [0, 1]; the first ones are the network's own.
+    """The first `iterations` of routing of images `[B, 1, S, S]` in [0, 1], even if the network runs fewer.
 
     In iteration 1 every part gives each class the same share. Activations of parts and classes are lengths. Parts
     are primary capsules at X positions, or middle capsules, which have no positions: X is 1.

@@ -22,12 +22,12 @@ class CapsNetModelParams(Section):
     types: int = Field(ge=1, le=1024, description="primary capsules at each position")
     primary_size: int = Field(ge=1, le=256, description="dimensions of a primary capsule")
     middle: int = Field(ge=0, le=1024, description="capsules of a layer between primary and class capsules; 0: none")
-    middle_size: int = Field(ge=1, le=256, description="dimensions of a capsule of that layer")
+    middle_size: int = Field(ge=1, le=256, description="dimensions of a capsule of the middle layer")
     class_size: int = Field(ge=1, le=256, description="dimensions of a class capsule")
     classes: int = Field(ge=2, le=1000, description="number of class capsules")
     iterations: int = Field(ge=0, le=100, description="iterations of routing by agreement; 0: unweighted sums")
     counting: Literal["sums", "updates"] = Field(
-        description="counted: weighted sums (Sabour et al.), or updates of weights, before one more sum (document 001)"
+        description="iterations are sums (Sabour et al.), or updates of weights before one more sum (document 001)"
     )
     reconstruction: Literal["none", "summed", "mean"] = Field(
         description="squared pixel errors in the loss: none, summed (Sabour et al.), or their mean (document 001)"

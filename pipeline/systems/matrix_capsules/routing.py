@@ -1,5 +1,5 @@
-"""What the stage `routing` follows of matrix capsules: EM routing (document 004, Procedure 1), of the class capsules,
-iteration by iteration, and of every routed layer.
+"""EM routing (document 004, Procedure 1) of matrix capsules, as the stage `routing` measures it: iteration by iteration
+for the class capsules, and in the last iteration for every routed layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def iterations_of(model: MatrixCapsules) -> int:
 
 @torch.no_grad()
 def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations:
-    """All `iterations` of routing of images `[B, C, s, s]` in [0, 1]; the first ones are the network's own.
+    """The first `iterations` of routing of images `[B, C, s, s]` in [0, 1], even if the network runs fewer.
 
     In iteration 1 every part gives each class the same share. The M-step then computes the class capsules from these
     shares, and the E-step the shares of the next iteration.
@@ -46,7 +46,7 @@ def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
 
     Shares are the input of the last M-step. A capsule divides itself among the parents of all positions that see it.
     With competition "position" its shares sum to 1 at every parent position, and no tree is possible. Activations
-    that are shares of a layer (`mixing`) are in units of an even share, not from 0 to 1.
+    that are shares of a layer (`mixing`) are in units of an even share: 1 if all capsules have the same.
     """
     found = []
     for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):

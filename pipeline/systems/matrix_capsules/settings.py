@@ -17,7 +17,7 @@ class RoutingLayerParams(Section):
 
     sd: float = Field(gt=0, le=10, description="initial standard deviation of the transformation matrices")
     beta_a: float = Field(ge=-1e6, le=1e6, description="nats: what a capsule saves by being active")
-    beta_u: float = Field(ge=-1e6, le=1e6, description="nats: what each number of a vote costs if nobody explains it")
+    beta_u: float = Field(ge=-1e6, le=1e6, description="nats: minus the cost of each number of an unexplained vote")
 
 
 class BayesParams(Section):

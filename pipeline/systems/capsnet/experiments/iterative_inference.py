@@ -1,21 +1,20 @@
 """Predictive coding instead of routing: inference over the activities of all layers at once (document 001, section 3,
-appendix C). Is it sparse, and why (section 3.1, Figure 1B-E)?
+appendix C), and whether it makes capsules sparse (section 3.1, Figure 1B-E).
 
     E = 1/2 sum_l |x_l - f_l(x_{l-1})|^2  +  1/2 sum_j (t_j - |v_j|)^2  +  weight * penalty(v)
 
 x_0 is the image, v are the class capsules. The second term clamps the label: t is 1 for the image's class, else 0, and
-a capsule's length predicts it; with a free label it is absent. The penalty is the capsules' lengths summed (L1, per
-capsule as in the document), half their squares (L2), or none. E is the variational free energy of Gaussians of variance
-1, up to a constant.
+a capsule's length predicts t; with a free label the term is 0. The penalty sums the capsules' lengths (L1, per
+capsule as in the document) or half their squares (L2), or is 0. E is the variational free energy of Gaussians of
+variance 1, up to a constant.
 
 There are two interpretations of the top layer. `predicted`, as in appendix C: v is the last layer's prediction from the
-layer below, whose activities are the topmost free ones, and the label's error is that of the output. `free`: v are free
-activities with their own prediction error, below the label's error. Then a target acts on capsules directly, and L1 of
-weight 1 leaves a single capsule in any network, because predicted lengths are below 1.
+layer below, whose activities are the topmost free ones, and has no error but the label's. `free`: v are free activities
+with a prediction error, in addition to the label's error. Then the target acts on capsules directly, and L1 of weight 1
+leaves a single active capsule in any network, because predicted lengths are below 1.
 
-The gradient of a layer depends on its own error and on that of the layer above. If capsules are free, L1 has no
-derivative at 0, its minimum: a gradient step on all other terms is followed by a proximal step, which shortens
-capsules.
+The gradient of a layer depends on its own error and on that of the layer above. L1 of free capsules has no derivative
+at 0, its minimum: a gradient step on all other terms is followed by a proximal step, which shortens capsules.
 
 The class capsules of a trained CapsNet are measured after the forward pass and after predictive coding under several
 conditions. Sparsity is measured on the lengths of a layer's capsules.
@@ -45,7 +44,7 @@ from pipeline.systems.capsnet.settings import InferCondition, InferParams
 
 Layer = Callable[[Tensor], Tensor]
 FORWARD, START = "forward", "start"
-"""Names used like conditions: the forward pass of all test images, and of those used for inference."""
+"""Names used like conditions: the forward pass of all test images, and that of the images used for inference."""
 EXAMPLES = 6
 BATCH = 500
 _SILENT = 1e-6
@@ -55,7 +54,7 @@ _SATURATED = 0.9
 
 
 def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
-    """Activities of each layer, without errors."""
+    """Activities of each layer in a forward pass, where all prediction errors are 0."""
     activities = []
     for layer in layers:
         images = layer(images)
@@ -71,9 +70,9 @@ def _shortens(condition: InferCondition) -> bool:
 def energies_and_gradients(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], condition: InferCondition, target: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
-    """The terms of each image's energy, and their gradients with respect to the free layers' activities.
+    """The terms of each image's energy, and the gradients of their sum with respect to the free layers' activities.
 
-    A layer's gradient depends only on its own error and that of the layer above: predictions are from detached leaves.
+    Predictions are from detached activities: errors of layers further away do not enter a layer's gradient.
 
     Args:
         constant: the first layer's prediction from the image.
@@ -119,8 +118,8 @@ def infer(
         steps: one element per step; may be a progress bar.
 
     Returns:
-        activities of each free layer, `[B, ...]`; class capsules, `[B, n, D]`; and energies of each image at every
-        step, `[steps + 1, terms, B]`.
+        activities of each free layer, `[B, ...]`; class capsules, `[B, n, D]`; and energies of each image before
+        every step and after the last, `[steps + 1, terms, B]`.
 
     Raises:
         UserError: inference diverged.
@@ -199,7 +198,7 @@ def sparsity_of_inference(
 def _rows(
     name: str, capsules: Sequence[Tensor], classes: Tensor, descent: dict[str, float] | None = None
 ) -> list[dict[str, Any]]:
-    """A row for each layer of capsules: the middle one, if there is one, and class capsules."""
+    """A row of measures for each layer of capsules: the middle layer, if there is one, then the class capsules."""
     rows: list[dict[str, Any]] = []
     for layer, each in zip(("middle", "class")[-len(capsules) :], capsules, strict=True):
         lengths = each.norm(dim=-1).double().cpu().numpy()
@@ -225,7 +224,7 @@ def _rows(
 
 
 def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
-    """Measures of the sparsity of lengths `[B, n]`, as in `sparsity_of_inference`."""
+    """Sparsity of lengths `[B, n]`, as in `sparsity_of_inference`; only `silent` if no image has an active capsule."""
     active = lengths[lengths.max(1) > _SILENT]
     silent = {"silent": 1 - len(active) / len(lengths)}
     if not len(active):
@@ -242,9 +241,7 @@ def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
 
 
 def descent(energies: Tensor) -> dict[str, float]:
-    """How energies `[steps + 1, terms, B]` fell: `energy`, `falls` and `last_drop`, as in
-    `sparsity_of_inference`.
-    """
+    """`energy`, `falls` and `last_drop` of energies `[steps + 1, terms, B]`, as in `sparsity_of_inference`."""
     whole = energies.double().sum(1)  # (steps + 1, B)
     # The energy may rise by this much through rounding in single precision.
     rounding = 1e-5 * whole[0].clamp_min(1e-3)

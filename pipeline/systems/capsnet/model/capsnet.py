@@ -95,7 +95,7 @@ class CapsNet(Model):
         return torch.empty((*shape, 0), device=device)
 
     def feature_maps(self, images: Tensor) -> Tensor:
-        """The first convolution of images `[B, 1, S, S]`: `[B, channels, H, H]`."""
+        """Feature maps `[B, channels, H, H]` of images `[B, 1, S, S]`: the first convolution and ReLU."""
         return self.first(images).relu()
 
     def primary_capsules(self, feature_maps: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ class CapsNet(Model):
         return {"class_capsules": self.encode(images).flatten(1)}
 
     def decode(self, capsules: Tensor, labels: Tensor) -> Tensor:
-        """Images `[B, 1, S, S]` decoded from capsules `[B, n, D]`, with 0 for other classes than `labels [B]`."""
+        """Images `[B, 1, S, S]` decoded from `capsules [B, n, D]`, with all but those of `labels [B]` set to 0."""
         assert self.decoder is not None
         chosen = F.one_hot(labels, capsules.shape[1]).to(capsules).unsqueeze(-1)
         pixels = self.decoder((capsules * chosen).flatten(1))
@@ -127,8 +127,8 @@ class CapsNet(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The mean loss over images, and means of `margin_loss`, `accuracy` (longest capsule is that of the class) and
-        `pixel_error` (squared, summed over pixels); `noise` and `epoch` are unused.
+        """The mean loss over images, and means of `margin_loss`, `accuracy` (longest capsule is that of the class) and,
+        with a decoder, `pixel_error` (squared, summed over pixels); `noise` and `epoch` are unused.
         """
         assert labels is not None
         params, capsules = self.params, self.encode(images)

@@ -80,7 +80,7 @@ class Network(NamedTuple):
 
 
 def network(results: Results, stage: str, item: str | None) -> Network:
-    """The result of a stage. Raises `NotMeasuredError` if there is none."""
+    """The result of an item of a stage. Raises `NotMeasuredError` if there is none, or if `item` is None."""
     item, numbers = results.answering(stage, item)
     inference = numbers.settings.infer[item] if stage == "infer" else Recorded({})
     name = inference.get("run", item)
@@ -88,12 +88,12 @@ def network(results: Results, stage: str, item: str | None) -> Network:
 
 
 def records_of(results: Results, *found: Network) -> list[Record]:
-    """The provenance of results, each after that of its network's training."""
+    """The provenance of results, each after the provenance of its network's training."""
     return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
 
 
 def _said(pair: Mapping[str, Network]) -> list[Remark]:
-    """Remarks on differences from the paper's networks; the keys of `pair` are those in `documents.yaml`."""
+    """Remarks on differences from the paper's networks, whose names in `documents.yaml` are the keys of `pair`."""
     return unique(words for role, each in pair.items() for words in each.shortcomings(role))
 
 
@@ -128,7 +128,7 @@ def _accuracy(results: Results, role: str) -> Finding:
 def slower_to_the_same_loss(results: Results) -> Finding | None:
     """Figure 2: without routing the loss is higher in the first epochs and nearly the same at its best, both with and
     without reconstruction. Our number is the ratio of the best losses without and with routing, with reconstruction,
-    over replicas.
+    over replicas; None if a condition was not trained.
     """
     trained = trained_conditions(results)
     if len(trained) < len(CONDITIONS):
@@ -186,9 +186,9 @@ def sparse_without_routing(results: Results) -> Finding:
 def sparse_only_with_l1(results: Results) -> Finding:
     """Figure 1D-E: Hoyer's index after inference with the label clamped, with L1 minus without a penalty.
 
-    The claim holds if, with and without L1, the correct capsule is longest in a share `ALMOST_ALL` of images, and the
-    energy never rises in as many; the index with L1 is at least `SPARSE`; and without a penalty, inference raises the
-    index by at most two standard errors.
+    The claim holds if, with and without L1, the shares of images in which the correct capsule is longest, and in which
+    the energy never rises, are at least `ALMOST_ALL`; the index with L1 is at least `SPARSE`; and without a penalty,
+    inference raises the index by at most two standard errors.
     """
     found = network(results, "infer", results.evidence.capsnet.inference.get("unrouted"))
     conditions = (SPARSER, PLAIN, START)
@@ -218,7 +218,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
 
     The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
     two standard errors (binomial, of the difference) below that without the layer; and if most of the middle capsules
-    are not saturated. The first network that evidence names answers the claim; the notes are about all networks.
+    are not saturated. The first measured network of evidence answers the claim, notes are about all; None without one.
     """
     found = []
     for names in results.evidence.capsnet.middle:
@@ -236,7 +236,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
 
 def _middle(results: Results, inference: str, without: str) -> tuple[Network, Finding]:
     """Inference in a network with a middle layer, and what it says of the claim. Raises `NotMeasuredError` if a
-    number is missing, or if the network without that layer differs in more.
+    number is missing, or if the networks with and without that layer differ in anything else.
     """
     inferred, other = network(results, "infer", inference), network(results, "evaluate", without)
     own = network(results, "evaluate", inferred.name)

@@ -51,8 +51,8 @@ _SPARSITY = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Figure 2, of the network with routing and reconstruction, and of those that differ from it in nothing else; and
-    Figure 1, of the studies with routing and without that evidence names, if both have examples.
+    """Figure 2, of the networks of evidence that differ only in routing and reconstruction; and Figure 1, of
+    the studies with routing and without that evidence names, if both have examples.
     """
     with suppress(NotMeasuredError):
         trained = trained_conditions(results)
@@ -106,8 +106,8 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 @in_house_style
 def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str, np.ndarray]) -> Figure:
-    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. The
-    first few of images `[k, S, S]` are drawn, and of capsules `[k, n, D]` by title.
+    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. At
+    most two of `images [k, S, S]` are drawn, with `capsules [k, n, D]` by the titles of their panels.
     """
     count = min(2, *(len(values) for values in capsules.values()))
     figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))
@@ -134,7 +134,7 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str
 
 
 def build(results: Results) -> list[Table]:
-    """How sparse capsules are before and after iterative inference, and whether the correct one is longest."""
+    """A table for each data set: sparsity before and after iterative inference, and shares of correct answers."""
     rows: dict[str, list[Row]] = {}
     for item, numbers in results.executed("infer"):
         of_dataset = rows.setdefault(network(results, "infer", item).run.dataset, [])

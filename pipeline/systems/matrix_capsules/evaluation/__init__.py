@@ -28,7 +28,7 @@ VOTED = 500
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas, `concentration` of votes for classes, and examples with `histograms` of votes."""
+    """Test errors of all replicas, `concentration` of votes in the first `VOTED` images, and examples' `histograms`."""
     outcome = errors.evaluate(inputs)
     models, augmentation = of_kind(MatrixCapsules, inputs.models), inputs.run.augmentation
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
@@ -73,9 +73,9 @@ def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32
 def concentration(
     distance: NDArray[np.float32], shares: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """The right class's share of the weight of votes, columns of, iteration, share: of `all` votes, and of votes
-    `near` the mean of their class, within the radius that holds the closest tenth of all weight after the first
-    iteration.
+    """The right class's share of the weight of votes in each iteration, columns of, iteration, share. `of` is "all"
+    (votes) or "near": votes at most a radius from the mean of their class capsule; the radius is set so that the
+    nearest votes hold a tenth of all weight in the first iteration.
     """
     right = np.eye(shares.shape[2])[labels].astype(bool)  # (N, n)
     order = np.argsort(distance[0], axis=None)
@@ -91,7 +91,7 @@ def concentration(
 def histograms(
     distance: NDArray[np.float32], shares: NDArray[np.float32], chosen: list[int], bins: int = 40
 ) -> dict[str, NDArray[Any]]:
-    """Weighted histograms for `chosen` images: `counts [images, iterations, n, bins]` and `edges [bins + 1]`."""
+    """Weighted histograms of distances in `chosen` images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
     most = float(np.quantile(distance[:, chosen], 0.99))
     edges = np.linspace(0, most, bins + 1)
     counts = np.zeros((len(chosen), len(distance), distance.shape[2], bins))

@@ -1,1 +1,1 @@
-"""All that changes the network's weights."""
+"""The network, and everything else that affects its weights."""

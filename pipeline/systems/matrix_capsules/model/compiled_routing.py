@@ -48,7 +48,7 @@ def route(
         form: the form of the kernel; None: the best on this processor.
 
     Raises:
-        MemoryError: there is not enough memory for what the backward pass needs.
+        MemoryError: there is not enough memory for the kernel.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
     result: tuple[Tensor, Tensor] = _CompiledRoute.apply(routing, form or kernels.load(_SOURCE), *tensors)
@@ -105,7 +105,7 @@ class _CompiledRoute(torch.autograd.Function):
 
 
 def _layer(routing: Routing, types: int, tensors: dict[str, Tensor]) -> kernels.Struct:
-    """`struct Layer` of the kernel; `tensors` by the names of its fields, in the order of the struct."""
+    """`struct Layer` of the kernel; `tensors` have the names of the struct's fields, in the struct's order."""
     params, priors = routing.params, routing.params.bayes
     images, positions, types_below, size = tensors["poses"].shape
     places, _, groups, inner, _, lanes = tensors["transformations"].shape

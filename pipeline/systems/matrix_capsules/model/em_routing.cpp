@@ -199,8 +199,8 @@ template <int L, int R, int I> struct Router {
 
     int64_t stride() const { return G * I * I; }
 
-    // Mass, first and second moments of the votes from `origin [P]`, for parent (q, g). Weights [N] are `shares`, every
-    // G-th (or the even ones where null), times the activations of the children if given.
+    // Mass, first and second moments of the votes from `origin [P]`, for parent (q, g). Weights [N] are every G-th of
+    // `shares` (the even ones if null), times the activations of the children if `active` is given.
     INLINE void moments(const float *poses, const float *active, const V *shares, const V *origin, int64_t q, int64_t g,
                         V *out) const {
         V sums[MOMENTS] = {};
@@ -301,8 +301,8 @@ template <int L, int R, int I> struct Router {
         });
     }
 
-    // From the gradient by the weights of moments, in place, to that by the logits; that by the children's activations
-    // joins `grad_active`. With `shares` null (the first iteration) there are no logits.
+    // Turns `gradient` by the weights of moments into the gradient by the logits, in place, and adds that by the
+    // children's activations to `grad_active`. With `shares` null (the first iteration) there are no logits.
     void through_share(const V *shares, const float *active, V *gradient, float *grad_active) const {
         each_below([&](int64_t x, int64_t type, const int32_t *slots, int64_t count) FLAT {
             V all = {};
@@ -376,7 +376,7 @@ template <int L, int R, int I> struct Router {
 
     V freedom(V shape, int h) const { return l.wishart ? shape - 0.5f * h : shape; }
 
-    // Sums of the shares, before normalisation, that each position's capsules compete in.
+    // For each position, the sum by which the shares of its capsules are normalised.
     std::vector<float> total_shares(const V *moments) const {
         std::vector<float> totals(l.parents);
         float all = 0;
@@ -517,9 +517,9 @@ template <int L, int R, int I> struct Router {
             }
     }
 
-    // Gradients by the moments (into `grad_moments`) and by the pose before (into `grad_pose`, which holds that by the
-    // pose), from those by what the step gave. `logit_moments` are, of the gradient by the log densities, the moments
-    // about the pose: by the constant, the pose and the precisions. Null in the last iteration.
+    // Gradients by the moments (into `grad_moments`) and by the pose before (into `grad_pose`, which at first holds the
+    // gradient by the pose), from the gradients by the results of the step. `logit_moments` are the moments, about the
+    // pose, of the gradient by the log densities: by the constant, the pose and the precisions; null in the last step.
     void through_m_step(const V *moments, const V *before, const V *origins, int64_t iteration, const V *precision,
                         const V *activation, const V *grad_activation, const V *logit_moments, V *grad_pose,
                         V *grad_moments, V *grad_betas) const {

@@ -4,11 +4,11 @@ Shapes: B images; children at X positions below, c types each, poses of P number
 each seeing N = k c children (k positions, `receptive_fields`). Votes `[B, p, D, N, P]`, assignments `[B, p, D, N]`. A
 child divides itself among all parents, of every position, whose receptive fields it is in.
 
-Votes are c D k p P numbers an image, 16 times the assignments, and each iteration reads all of them twice. So `route`
+Votes are c D k p P numbers an image, P times the assignments, and each iteration reads all of them twice. So `route`
 works on few images at a time, whose votes fit in the cache; computes moments and log densities by matrix products that
-read each vote and its square together; and stores no votes for the backward pass, which casts them again. On a GPU,
-sums take the place of these products, and `torch.compile` makes one kernel of each pass over the votes, and one of
-their gradient over all iterations.
+read each vote and its square together; and stores no votes for the backward pass, which casts them again. In training
+on a GPU, `route` works on all images at once, sums take the place of these products, and `torch.compile` makes one
+kernel of each pass over the votes, and one of their gradient over all iterations.
 
 In single precision, variances from moments are lost by cancellation if votes agree far from 0. So votes are relative to
 their plain (unweighted) mean for each parent, which does not change routing; poses get the mean added at the end.
@@ -19,10 +19,10 @@ Every M-step reads votes only through their moments, and gives the E-step three 
 vote V: log density (times activation) = constant + sum over h of (linear_h V_h + quadratic_h V_h^2).
 
 Variational Bayes has Dirichlet, normal, and Gamma or Wishart priors. In its authors' code precisions have a Wishart
-prior, with one more degree of freedom than a pose has numbers, and only the diagonal of its posterior is kept. beta_u
-is added outside of the product with a share, where batch norm subtracts it again; and the latest version of that code
-divides a child among the capsules of one position, and leaves shares out of the numerator. Here beta_u counts for each
-number of a vote, and assignments are the paper's.
+prior, with one more degree of freedom than a pose has numbers, and only the diagonal of the posterior is kept; beta_u
+is added outside of the product with a share, where batch norm subtracts it again. The latest version of that code also
+divides a child among the capsules of one position, and leaves shares out of the numerator of assignments. Here beta_u
+counts for each number of a vote, and assignments are the paper's.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Routing:
     offsets: Tensor | None = None
 
     def first_shares(self, types: int) -> Tensor:
-        """Assignments of each child at `k` to each of `types` parents at `p` in the first iteration, `[p, k]`."""
+        """Assignment of a child in place k to each of `types` parents at position p in iteration 1, `[p, k]`."""
         children, params = self.fields.children, self.params
         alone = "position" in (params.competition, params.first_shares)
         return 1.0 / (types * (torch.ones_like(children) if alone else self.fields.counts[children]))
@@ -147,7 +147,7 @@ def _fused() -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 class _PlainRoute(torch.autograd.Function):
-    """The last iteration, a few images at a time; the backward pass routes them again, with autograd."""
+    """`_last`, a few images at a time; the backward pass routes these images again, with autograd."""
 
     @staticmethod
     def forward(ctx, routing, poses, activations, *others):  # type: ignore[no-untyped-def]
@@ -293,7 +293,7 @@ def m_step(
     damping = params.damping if before is not None or params.damped_first else 0.0
     before = origin if before is None else before
     poses = (1 - damping) * mean + damping * before
-    # About the damped mean; rounding may make it negative.
+    # The second moment about the damped mean, which rounding may make negative.
     spread = moments.second - 2 * poses * moments.first + poses.square() * moments.mass.unsqueeze(-1)
     spread = spread.clamp_min(0) / mass
     variance = params.variance_floor + spread
@@ -312,8 +312,8 @@ def m_step(
 def _bayes(
     moments: Moments, beta_a: Tensor, beta_u: Tensor, origin: Tensor, params: MatrixCapsulesModelParams
 ) -> Parents:
-    """Posteriors in closed form; the activation is the logistic of beta_a minus the share of the capsule times
-    (beta_u for each number of a vote, plus the expected entropy of one). A pose's prior mean, 0, is at `origin`.
+    """Posteriors in closed form; the activation (without batch norm) is the logistic of beta_a minus the share of a
+    capsule times (beta_u for each number of a vote, plus a vote's expected entropy). Poses' prior mean, 0, is `origin`.
     """
     priors = params.bayes
     mass, size = moments.mass.unsqueeze(-1), moments.first.shape[-1]

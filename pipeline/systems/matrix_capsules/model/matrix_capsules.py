@@ -65,7 +65,7 @@ class BatchNorm(nn.Module):
         self.measured: list[Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` normalised, of its shape.
+        """`x` normalised, of unchanged shape.
 
         Raises:
             ValueError: in training, a type has only one value.
@@ -193,7 +193,7 @@ class RoutedCapsules(nn.Module):
         """Set the betas from the votes of these capsules: beta_u so that an active capsule saves `saving` nats a vote
         on average; beta_a to the mean cost, so that the average capsule has activation 1/2.
 
-        Activations then grow with assigned mass, not only with agreement, which says little before training.
+        Activations then grow with assigned mass, not only with agreement: before training, agreement says little.
         """
         count = images_at_once(capsules[0], self.full_transformations(), self.routing())
         log_sd, mass, product = (torch.zeros_like(self.beta_u) for _ in range(3))
@@ -336,7 +336,7 @@ class MatrixCapsules(Classifier):
         return self.capsules(images)[-1][1][:, 0]
 
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
-        """Spread loss, whose margin grows with the epochs; margin loss; or one of two cross-entropies."""
+        """The loss of each image, `[B]`: spread loss (its margin grows in training), margin loss or a cross-entropy."""
         params = self.params
         match params.loss:
             case "spread":

@@ -2,7 +2,7 @@
 
 A layer of `H x H` positions below, seen through kernels of `K x K` positions that move by a stride, has `p` parent
 positions, `H' = (H - K) // stride + 1` a side; each sees `k = K K` positions. A child is seen by several parent
-positions (by one in a corner, by none where the stride leaves an edge over).
+positions (by one in a corner, by none at an edge that the stride leaves out).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from pipeline.results.reading import Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")
-"""Sources with all training images and all test images of smallNORB, which show other objects."""
+"""Sources with all images of smallNORB, whose test images show other objects than its training images."""
 _BEST = 3
 """Number of runs with the lowest errors that are drawn, beside the run of the paper's best network."""
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK)
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 
 def seen_by_runs(results: Results) -> list[Seen]:
-    """Every run of matrix capsules on smallNORB whose training is known, the lowest error first.
+    """Every evaluated run of matrix capsules on smallNORB whose training is known, the lowest error first.
 
     Runs with a `holdout` are left out: their settings do not give the number of training images.
     """

@@ -83,7 +83,7 @@ class Attacked(NamedTuple):
         which is known for a single seed, too, and from the spread over replicas.
 
         Args:
-            shares: percentages that the numbers are sums of, as if of independent images; if empty, the numbers.
+            shares: percentages that both numbers are sums or differences of; if empty, the numbers themselves.
         """
         ours, theirs = pair
         of_images = [self.noise(share) for share in shares or (ours.mean, theirs.mean)]
@@ -119,7 +119,7 @@ class Attacked(NamedTuple):
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """The finding of a check; None if the study lacks epsilon 0, or all epsilons above 0."""
+    """The finding of a check; None if the study lacks its table, epsilon 0, or any epsilon above 0."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     table = results.table("attack", item, COLUMNS)
     if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
@@ -135,7 +135,7 @@ def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding |
 
 
 def _too_few(allowed: float) -> list[str]:
-    """A note if `allowed` points are too many to tell a difference; empty if they are not."""
+    """A list of one note if `allowed` points are too many to tell a difference; empty if they are not."""
     few = f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"
     return [few] if allowed > LARGEST_UNDETECTED else []
 
@@ -198,8 +198,8 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     """Section 6: accuracy under black-box attacks, mean over epsilons and methods, of the capsules minus that of
     CNNs other than the one attacked through.
 
-    The claim holds if this difference and that of points lost are within two standard errors, at most
-    `LARGEST_UNDETECTED` for the former: if both keep as much, the network that was worse before is hurt less.
+    The claim holds if this difference (two standard errors of which must be at most `LARGEST_UNDETECTED`) and that of
+    points lost are within two standard errors: at equal accuracies, the network that was worse before lost less.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))

@@ -30,9 +30,9 @@ LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
 """Sources of smallNORB, the paper's main data set: itself, copies, and data that stand in for it."""
 CLASSES = ("animal", "human", "airplane", "truck", "car")
-"""Class names of smallNORB by label, a copy of `data.published.CATEGORIES`: figures must not depend on reading."""
+"""Class names of smallNORB by label; a copy of `data.published.CATEGORIES`, on whose module figures must not depend."""
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
-"""Settings of warps, which older results do not have."""
+"""Settings of warps; older results do not have them."""
 ERRORS = {"centre": ("error, middle (%)", 2), "crops": ("error, 13 crops (%)", 2)}
 """Columns of tables: test, its heading and decimals."""
 ROWS = {
@@ -55,7 +55,7 @@ FAMILIAR_SHARE = 1 / 3
 PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
 """Error on familiar viewpoints (percent) at which the paper compares its networks."""
 PAPER_NOVEL_RATIO = {"azimuth": 13.5 / 20, "elevation": 12.3 / 17.8}
-"""The paper's error of capsules on novel viewpoints over that of its convolutional network."""
+"""The paper's error of capsules on novel viewpoints, divided by that of its convolutional network."""
 
 
 # ---- networks
@@ -112,7 +112,7 @@ def trial_of(results: Results, network: str | None) -> Trial:
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
-    """Class names of a network's `outputs`: of smallNORB or of own images, and numbers for outputs beyond these."""
+    """Class names: those of smallNORB; or those of own images, if any, and numbers for all further outputs."""
     if dataset.source in SOURCES:
         return CLASSES
     own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
@@ -128,7 +128,7 @@ def in_percent(share: Measured) -> str:
 
 
 def row_of(trial: Trial) -> str | None:
-    """The claim about a trial's row of Table 1; None if no row has its settings, or if it changes others."""
+    """The claim about a trial's row of Table 1; None if no row has its settings, or if it changes further settings."""
     if trial.run.variant != "matrix_capsules" or not trial.changes.keys() <= set(CONDITION):
         return None
     theirs, ours = documents()["matrix_capsules"], trial.run.model
@@ -137,7 +137,7 @@ def row_of(trial: Trial) -> str | None:
 
 
 def paper_error(trial: Trial) -> float | None:
-    """The paper's error (percent) of a trial's row, whatever the trial's data; None if it has none."""
+    """The paper's error (percent) of a trial's row, whatever the trial's data; None if the trial has no row."""
     return {claim.id: claim.value for claim in load_claims()}.get(row_of(trial) or "")
 
 
@@ -172,10 +172,9 @@ def _error(results: Results, named: Callable[[Any], str | None], document: str, 
 
 
 def _answer(results: Results, trial: Trial, document: str, test: str = "centre") -> Finding:
-    """The error of a trial in `test`, with a note on the other test, and remarks on a network of `documents.yaml`.
-
-    For a condition, the training error is that of the epoch whose weights were kept, most often the last; its training
-    curve is not recorded.
+    """The error of a trial in `test`, with a note on the other test, and remarks on differences from the network
+    `document` of `documents.yaml`. For a condition, whose training curve is not recorded, the training error is that of
+    the epoch whose weights were kept, most often the last.
     """
     other, words = ("crops", "by several crops") if test == "centre" else ("centre", "from the middle alone")
     evaluated, beside = trial.stage == "evaluate", trial.numbers.measured("test", other)

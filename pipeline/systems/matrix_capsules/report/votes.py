@@ -23,7 +23,7 @@ _SHOWN = 0.99
 
 def votes_concentrate(results: Results) -> Finding | None:
     """Gain, in percentage points from the first to the last iteration, of the right class's share of the assignments
-    near the means of class capsules.
+    near the means of class capsules; None for a network with one iteration, or whose votes were not measured.
 
     The claim holds if this share and the right class's share of all assignments both rise by more than two standard
     errors (binomial, of the images measured): in a network that learned nothing the shares drift a little either way.

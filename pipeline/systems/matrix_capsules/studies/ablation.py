@@ -31,7 +31,7 @@ SETTINGS = AblationParams
 
 
 def check(params: SharedParams, where: str, study: AblationParams) -> None:
-    """ValueError if the run is of the wrong kind, or a condition does not give a valid model."""
+    """ValueError if the run is of the wrong kind, or a condition gives an invalid model or changes nothing."""
     params.check_changes_of_model(where, study.run, "matrix_capsules", study.conditions)
 
 
@@ -40,7 +40,7 @@ def measure(context: Context) -> Outcome:
 
     Returns:
         the table of test errors, columns condition, replica, metric, value; numbers by condition: test errors on the
-        middle crop, accuracies at the best epoch, sizes, and the seconds of training.
+        middle crop, the best epoch and accuracies at it, the number of parameters, and the seconds of training.
     """
     import pandas as pd
 
@@ -75,6 +75,6 @@ def measure(context: Context) -> Outcome:
 
 
 def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> MatrixCapsulesRun:
-    """A run with the replicas and epochs of an ablation, and the settings of one of its conditions."""
+    """A run with the replicas and epochs of an ablation, and its model changed as in one of the conditions."""
     changed = run.model_copy(update={"model": run.model.with_changes(study.conditions[condition])})
     return changed.with_epochs(study.epochs).model_copy(update={"replicas": study.replicas})
