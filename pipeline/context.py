@@ -36,7 +36,7 @@ Made = TypeVar("Made")
 
 
 class Opened(NamedTuple):
-    """A data set that a study has opened.
+    """A data set that a study has opened or generated.
 
     Attributes:
         sha256: of its file; None if it was generated.
@@ -53,14 +53,14 @@ class Context:
     Attributes:
         label: the name of the item in DVC, such as `attack@smallnorb`; the title of progress bars.
         settings: its entry in `params.yaml`, or the section if all items share one; None if there is no section.
-        axes: the values of an item of a matrix, such as the run and the angle of a sweep.
+        axes: by name, the values of an item of a matrix in `dvc.yaml`, such as the run and the angle of a sweep.
         home: the repository with the files that outlive a stage. It is `root`, except in an experiment that DVC runs in
             a temporary copy.
         code: the library's files and folders that the item depends on.
         seeds: of the first models trained or used.
         epochs: passes over the data of each training, the mean over replicas.
         last_epoch: the last epoch of the longest training.
-        parts: the studies of a set, each with its own settings.
+        parts: if the item is a set of short studies, the contexts of these studies, each with its own settings.
     """
 
     item: str
@@ -83,13 +83,13 @@ class Context:
     _made: dict[Hashable, Any] = field(default_factory=dict)
 
     def part(self, name: str, settings: Any) -> Context:
-        """The context of one study of the set that is this item."""
+        """A new context, listed in `parts`, for one study of the set that this item runs."""
         part = replace(self, item=name, label=f"{self.label}, {name}", settings=settings, opened={}, parts=[])
         self.parts.append(part)
         return part
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """The result of `make`, which is called once for a key, by the first study of a set that asks for it."""
+        """The result of `make`, which is called only when a study of the set first asks for `key`."""
         if key not in self._made:
             self._made[key] = make()
         made: Made = self._made[key]
@@ -102,7 +102,7 @@ class Context:
         return code_fingerprint(CODE_ROOT, self.graph.training_code(variant))
 
     def own_code(self, folder: str, *files: str) -> str:
-        """A hash of the code that the item depends on, with only these files of a folder."""
+        """A hash of the code that the item depends on, without the files of `folder` that are not in `files`."""
         from pipeline.learning.checkpoints import code_fingerprint
 
         others = (place for place in self.code if place != folder and not place.startswith(f"{folder}/"))
@@ -189,9 +189,9 @@ class Context:
             name: of the training within the study; None if the item is an entry of `runs`, whose settings the result
                 has anyway.
             dataset: the run's own if None.
-            change: how `dataset` differs from the run's own; checkpoints of another change are not continued.
+            change: how `dataset` differs from the run's own; a checkpoint with another `change` is not continued.
             key: the key of its settings in the result; `name` if empty.
-            alone: whether this is the item's only training, which then has the item's tracked run.
+            alone: whether this is the item's only training: the names of its metrics then have no prefix.
             start, frozen, watched: as for `train_run`, whose docstring lists the errors.
 
         Returns:
@@ -218,14 +218,14 @@ class Context:
 
     @property
     def data(self) -> str | None:
-        """The data sets opened so far, or the data generated, by their labels; None if there are none."""
+        """The labels of all data opened or generated so far, separated by commas; None if there are none."""
         return ", ".join(dict.fromkeys(each.label for each in self._all_opened())) or None
 
     def _all_opened(self) -> list[Opened]:
         return [each for context in (self, *self.parts) for each in context.opened.values()]
 
     def provenance(self) -> dict[str, Any]:
-        """The provenance of the result: data, seeds, epochs, and settings of trainings."""
+        """The provenance of the result: data, hash of the first, seeds, mean epochs, and settings of trainings."""
         opened = self._all_opened()
         return {
             "dataset": self.data,

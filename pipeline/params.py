@@ -48,7 +48,7 @@ class CheckedParams(SharedParams):
         return self
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Every study of a kind with its place in `params.yaml`, also in sets. ValueError if two have the same name."""
+        """The place and settings of every study of a kind, also in sets. ValueError if two have the same name."""
         section = self.section(kind)
         if isinstance(section, Section):
             yield kind, section
@@ -91,8 +91,8 @@ class CheckedParams(SharedParams):
         return {name: runs[study.run] if hasattr(study, "run") else "" for name, study in items.items()}
 
     def _check_sources(self) -> None:
-        """Check that data sets name known sources, that images fit onto the canvas, and that each part has enough
-        images for probes but no more than the source has.
+        """ValueError if own images have a published source's name, or if a data set has an unknown source, a canvas
+        smaller than the images, more images than the source, or fewer training or test images than classes.
         """
         for name in self.own_images:
             if name in get_args(SourceName):
@@ -112,7 +112,7 @@ class CheckedParams(SharedParams):
             dataset.check_counts(f"datasets.{name}", source, known.images, known.test)
 
     def _check_affnist(self) -> None:
-        """ValueError if affNIST is not among the sources, or would test a model trained on other images than MNIST."""
+        """ValueError if affNIST is not among the sources, or a model not trained on MNIST would be tested on it."""
         from pipeline.data.affnist import AFFNIST_SIZE
 
         if "affnist" not in self.sources:
@@ -175,5 +175,5 @@ def read_params(path: Path) -> Any:
 
 
 def load_params(path: Path) -> Params:
-    """Read and check a params file. Raises `ParamsError` as `read_params` and `parse_params`."""
+    """Read and check a params file. Raises `ParamsError` as `read_params` and `parse_params` do."""
     return parse_params(read_params(path), path.name)

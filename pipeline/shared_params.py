@@ -55,13 +55,13 @@ class SharedParams(Section):
             raise ValueError(f"{where}: {error}") from None
 
     def check_centre(self, where: str, run: RunSettings) -> None:
-        """ValueError if the middle of a run's central crop is not the image's, about which images are moved."""
+        """ValueError if a run's central crop is not centred on the image's centre, about which images are moved."""
         side, augmentation = self.images_of(run.dataset).side, run.augmentation
         if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
             raise ValueError(f"{where}: the difference of the image's {side} and the crop's pixels must be even")
 
     def check_factor(self, where: str, factor: str, dataset: str) -> None:
-        """ValueError if a factor is not known of the images of a data set."""
+        """ValueError if a factor is not among a data set's known factors; no check if those are unknown."""
         factors = self.images_of(dataset).factors
         if factors is not None and factor not in factors:
             known = ", ".join(factors) or "none"
@@ -77,7 +77,7 @@ class SharedParams(Section):
     def check_changes_of_model(
         self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
     ) -> None:
-        """Check how a study's conditions change a run's model: ValueError if one is invalid or changes nothing."""
+        """ValueError if there is no such run, or a condition is invalid, has no effect or does not fit the images."""
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
             place = f"{where}.conditions.{condition}"
@@ -89,7 +89,7 @@ class SharedParams(Section):
 
     @staticmethod
     def check_effect(where: str, run: RunSettings, changes: Collection[str]) -> None:
-        """ValueError if one of these settings of a run's model, which a study changes, changes nothing."""
+        """ValueError if one of `changes`, the settings of a run's model that a study changes, has no effect."""
         for name, others in run.without_effect().items():
             if name in changes:
                 raise ValueError(f"{where}.{name}: changes nothing without {others}")

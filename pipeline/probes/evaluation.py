@@ -47,8 +47,8 @@ def kmeans_accuracy(values: NDArray[np.float32], labels: NDArray[np.int64], clas
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Accuracies of probes on clean, rotated and affinely warped test images, accuracies of clusters on clean ones, and
-    the training metrics on test images.
+    """Accuracies of probes on rotated and affinely warped test images, and on affNIST's own if given; accuracies of
+    clusters, and the training metrics, on unwarped test images.
     """
     models, dataset, device, params = inputs.models, inputs.dataset, inputs.device, inputs.sections["evaluate"]
     assert isinstance(params, EvaluateParams)

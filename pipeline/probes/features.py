@@ -35,7 +35,7 @@ def features(
     warp: Callable[[int], Tensor] | None = None,
     samples: Generator | None = None,
 ) -> Features:
-    """Features of uint8 images `[N, 1, S, S]`, in batches on the device.
+    """Features of uint8 images `[N, C, S, S]`, computed in batches on the device.
 
     Args:
         warp: returns the warps `[B, 2, 3]` of the next B images; None: no warp.

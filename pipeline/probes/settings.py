@@ -37,7 +37,7 @@ class EquivarianceParams(Section):
         description="maximum number of training images (the first ones) that linear maps are fitted to",
     )
     derivative_images: int = Field(
-        ge=8, le=10_000_000, description="training images, and as many test images, at which derivatives are taken"
+        ge=8, le=10_000_000, description="maximum number of training and of test images (the first) for derivatives"
     )
     rotations: list[Annotated[float, Field(gt=0, le=180)]] = Field(min_length=1, description="degrees")
     shifts: list[Annotated[float, Field(gt=0, le=14)]] = Field(min_length=1, description="pixels, to the right")

@@ -19,7 +19,7 @@ def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
 
 
 def entropy_of_shares(sizes: ArrayLike) -> NDArray[np.float64]:
-    """Entropy of the shares of sizes `[..., n]`, in nats: from 0 (only one nonzero) to log n (all equal)."""
+    """Entropy of the shares of sizes `[..., n]`, in nats: from 0 (only one nonzero) to log n (all equal, or all 0)."""
     values = np.abs(np.asarray(sizes, dtype=np.float64))
     total = values.sum(-1, keepdims=True)
     shares = np.divide(values, total, out=np.full_like(values, 1 / values.shape[-1]), where=total > 0)

@@ -28,7 +28,7 @@ def swept(run: AnyRun, angle: float, replicas: int, training_share: float) -> An
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
     """Accuracies of probes, also on posterior samples, fit and tested on images rotated within the angle of a run that
-    was `swept`.
+    was `swept`; and the run's best validation bound or loss.
 
     Args:
         trained: the run's training.

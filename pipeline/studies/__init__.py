@@ -1,11 +1,11 @@
-"""Questions asked of models, one module each: studies of any system here, those of one system in its `studies`.
+"""Studies, one module each: studies of any system are here, those of one system in the system's `studies`.
 
 A module is named as its stage in `dvc.yaml` and its section of `params.yaml`. It has
 
 - `measure`, a function from a `Context` to an `Outcome`: the stage `study` runs it;
-- `SETTINGS`, the class of an entry of its section, or with `ONE_SECTION` of the section that all items share; none
-  where it has no section of its own; `SET`, the class of several short studies as one item, if there are such;
-- `check`, what must hold of an entry beside other sections of `params.yaml`.
+- `SETTINGS`, the class of an entry of its section, or (with `ONE_SECTION`) of the section, which all items then share;
+  `SET`, the class of an item that runs several short studies; both only if `params.yaml` has such sections;
+- `check`, if needed, which raises `ValueError` if an entry does not fit other sections of `params.yaml`.
 
 Importing a study needs no torch: `measure` imports the code that computes.
 """
@@ -46,6 +46,6 @@ def study_of(kind: str) -> ModuleType:
 
 
 def studies() -> dict[str, ModuleType]:
-    """Modules by kind of all studies that have a section in `params.yaml`."""
+    """The modules, by kind, of all studies that have a section in `params.yaml`."""
     found = {kind: study_of(kind) for kind in _files()}
     return {kind: study for kind, study in found.items() if hasattr(study, "SETTINGS")}

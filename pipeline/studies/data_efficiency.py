@@ -104,8 +104,8 @@ def share_of(dataset: Dataset, share: float) -> Dataset:
 
 
 def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: int) -> AnyRun:
-    """The run for a share of the training images: as many steps as the study's epochs have with all images, rounded up
-    to whole epochs.
+    """The run for a share of the training images, without early stopping: it takes the number of steps that the study's
+    epochs have with all images, rounded up to whole epochs.
 
     Args:
         images: number of training images of the share, and largest size of a batch.
@@ -122,7 +122,7 @@ def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: 
 def errors_of(
     model: Model, run: RunSettings, dataset: Dataset, evaluate: EvaluateParams, device: torch.device
 ) -> pd.DataFrame:
-    """The error on test images, a row for each way to classify: columns features, error.
+    """Errors on test images, of the model if it classifies, else of probes on its features: columns features, error.
 
     Args:
         dataset: what the model was trained on; probes are fit on its training images.

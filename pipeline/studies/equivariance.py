@@ -62,8 +62,8 @@ def measure(context: Context) -> Outcome:
 
 
 def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
-    """By factor, pairs of test images `[N, 2]` that are one step of the viewpoint apart: of the first half of the toys,
-    to fit maps to, and of the other half; evenly spread, at most as set. A factor needs 8 pairs in each half.
+    """By factor, two arrays `[N, 2]` of indices of test images one step of the viewpoint apart: at most `fit_images` of
+    the first half of the toys, and `images` of the other half, evenly spread. A factor needs 8 pairs in each half.
     """
     import numpy as np
 

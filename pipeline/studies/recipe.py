@@ -110,8 +110,8 @@ def measure(context: Context) -> Outcome:
 def errors(trained: Trained) -> pd.DataFrame:
     """Errors in [0, 1] and the seconds of training: columns replica, metric, value.
 
-    Metrics are new and known, after the last epoch (known only if a share of such images is left out of training);
-    train, the mean over the last epoch, on augmented images; seconds, the mean over seeds.
+    Metrics: `new`, on held-out objects, and `known`, on other images left out of training (if there are any), after the
+    last epoch; `train`, the mean over the last epoch, on augmented images; `seconds`, the mean over replicas.
     """
     last = trained.history.groupby("replica").tail(1).rename(columns={column: name for name, column in ERRORS.items()})
     measured = [name for name in ERRORS if name in last]
@@ -121,7 +121,7 @@ def errors(trained: Trained) -> pd.DataFrame:
 
 
 def outcome(table: pd.DataFrame) -> Outcome:
-    """The outcome from `errors` of all conditions and held-out values, in columns condition and held_out."""
+    """The outcome from the `errors` of all trainings, with the columns condition and held_out added."""
     from pipeline.results.outcome import MOST_HEADLINES, Outcome
     from pipeline.results.spread import nest
 

@@ -3,7 +3,7 @@ equations 0 and 3).
 
 f is a layer of a network: numbers of some capsules, which a system's module `equivariance` reads off its model. g
 turns, shifts, scales or shears the content of an image (`transformations`). rho is the action that theory gives the
-layer's numbers, such as the composition of poses, or else a linear map fitted to training images (`actions`).
+layer's numbers, such as the composition of poses, or a linear map fitted to training images (`actions`).
 Errors are relative to how much f varies over images (`errors`), for finite g and for the derivative at the identity
 (`derivatives`). Functions whose equivariance is known are measured as well (`controls`).
 """

@@ -82,7 +82,7 @@ class Poses:
         return lambda A: poses.to_offset(poses.compose(matrix.to(A), poses.to_matrix(A)))
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
-        """A changes by the velocity at (I + A)."""
+        """A changes by V (I + A), where V is the velocity."""
 
         def change(A: Tensor) -> Tensor:
             v = velocity.to(A)
@@ -150,7 +150,7 @@ class Maps:
 
 
 def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
-    """A linear map from a layer's values to those of moved images, where theory gives none (Lenc and Vedaldi 2015): a
+    """A linear map from a layer's values to those of moved images, which needs no theory (Lenc and Vedaldi 2015): a
     ridge regression from all n k numbers before to the numbers of each capsule after.
 
     For each capsule, images are weighted by its weights. Values are centred, so that the map is affine, and the

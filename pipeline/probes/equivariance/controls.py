@@ -22,7 +22,7 @@ FILTERS, KERNEL = 4, 3
 
 
 def controls(edge: str) -> dict[str, Read]:
-    """The functions by name; `edge`: what lies beyond the edges of images, as in `transformations.moving`."""
+    """Readers of the functions by name; `edge`: what lies beyond the edge of images, as in `transformations.moving`."""
     network = QuarterTurnNetwork()
     return {
         "pixels": lambda images: {"pixels": plain(images.flatten(2), Maps(images.shape[-1], edge), False)},
@@ -110,7 +110,7 @@ class QuarterTurnAction:
     """A quarter turn of the image moves values to the next turn; other maps have no action."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
-        """The cyclic shift for a turn by a multiple of 90 degrees, else None."""
+        """The cyclic shift for a turn by 90, 180 or 270 degrees, else None."""
         turns = round(math.degrees(math.atan2(float(matrix[0, 1]), float(matrix[0, 0]))) / 90)
         exact = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=matrix.dtype).matrix_power(turns % 4)
         if turns % 4 == 0 or not torch.allclose(matrix[:, :2], exact, atol=1e-9) or bool(matrix[:, 2].any()):

@@ -19,7 +19,7 @@ FORWARD, BACKWARD, DIFFERENCES = "forward mode", "two backward passes", "central
 STEP = 1e-5
 """Largest change of an input in a central difference, double precision."""
 CHECKED, TOLERANCE = 3, 1e-2
-"""Inputs at which a derivative is compared with central differences, and how far it may be off, relatively."""
+"""Number of inputs at which a derivative is compared with central differences, and the largest relative difference."""
 
 
 def derivative(f: Function, x: Tensor, direction: Tensor) -> tuple[dict[str, Tensor], str]:

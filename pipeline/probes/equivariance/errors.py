@@ -5,11 +5,11 @@ The error of a prediction of f(g x) is the root of
     sum |f(g x) - prediction|^2  /  sum (|f(x) - mean|^2 + |f(g x) - mean'|^2) / 2
 
 over images. The denominator is the variance of features over images: errors do not change when f is scaled, or a
-constant is added. 1 is the error of the mean feature of moved images as the prediction, 1.4 that of the features of
-another image; a network that maps all images to nearly the same features gains nothing. If it maps them to the same
+constant is added. The mean feature of moved images as the prediction has error 1, the features of another image have
+about 1.4; a network that maps all images to nearly the same features gains nothing. If it maps them to the same
 features, the error is not defined: the features have collapsed.
 
-Within classes, the means are those of each image's class: features that depend only on the class, and so do not change
+Within classes, both means are those of each image's class: features that depend only on the class, and so do not change
 when the image moves, gain nothing either.
 
 Capsules with presences are weighted by the mean of their presences in an image and in its moved copy: a network gains
@@ -48,7 +48,7 @@ def deviations(values: Tensor, weights: Tensor, classes: Tensor | None = None) -
 
 
 def variation(values: Tensor, weights: Tensor) -> float:
-    """Sd of values over images, as a share of their root mean square; 0 of values that are all zero."""
+    """Sd of values over images, as a share of their root mean square; 0 if all values are zero."""
     size = float(squared(values, weights).sum())
     return float((deviations(values, weights).sum() / size).sqrt()) if size > 0 else 0.0
 

@@ -72,7 +72,7 @@ class Steps:
 
 @torch.no_grad()
 def started(model: Model, images: Tensor) -> Model:
-    """Set what training computes from images without gradients, such as statistics; the model, in eval mode.
+    """Set what training computes from images without gradients, such as statistics. Returns the model, in eval mode.
 
     Args:
         images: training images as the model sees them.
@@ -195,7 +195,7 @@ def _measure(
         moved: Layers,
         classes: Tensor,
     ) -> Iterator[Row]:
-        """Errors of one change of the image; `matrix` is None for a step of the viewpoint, no map of the plane."""
+        """Errors of one change of the image; `matrix` is None if the change is a step of the viewpoint."""
         for name in kept:
             before, after = test[name], moved[name]
             weights = (before.weights + after.weights) / 2
@@ -263,7 +263,7 @@ def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tu
 
 
 def _relative(off: Tensor, scales: Sequence[Tensor], settings: EquivarianceParams) -> Row:
-    """A row's errors; `scales` are an image's deviations from the mean, and from the mean of its class."""
+    """A row's errors; `scales` are each image's deviations from the mean and, if given, from the mean of its class."""
     names = (("error", "se"), ("within", "within_se"))
     found = [errors.relative(off, scale, settings.resamples, settings.seed) for scale in scales]
     return {name: value for each, of in zip(names, found, strict=False) for name, value in zip(each, of, strict=True)}

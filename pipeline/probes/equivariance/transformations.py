@@ -29,8 +29,8 @@ class Transformation:
 
     Attributes:
         family: one of `FAMILIES`.
-        magnitude: of a rotation degrees counter-clockwise, of a shift pixels to the right, of a scale the factor, of a
-            shear the multiple of y by which x moves.
+        magnitude: degrees counter-clockwise for a rotation, pixels to the right for a shift, the factor for a scale,
+            and for a shear the multiple of y by which x moves.
     """
 
     family: str

@@ -98,7 +98,7 @@ class OnlineStudy(_RegressionStudy):
     batches: int = Field(ge=2, le=10_000, description="batches in one pass over the training images")
     passes: int = Field(ge=1, le=100_000, description="passes over the training images, for every method")
     momentum: float = Field(gt=0, lt=1, description="gamma of the methods with momentum")
-    rate: float = Field(gt=0.5, le=1, description="alpha: online EM's step sizes are (t + 2)^-alpha")
+    rate: float = Field(gt=0.5, le=1, description="alpha: online EM's step sizes are 1, 3^-alpha, 4^-alpha, ...")
     seed: Seed = Field(description="seed of the batches")
 
 

@@ -76,7 +76,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
 
 
 def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """Parses by inversion, by method: with and without cues and the model's scales."""
+    """Parses by inversion, by method: without cues, with cues, and with cues but without the model's scales."""
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
     return {
         INVERSION: invert(hierarchy, scenes.parts, None, study).parse,
@@ -96,8 +96,8 @@ def found(parse: Parse, scenes: Scenes) -> Tensor:
 
 
 def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
-    """Means over scenes: share found and its standard error, share of clutter recognised (nan if the method or the
-    scenes have no clutter), and error of poses.
+    """Share found, the mean over scenes, and its standard error; share of all clutter recognised (nan if the method or
+    the scenes have no clutter); error of poses, the mean over shown objects.
     """
     right, n = found(parse, scenes), parse.poses.shape[1]
     nobody = scenes.parents == n
@@ -116,7 +116,7 @@ def lead_of(leads: list[Tensor]) -> dict[str, float]:
 
     Returns:
         the mean, its standard error, and the number of scenes; the number of settings in which inversion finds more
-        parents than the method (`more`), and as many (`as_many`).
+        parents than the method (`more`), and in which both find equally many (`as_many`).
     """
     means = [float(each.mean()) for each in leads]
     variance = sum(float(each.var()) / len(each) for each in leads) / len(leads) ** 2

@@ -1,5 +1,5 @@
-"""Variational inversion of the top-down model (left open in document 001): which objects generated the parts, and what
-are the objects' poses?
+"""Variational inversion of the top-down model (left open in document 001), which finds the objects that generated the
+parts, and the objects' poses.
 
 Parents are marginalised; for each scene a Gaussian over object poses, with free means and sds, is fitted by maximising
 
@@ -56,7 +56,7 @@ def invert(
 
     Args:
         learn: first learn kappa and sigma, one value of each for all scenes. They are learned only from each scene's
-            best start, after the first half of the steps: wrong starts would make them too wide.
+            best start, after the first half of the steps: wrong starts would make densities too wide.
     """
     search = _Search(parts, cues, settings, torch.Generator().manual_seed(settings.seed))
     if learn:
@@ -113,7 +113,7 @@ class _Search:
     def ascend(
         self, hierarchy: Hierarchy, q: Gaussian, log_scales: Tensor | None = None, widest: float = 1.0
     ) -> Gaussian:
-        """Gaussians after half of the steps of Adam; logs of kappa and sigma, if given, are learned in place."""
+        """`q` after half of the steps of Adam; parts' sds shrink as in `from_starts`; `log_scales` change in place."""
         steps = self.settings.steps // 2
         means, log_sds = (each.clone().requires_grad_() for each in q)
         learned = [means, log_sds] + ([] if log_scales is None else [log_scales])

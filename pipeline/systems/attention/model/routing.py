@@ -1,4 +1,4 @@
-"""Finds parents of parts by agreement of votes: published routing, longer variants, and a k-means-like baseline.
+"""Methods that find parents of parts by agreement of votes: routing, as published or longer, and a form of k-means.
 
 Votes `[B, m, n, D]` are a part's predictions of its parents' poses: the pose that object j would have if it were the
 parent of part i. As published, none of these methods models clutter. Each returns the assignment of every part to the
@@ -50,7 +50,7 @@ def em_routing(
     votes: Tensor, iterations: int, floor: float, seed: int, starts: int = 1, log_clutter: Tensor | None = None
 ) -> Parse:
     """E- and M-steps of EM routing without trained parameters: a mixture with one Gaussian for each object, with an sd
-    for each dimension; mixing weights are proportional to the assigned parts.
+    for each dimension; mixing weights are the shares of the parts assigned to the objects.
 
     Args:
         floor: minimum sd.
@@ -81,7 +81,7 @@ def em_routing(
 
 
 def k_means(votes: Tensor, iterations: int) -> Parse:
-    """Assign each part to the object whose mean vote is nearest to the part's; empty objects keep their mean."""
+    """Assign each part to the object whose mean vote is nearest to the part's vote; empty objects keep their mean."""
     poses = votes.mean(1)
     parents = votes.new_zeros(votes.shape[:3])
     for _ in range(iterations):

@@ -9,7 +9,7 @@ Attention of a part over its predictions, iterated, selects one parent:
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
 Equation 7 turns attention into a density, a mixture of Gaussians around the predictions, with weights that are a
-softmax of von Mises-Fisher densities; here of log densities, which gives the attention of equation 6. As printed, the
+softmax of von Mises-Fisher densities. A softmax of log densities is used here, as in equation 6. As printed, the
 weights depend on the same pose as the Gaussians, and such a mixture does not integrate to one (`literal_mass`: near n
 if directions determine the parent). The mixture is a proper density if the weights depend on the *previous* pose, as in
 equation 6. So a part here has two observables, a cue q_i (the direction in which to look for the part) and its pose:
@@ -44,7 +44,7 @@ class Components:
         predictions: U, `[..., n, d]`.
         kappa: concentration of cues, `[n]`.
         sigma: sd of poses, in units of the pose, `[n]`.
-        log_prior: `[n]` or `[..., n]`, nats; sums to one.
+        log_prior: `[n]` or `[..., n]`, nats; the probabilities sum to one.
     """
 
     predictions: Tensor

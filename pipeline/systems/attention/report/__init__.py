@@ -1,1 +1,1 @@
-"""Claims, figures and tables of top-down attention."""
+"""Claims and figures of top-down attention."""

@@ -15,7 +15,7 @@ from pipeline.systems.regression.settings import ConvergenceStudy
 def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
     """Fit the multiclass model on all training images with and without momentum, with and without a threshold.
 
-    In float64: whether plain EM ever lowers the likelihood depends on the last digits.
+    Fits are in float64, because whether plain EM ever lowers the likelihood depends on the last digits.
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
     problems = Problems(*inputs.without_validation(), architecture, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Do more data reduce overfitting of large capsules? A million distorted digits (document 002, section 3.4).
+"""Effect of training on many distorted copies of images on errors of large capsules (document 002, section 3.4).
 
 The document takes its images from infinite MNIST (Loosli et al. 2007), which moves pixels along tangents of rotations,
 scalings, thickenings and elastic fields. Here instead each image is distorted by a small random affine map and a smooth
@@ -72,7 +72,7 @@ def distort(
 
 
 def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Inputs:
-    """Inputs whose training part is followed by distorted copies of its images, `examples` in total.
+    """Inputs whose training part also has distorted copies of its images, `examples` inputs in total.
 
     The numbers of copies of two images differ by at most one. Copies are projected onto the singular vectors of the
     original images; the other parts are unchanged.
@@ -95,8 +95,8 @@ def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Input
 def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
     """Errors of one architecture after training on the original images, without and with distorted copies.
 
-    Training errors include the distorted copies. The numbers are of the strength of the distortions with the fewest
-    validation errors; the table has all strengths.
+    Training errors include the distorted copies. The numbers are without distortions, and with the strength that has
+    the fewest validation errors; the table has all strengths.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Are probabilities and posterior means exact? Monte Carlo on a fitted model (document 002, section 2.2)."""
+"""Checks of the closed forms of probabilities and posterior means by Monte Carlo (document 002, section 2.2)."""
 
 from __future__ import annotations
 

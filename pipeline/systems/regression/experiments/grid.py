@@ -1,9 +1,9 @@
-"""Figures 2-5: errors and calibration by capsule size and architecture, of baselines, and arrays for drawing.
+"""Figures 2-5: errors and calibration by capsule size and architecture, those of baselines, and arrays for drawing.
 
 Do predicted probabilities agree with frequencies? Images are put into bins of equal width by their confidence, the
-probability of the class that they are assigned to. Bin b has n_b images with mean confidence c_b, a share a_b of them
-assigned correctly. If probabilities are right, a_b is near c_b. The expected calibration error (Guo, Pleiss, Sun and
-Weinberger 2017) is
+probability of the class that they are assigned to. Bin b has n_b images with mean confidence c_b; a share a_b of them
+is assigned correctly. If probabilities are right, a_b is near c_b. The expected calibration error (Guo, Pleiss, Sun
+and Weinberger 2017) is
 
     ECE = sum_b n_b / n |a_b - c_b|
 
@@ -125,7 +125,7 @@ def plane(W: Tensor, inputs: Inputs) -> Arrays:
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Mean radius of the own class's capsule and others; share of capsules whose mean is largest for their class."""
+    """Mean radii in capsules of the `own` class and `others`; share of capsules with `largest` mean for their class."""
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]
     own = np.arange(classes) == labels[:, None]
@@ -135,7 +135,7 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figure 4, equation 30: `[m, d, S, S]`, a class's training images with the largest squared elements."""
+    """Figure 4, equation 30: for each class and element, its training image with the largest square, `[m, d, S, S]`."""
     latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
     return {"prototypes": inputs.images["train"][torch.stack(best).cpu().numpy(), 0]}

@@ -9,8 +9,8 @@ means, and update them batch by batch:
   replacing a batch's moments by those under W changes nothing; if no replacement changes anything, all moments are
   those under W. Replacements and updates raise Neal and Hinton's free energy, so incremental EM converges like EM.
 - Online EM (Cappe and Moulines 2009) is for unlimited data and keeps running means instead, with step sizes
-  (t + 2)^-alpha, 1/2 < alpha <= 1. If the mean step is zero, the running mean of the posterior moments is their mean
-  under W, which is EM's fixed-point condition for the distribution of the batches.
+  1, 3^-alpha, 4^-alpha, ..., 1/2 < alpha <= 1. If the mean step is zero, the running mean of the posterior moments is
+  their mean under W, which is EM's fixed-point condition for the distribution of the batches.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def split(examples: Examples, batches: int, generator: torch.Generator) -> list[
 
 class Online:
     """Online EM from weights `[K, C, d, p]`, float64: running means of the moments, updated once per batch, with step
-    sizes (t + 2)^-`rate`; inputs are not whitened, and the ridge is as in `Problems`.
+    sizes (t + 2)^-`rate` after t batches, 1 for the first; inputs are not whitened, the ridge is as in `Problems`.
     """
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:

@@ -12,7 +12,7 @@ from pipeline.systems.regression.settings import RidgeStudy
 
 
 def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
-    """Errors of one architecture with each penalty, and without; a penalty is chosen by the validation error."""
+    """Errors of one architecture without a penalty and with each; the validation error chooses among all of these."""
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows = []
     for penalty in sorted({0.0, *study.penalties}):

@@ -1,4 +1,4 @@
-"""How capsule regression decides between many classes: one problem for all, or many with two (document 002, 3.4).
+"""How capsule regression decides between many classes: by one problem, or many of two capsules (document 002, 3.4).
 
     multiclass    one problem, a capsule for each class
     one-vs-all    a problem for each class: its capsule against one for all other classes
@@ -44,7 +44,7 @@ class Architecture:
         return len(self.capsules), int(self.capsules.max()) + 1, self.size
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
-        """Sum of `of_classes [m, ...]` over each problem's classes: `[K, ...]`; `[1, ...]` if every problem has all."""
+        """Sum of `of_classes [m, ...]` over each problem's classes: `[K, ...]`; `[1, ...]` if each has all classes."""
         seen = (self.capsules >= 0).to(of_classes)
         seen = seen if bool((seen == 0).any()) else seen[:1]
         return torch.einsum("km,m...->k...", seen, of_classes)
@@ -65,8 +65,8 @@ def build_architecture(decision: Decision, size: int, classes: int) -> Architect
 def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
     """Scores `[n, m]` of the classes for inputs `X [n, p]`, by weights `W [K, C, d, p]`; rows sum to 1. The decision is
     the class with the highest score.
-    multiclass: P(y | x). one-vs-all: each class's probability against all others, normalised. all-vs-all: the share of
-    the pairs' votes; ties are broken by sums of probabilities, scaled to less than one vote.
+    multiclass, or two classes: P(y | x). one-vs-all: each class's probability against all others, normalised.
+    all-vs-all: the share of the pairs' votes; ties are broken by sums of probabilities, scaled to less than one vote.
     """
     answers = torch.stack([predict_probabilities(weights, X) for weights in W])  # (K, n, C)
     if len(answers) == 1:
@@ -85,7 +85,7 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 
 
 def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """Probabilities of the classes `[n, m]`; rows sum to 1. They are `class_scores`, except in all-vs-all.
+    """Probabilities of the classes `[n, m]`; rows sum to 1. They are `class_scores`, except in all-vs-all with m > 2.
 
     In all-vs-all they are coupled from the probabilities of the pairs (see `couple`). The most probable class may then
     differ from the decision, the class with the most votes: narrow votes count as much as clear ones.

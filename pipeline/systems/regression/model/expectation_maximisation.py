@@ -7,12 +7,12 @@ examples, the posterior means are M with every vector scaled by Q / P (equation 
 
 Vectors are stored transposed, as `[problems, capsules, d, rows]`, so that the elementwise work between the two matrix
 products runs along contiguous rows. Rows are processed in blocks small enough for the CPU's cache, so no array of size
-n m p is needed. If every problem includes every class, a block mixes classes; otherwise examples, sorted by class, are
+n m d is needed. If every problem includes every class, a block mixes classes; otherwise examples, sorted by class, are
 processed class by class, with the problems that include the class.
 
 Except for the start and the ridge, EM is equivariant under linear maps of the inputs. So the inputs are whitened once
 (X^T X = n I), in float64, so that single precision is enough for any data; weights are returned in the inputs' own
-coordinates. Directions in which the inputs do not vary are dropped.
+coordinates. Directions in which all inputs are zero are dropped.
 
 Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of d numbers.
 """

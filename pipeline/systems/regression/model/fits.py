@@ -92,11 +92,11 @@ def fit_architecture(
     inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
     """Fit an architecture to the training part from the subspace start; the validation part ends the rounds. Raises
-    `ValueError` if a class has too few examples for its capsule.
+    `ValueError` if the examples of a class span fewer dimensions than its capsule, or all inputs are zero.
 
     Returns:
         weights `[K, C, d, p]` in the inputs' own coordinates, float32; the `errors` of each part, the number of
-        `iterations` (the maximum over the problems), and the `seconds` of the whole fit, including the start.
+        `iterations` (the maximum over the problems), and the `seconds` of the start and of the iterations of this call.
     """
     begun = time.perf_counter()
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture, ridge=ridge)

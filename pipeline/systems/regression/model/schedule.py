@@ -4,7 +4,7 @@
 
 A round has a threshold nu and ends when the validation error has not fallen for `patience` iterations. The next round
 starts, without momentum, from the best weights so far. Every problem goes through the rounds at its own pace, and stops
-after the last round.
+after the last round or after `most_iterations`.
 
 Small problems soon have no validation errors at all. The document leaves open which of the weights with equally few
 errors are best. Here the best have the highest validation likelihood: the first weights would be close to the start.
@@ -34,7 +34,7 @@ class State:
     Attributes:
         W, previous: current and previous weights, `[K, C, d, r]`.
         best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
-        waited: iterations since the validation errors last fell.
+        waited: iterations since the validation errors last fell or the round began.
         round: index of the round, from 0; the number of rounds once a problem has finished.
         iterations: number of iterations so far.
     """

@@ -97,7 +97,7 @@ Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
 
 
 def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)) -> Measure:
-    """The measure of a claim about several data sets: our number is from the first; the claim must hold on all."""
+    """The measure of a claim about data sets: our number is from the first answer; the claim must hold on all."""
 
     def measure(results: Results) -> Finding | None:
         answers = {}
@@ -130,14 +130,14 @@ def _percent(kind: str, role: str, *keys: str) -> Measure:
 
 
 def falls_with_size(study: RegressionStudy) -> Answer:
-    """Figure 5: larger capsules err less. Our number: the smallest gain of an architecture, in points."""
+    """Figure 5: larger capsules err less. Our number: the least gain of an architecture over its sizes, in points."""
     errors = study.errors().to_numpy()
     gain = float((errors[:, 0] - errors[:, -1]).min())
     return gain, gain > 0 and not study.above(errors[:, 1:], errors[:, :-1])
 
 
 def more_capsules_err_less(study: RegressionStudy) -> Answer:
-    """Figure 5, at equal size. Our number: error of multiclass minus that of all-vs-all, in points, mean over sizes."""
+    """Figure 5, at equal size: error of multiclass minus that of all-vs-all, in points, the mean over sizes."""
     found = study.errors()
     if not set(DECISIONS) <= set(found.index):
         return None
@@ -171,8 +171,8 @@ def prototypes_differ(study: RegressionStudy) -> Answer:
 
 
 def momentum_and_thresholds(study: RegressionStudy) -> Answer:
-    """Figures 6-7: momentum lowers log-loss and error, a threshold only the error, each with and without the other. Our
-    number: training error of the plain update minus that with momentum and threshold, in points.
+    """Figures 6-7: momentum lowers log-loss and error; a threshold lowers the error but raises the log-loss; each with
+    and without the other. Our number: training error of plain EM minus that with momentum and threshold, in points.
     """
     loss, error = (
         {variant: study.mean("last", variant, key) for variant in ("plain", "momentum", "threshold", "both")}
@@ -199,7 +199,7 @@ def closed_forms_are_exact(study: RegressionStudy) -> Answer:
 
 
 def likelihood_never_falls(study: RegressionStudy) -> Answer:
-    """Section 2.3: the largest rise of plain EM's log-loss in an iteration, up to rounding in its table."""
+    """Section 2.3: the largest rise of plain EM's log-loss in an iteration; up to 1e-8 counts as rounding."""
     rise = study.mean("largest_rise")
     return rise, rise <= 1e-8
 

@@ -37,7 +37,7 @@ def check(params: SharedParams, where: str, study: RegressionStudy) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Run a study with the settings of an entry of `regression`. Raises `UserError` if the data do not fit it."""
+    """Run a study with the settings of an entry of `regression`. Raises `UserError` if the data do not suffice."""
     from pipeline.compute import prepare
     from pipeline.systems.regression.model.fits import build_inputs
 
