@@ -1,4 +1,4 @@
-"""`python -m pipeline`: profiles, tracking, and a check of the machine."""
+"""`python -m pipeline`: the commands of `pipeline.cli`."""
 
 from pipeline.cli import main
 

@@ -91,7 +91,7 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="the server's po
 def status(
     profile: Annotated[str | None, typer.Argument(help="the profile; by default the current one")] = None,
 ) -> None:
-    """List a profile's items by state (recorded, unlocked, draft, stale, running, missing, gone) and their times."""
+    """List a profile's items, their states (recorded, unlocked, draft, stale, running, missing, gone) and times."""
     from pipeline.locks import is_running
     from pipeline.results.freshness import table
     from pipeline.state import profile_items
@@ -178,7 +178,7 @@ def load(
         typer.Argument(help="pictures (one per image, two per stereo pair), or one .npy file, uint8 [N, C, S, S]"),
     ] = None,
 ) -> None:
-    """Load trained weights; given images, print their classes (from mean scores over seeds), or their features."""
+    """Load trained weights; given images, print classes (from mean scores over seeds), or numbers of features."""
     import numpy as np
 
     from pipeline.data.datasets import reading

@@ -1,4 +1,4 @@
-"""Device, memory, precision."""
+"""The device of a process, and its settings of memory and precision."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def prepare(device: torch.device) -> None:
-    """Set up this process for long numerical work on `device`: full float32, no needless page faults."""
+    """Set up this process for long numerical work on `device`: full float32, no checks by Pyro, few page faults."""
     import pyro
 
     # Pyro's checks branch on tensor values: they stall a GPU. The tests switch them on.

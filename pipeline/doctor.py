@@ -98,7 +98,7 @@ def _disk(root: Path) -> str:
 
 
 def _downloads(root: Path) -> str:
-    """Check that the first server with missing files of the current profile answers."""
+    """Check that `CAPSULES_MIRROR`, or else the first server with files that the profile lacks, can be reached."""
     from pipeline.data.sources import SOURCES
     from pipeline.params import load_params
 

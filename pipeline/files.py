@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; rename it to `path` when the block ends without an error. Raises
-    `UserError` with the cause and the path, which keeps its earlier content.
+    `UserError` with the cause and the path if a file operation fails; `path` then keeps its earlier content.
     """
     temporary: Path | None = None
     try:

@@ -48,7 +48,7 @@ Struct = ctypes.Structure
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel: the library, the instruction set it was compiled for, and the floats in a vector."""
+    """A compiled kernel: the library, the instruction set it was compiled for, and the number of floats in a vector."""
 
     library: ctypes.CDLL
     form: str
@@ -95,7 +95,7 @@ def sources() -> list[Path]:
 
 
 def forms() -> dict[str, tuple[str, ...]]:
-    """Compiler flags by form, for this kind of processor."""
+    """Compiler flags by form (instruction set), for this kind of processor."""
     return _FORMS if platform.machine().lower() in ("x86_64", "amd64") else {"DEFAULT": ()}
 
 
@@ -111,7 +111,7 @@ def folder() -> Path:
 
 
 def build() -> list[Path]:
-    """Compile the kernels not yet compiled; returns all libraries. Raises `UserError`, also without a compiler."""
+    """Compile missing kernels; returns the paths of all libraries. Raises `UserError`, also without a compiler."""
     program = compiler()
     if program is None:
         raise UserError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from pipeline.errors import UserError
 
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""The limit of a container, which the machine's own numbers do not show."""
+"""The file with a container's memory limit, which the machine's own numbers do not show."""
 
 COPIES = 3
 """Copies of a data set's pixels in memory while a model trains: the whole set, its parts, and those on the device."""

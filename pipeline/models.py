@@ -51,7 +51,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def features(self, images: Tensor) -> list[dict[str, Tensor]]:
-        """Features of images `[N, C, S, S]` in [0, 1] by seed: arrays `[N, d]` by name; empty for classifiers."""
+        """Features of images `[N, C, S, S]` in [0, 1] by seed: arrays `[N, d]` by name; empty if the model has none."""
         found = []
         for model in self.models:
             parts = [model.features(part) for part in self._parts(images)]

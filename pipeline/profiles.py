@@ -24,7 +24,7 @@ FILES = (LOCK, PARAMS)
 
 
 class Profile(NamedTuple):
-    """One profile."""
+    """A profile; `about` is the comment in the first line of its `params.yaml`, `has_lock`: it has a `dvc.lock`."""
 
     name: str
     about: str
@@ -61,11 +61,11 @@ class Profiles:
         return folders[name] / PARAMS
 
     def switch(self, name: str) -> bool:
-        """Make `name` the current profile; returns False if it already is.
+        """Make `name` the current profile and return True; False if it already is.
 
         The current files are stored first, then replaced by the files of `name`, each in one step, so that no file is
-        ever incomplete. Raises `UserError`, and leaves the current files as they were, if there is no such profile, the
-        current profile has a stored copy that differs, or the current files cannot be stored.
+        ever incomplete. Raises `UserError`, and leaves the current files as they were, if there is no such profile, its
+        parameters name another, a stored copy of the current files differs, or they cannot be stored.
         """
         source, current = self.params_path(name).parent, self.current
         if name == current:

@@ -14,7 +14,7 @@ from pipeline.settings import differences
 
 Word = Literal["moved", "noise unknown", "only one side has it", "within noise"]
 WORDS: tuple[Word, ...] = get_args(Word)
-"""What is said of a claim that differs, the most interesting first."""
+"""How a claim differs between the sides, the most interesting first."""
 
 LEVEL = 0.05
 """Upper limit, about, of the false discovery rate: the expected share, among the claims said to have moved, of claims

@@ -116,7 +116,7 @@ def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Pa
 def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> list[Noise]:
     """The noise of the difference of two numbers, from each source with an estimate; empty if there is none.
 
-    The first source is the numbers' own standard errors, if they have them, else the repetitions (seeds, mostly), where
+    The first source is the numbers' own standard errors, if one has them, else the repetitions (seeds, mostly), where
     at least one side has several and the other is taken to vary as much; the second is the spread between machines. A
     standard deviation of 0 is not used: two or three equal numbers do not show that the next would be equal, too.
 

@@ -1,4 +1,4 @@
-"""A figure with its title and caption, and the record that is kept while figures are drawn."""
+"""A figure with its title and caption, and a record of the figures that are written."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def strip(film: RoutingFilm) -> Figure:
 
 def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -> NDArray[np.float64]:
     """A picture `[S, S, 3]` with a square for each of X positions, row by row: the larger, the more active its parts;
-    the brighter, the larger their share, in [0, 1].
+    the brighter, the larger their share, in [0, 1]. With an orange edge if it is of the `right` class.
     """
     side = round(len(parts) ** 0.5)
     pixels = max(8, _SIDE // side)  # of a position, each way

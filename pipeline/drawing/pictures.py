@@ -13,7 +13,7 @@ from pipeline.drawing.style import WIDTH, in_house_style, plain
 MOST_COLUMNS, MOST_ANGLES, MOST_SAMPLES = 16, 13, 48
 GAP = 2  # pixels between cells
 PER_CLASS, MOST_CLASSES = 10, 40
-"""Images of a class in a preview, and most classes: own images may have a thousand, too many to be drawn."""
+"""Most images of a class, and most classes, in a preview: own images may have a thousand classes."""
 _LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
 _CHARACTER, _LINE = 0.062, 0.15  # inches, about: width and height of a heading's characters
 _PAD = 3  # points between the images and their labels
@@ -80,7 +80,7 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
 
 
 def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) -> Figure:
-    """One digit rotated step by step, a row per kind of image; of more than 13 angles, evenly spaced ones are drawn.
+    """One digit rotated step by step, a row per kind of image; of more than 13 angles, 13 evenly spaced ones are drawn.
 
     Args:
         angles: `[N]` degrees.

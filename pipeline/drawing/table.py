@@ -37,12 +37,12 @@ class Table:
     code: str = ""
 
     def to_csv(self) -> str:
-        """The tidy form, with a column that names the tracked run of each row."""
+        """The tidy form as CSV, floats with six significant digits."""
         return self.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def sources(records: Sequence[Record]) -> str:
-    """One line on the items behind a table or figure: their data sets, tracked runs and commits."""
+    """One line on what is behind a table or figure: items, data sets, tracked runs and commits."""
     merged = merged_provenance(records)
     parts = [", ".join(merged["items"]), dataset_label(records)]
     if merged["tracking_runs"]:
@@ -53,8 +53,8 @@ def sources(records: Sequence[Record]) -> str:
 
 
 def as_text(number: Measured | None, digits: int = 1) -> str:
-    """A mean with its sd, such as "93.1 ± 0.4", or alone if it has one replica; or a mean with its standard error, for
-    one replica, too, with two decimals, or three if it is small. Empty if there is no number.
+    """A mean with its sd, such as "93.1 ± 0.4", or alone if it has one replica; or a mean with its standard error, even
+    of one replica, with two decimals, or three if the mean is below 0.095. Empty if there is no number.
     """
     if number is None:
         return ""
@@ -100,7 +100,7 @@ Heads = dict[str, tuple[str, int]]
 
 
 def cells(numbers: Numbers | None, heads: Heads, *place: str) -> dict[str, Measured | None]:
-    """The measurements under `place` by column, named there without `_percent`; in percent if the heading has (%)."""
+    """The measurements by column, under `place` by its name without `_percent`; in percent if the heading has (%)."""
     found: dict[str, Measured | None] = {}
     for column, (words, _) in heads.items():
         value = numbers.measured(*place, column.replace("_percent", "")) if numbers else None

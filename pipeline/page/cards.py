@@ -38,14 +38,14 @@ CHANGES = {
     "setting": "with the document's settings, as in profile paper-gpu",
     "unexplained": "with another seed in params.yaml",
 }
-"""By the kind of the reason, what to change in order to test a claim."""
+"""What to change in order to test a claim, by the kind of reason that its row gives (`why`)."""
 
 _AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
 _FEW = 3
-"""Items, or commits, that a line names; it counts the others."""
+"""How many items, or commits, a line names; it counts the others."""
 
 Content = dict[str, Any]
-"""What the template `page.html.j2` shows of something, by the names that it has there."""
+"""Values that the template `page.html.j2` shows, by their names in the template."""
 
 
 def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
@@ -146,8 +146,8 @@ def _tolerance(claim: Claim) -> str:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """`value ± sd` with the decimals of the claim's number, at least one, and none from 1,000 on. Without sd, a value
-    below 0.05 has two significant digits.
+    """`value ± sd` with as many decimals as the claim's number or its sd, at least one, and none from 1,000 on. Without
+    sd, an absolute value below 0.05 has two significant digits.
     """
     published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
     digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])

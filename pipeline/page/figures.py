@@ -28,7 +28,7 @@ from pipeline.results.provenance import Record, item_name, unique
 from pipeline.results.reading import Results
 
 _TEXTS = ("name", "kind", "title", "caption", "alt", "document", "code")
-"""The texts kept with a picture."""
+"""Attributes of a picture that `figures.json` keeps."""
 _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
@@ -36,8 +36,8 @@ _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
 """How names of figures on the first screen begin, one for each document."""
 FRONT_SIZE = (640, 320)
-"""Maximum width and height in pixels of such a picture: twice what the page shows, for dense screens. Of a taller
-figure, the top is shown.
+"""Maximum width and height in pixels of such a picture: twice what the page shows, for dense screens. Only the top
+of a taller figure is shown.
 """
 _UNSEEN = re.compile(r"<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
 _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
@@ -46,7 +46,7 @@ _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
 
 def write_figures(folder: Path, results: Results) -> Written:
     """Draw every figure into `folder` and write titles and captions next to it; remove files of figures that are no
-    longer shown. Raises `UserError`.
+    longer shown. Returns what was written and what was missing. Raises `UserError`.
     """
     before, _ = on_disk(folder, results)
     written, drawn = Written(), dict[str, Picture]()
@@ -63,7 +63,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         and any(item_name(record) in away for record in each.records)
         and (folder / each.file).exists()
     }
-    places = [each.name for each in before if kept]  # where they stood; what is new comes last
+    places = [each.name for each in before if kept]  # figures keep their order; new ones come last
     shown = [found for name in dict.fromkeys([*places, *drawn]) if (found := kept.get(name) or drawn.get(name))]
     entries = [
         {key: getattr(each, key) for key in _TEXTS}
@@ -110,7 +110,7 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
 
 
 def load_figure(folder: Path, figure: Picture) -> Picture:
-    """A figure with the content of its file in `folder`."""
+    """The figure with its file in `folder` as a data URI, and with its width."""
     path = folder / figure.file
     if figure.kind == "png":
         with Image.open(path) as picture:
@@ -124,15 +124,15 @@ def load_figure(folder: Path, figure: Picture) -> Picture:
 
 
 def webp_uri(picture: Image.Image, **options: Any) -> str:
-    """An image inside a page, as WebP: lossless, three quarters of the size of PNG."""
+    """The data URI of an image as WebP; with `lossless=True`, it has three quarters of the size of PNG."""
     written = io.BytesIO()
     picture.convert("RGB").save(written, "webp", **options)
     return f"data:image/webp;base64,{base64.b64encode(written.getvalue()).decode()}"
 
 
 def vector_uri(svg: str) -> str:
-    """A drawing inside a page, shorter than as base64: only characters that a URI cannot have are encoded, and comments
-    and most white space are gone.
+    """The data URI of an SVG drawing, shorter than in base64: only characters that a URI cannot have are encoded, and
+    comments, metadata and most white space are gone.
     """
     svg = re.sub(r"\s+", " ", _UNSEEN.sub("", svg)).replace("'", "&#39;").replace('"', "'")
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)

@@ -62,7 +62,7 @@ _SEPARATOR = "; "
 
 
 class Row(TypedDict):
-    """One row of `scorecard.json`. Our number is the mean `value` of `n`, with their `sd`, or its standard error."""
+    """A row of `scorecard.json`. `ours`: mean `value` of `n` replicas, `sd` (standard error if `standard_error`)."""
 
     id: str
     document: str
@@ -83,7 +83,7 @@ class Row(TypedDict):
 
 def tolerance(claim: Claim) -> tuple[float, str]:
     """Largest distance of our mean from a claim's number, in its unit, that counts as "within", and its reason. See the
-    rules above.
+    rules above. Raises `ValueError` for a claim without a number.
     """
     if claim.value is None:
         raise ValueError(f"{claim.id} has no number")
@@ -112,8 +112,8 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
 
 
 def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
-    """Why a number outside the tolerance does not decide its claim: the kind ("noise": it is undecided; others: it is
-    not tested), and the reason. None if it does, or if what the rules need is not known. See the rules above.
+    """Why a number outside the tolerance does not decide its claim: the kind ("noise": undecided; others: not tested),
+    and the reason. None if the number decides, or if what the rules need is not known. See the rules above.
     """
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
     if claim.value is None or ours is None or judged not in ("better", "worse"):

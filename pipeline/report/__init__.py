@@ -8,7 +8,7 @@ Modules are found by their files. Each defines what it has to show:
 - `DOCUMENT`: the document it is about, where figures and tables do not say so themselves; in a system's folder, always
   the system's.
 
-Systems come first, in their order, and modules by name.
+Modules of systems come first, in the order of the systems; those of one folder are sorted by name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def modules(part: str) -> Iterator[tuple[Any, str]]:
-    """Every module that has this part, and the document that it is about; "" if none is declared."""
+    """Every module that defines `part`, such as `draw`, and the number of its document; "" if none is declared."""
     packages = [(system.part("report"), system.document) for system in REPORTS.values()]
     for package, document in [*packages, (sys.modules[__name__], "")]:
         for name in sorted(found.name for found in iter_modules(package.__path__)):

@@ -21,12 +21,12 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """The document whose claims it measures."""
 ITSELF = "itself"
-"""What classifies, where the model does; otherwise a linear probe does."""
+"""Stands in place of the features of a linear probe where the model itself classifies."""
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """The run of an item; what classifies: the model itself, or the features of the linear probe that is best on all
-    images; and the shares of test images misclassified, by the share of training images.
+    """The run of an item; what classifies: `ITSELF`, or the features of the linear probe that is best on the largest
+    share of the training images; and the shares of test images misclassified, by the share of training images.
     """
     shares = sorted(numbers.names("share"), key=float)
     how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
@@ -52,7 +52,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def errors_over_images(measured: dict[str, Numbers]) -> Figure:
-    """A panel for each data set, all with one scale of errors; a line for each run that has three sizes or more."""
+    """A panel for each data set, all with one scale of errors; markers for each run, joined if it has three or more."""
     datasets = list(dict.fromkeys(dataset_label(numbers.records) for numbers in measured.values()))
     figure, axes = panels(len(datasets), 2.6, sharey=True)
     for axis, dataset in zip(axes, datasets, strict=True):
@@ -97,8 +97,8 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int
 
 
 def capsules_need_less(results: Results) -> Finding | None:
-    """Capsules against a convolutional network on the same data: fewer parameters, and on every share an error that is
-    lower by more than two standard errors (binomial, of the test images, and over replicas).
+    """The claim holds if capsules have fewer parameters, and errors lower by over two standard errors (binomial, and
+    over replicas) on every share. None if data differ, or if fewer than two shares, or not the largest, are common.
     """
     (capsules, ours, size, errors), (cnn, theirs, cnn_size, cnn_errors) = (
         _network(results, role) for role in ("capsules", "cnn")

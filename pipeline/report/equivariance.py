@@ -1,5 +1,5 @@
 """Equivariance and invariance of all systems side by side (document 003): the measure of its claim, the best layer of
-each system in one picture, and all layers in a table.
+each run in one picture, and all layers in tables.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from pipeline.results.reading import Numbers, Recorded, Results, with_training
 from pipeline.systems import SYSTEMS
 
 DOCUMENT = "003"
-"""The document that says what they should be."""
+"""Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""What a layer is predicted to do: what theory says, what a fitted map says, nothing; and what resampling costs."""
+"""Measures: errors of predicting by theory, by a fitted map, or no change; and errors of moving there and back."""
 TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
 CONTROLS = ("pixels", "moments", "quarter turns")
 FAMILIES = ("rotation", "shift", "scale", "shear")
 VIEWPOINTS = ("azimuth", "elevation")
-"""What else changes an image: the next viewpoint of a toy."""
+"""Factors of viewpoint: from one value to the next, the photograph of a toy changes."""
 POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
-"""Systems whose capsules have poses."""
+"""Names of systems of capsules with layers that should be equivariant: poses."""
 _SHOWN = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "there and back"}
 
 
 def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Measured | None:
-    """The error of a subject, layer, measure, family and (if finite) magnitude, its mean over replicas with the
-    standard error over test images and replicas; None if it was not measured.
+    """The error of a subject, layer, measure, family and (but for derivatives) magnitude: its mean over replicas, with
+    the standard error over test images and replicas; None if it was not measured.
 
     Args:
         kind: "relative_error", "within_classes", or "derivative".
@@ -52,9 +52,9 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
 
 def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
-    """The error of a trained layer over all maps of the plane: the mean over families of that over magnitudes.
+    """The error of a trained layer over all maps of the plane: its mean over magnitudes, then over families.
 
-    The same images are moved each time, so that standard errors are averaged, not reduced.
+    Standard errors are averaged, too, because the same images are moved each time. None if nothing was measured.
     """
     place = (TRAINED, layer, measure)
     families = []
@@ -70,12 +70,12 @@ def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
 
 @dataclass(frozen=True)
 class Followed:
-    """A layer of a trained network that is meant to move with the image, over all transformations.
+    """A layer of a trained network that is meant to move with the image, and its errors over all transformations.
 
     Attributes:
         measure: how it is predicted to move: by theory, or by a fitted map where theory does not say.
-        error: of this prediction; None of a layer that is constant.
-        stays: the error if it is taken to stay; None if it was not measured.
+        error: the error of this prediction; None if the layer is constant.
+        stays: the error of predicting that the layer does not change; None if it was not measured.
     """
 
     run: str
@@ -92,8 +92,8 @@ class Followed:
         return f"{self.name}, {_SHOWN[self.measure]}"
 
     def better_than(self, other: Followed) -> bool:
-        """Whether its error is smaller by more than two standard errors, and its numbers move with the image: they are
-        nearer to where the action takes them than to where they were.
+        """Whether the layer's error is below the other's by more than two standard errors, and below the error of
+        predicting that the layer does not change. False if one of the three errors is None.
         """
         if self.error is None or self.stays is None or other.error is None:
             return False
@@ -124,7 +124,7 @@ def layers_of(item: str, numbers: Numbers | None) -> Iterator[Followed]:
 
 
 def best_of(item: str, numbers: Numbers | None) -> Followed | None:
-    """The layer of an item that moves as predicted best; None if none has an error."""
+    """The layer of an item with the smallest error of its prediction; None if no layer has one."""
     measured = ((layer.error.mean, layer) for layer in layers_of(item, numbers) if layer.error)
     return min(measured, key=lambda each: each[0], default=(0.0, None))[1]
 
@@ -135,9 +135,9 @@ def best_of(item: str, numbers: Numbers | None) -> Followed | None:
 def poses_are_equivariant(results: Results) -> Finding | None:
     """Equations 3 to 6: errors of capsules' poses against those of a convolutional network's features on the same data.
 
-    The network is given the best of its layers, each with the action that suits it. Every layer of poses of every
-    capsule run must be better. One that is not refutes the claim; that it holds needs all systems of capsules, each
-    beside a convolutional network.
+    Every layer of poses of every capsule run must be better than the best layer of the network. A layer of poses that
+    is not refutes the claim. The claim holds only if all systems of capsules were measured, each beside a convolutional
+    network on its data; None if one is missing.
     """
     pairs: list[tuple[Followed, Followed]] = []
     alone: list[str] = []
@@ -189,7 +189,7 @@ MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """The best layer of each run, by system, if any was measured."""
+    """One figure of the best layer of each run, sorted by system; none if no layer was measured."""
     best = [layer for each in results.executed("equivariance") if (layer := best_of(*each))]
     if not best:
         return
@@ -210,7 +210,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def summary(best: list[Followed]) -> Figure:
-    """A row for each run: a filled mark for the error as predicted, an open one for that without moving."""
+    """A row for each run: a filled mark for the error of the prediction, an open one for that of no change."""
     figure = Figure(figsize=(WIDTH, 0.2 * len(best) + 0.45))
     axes = figure.subplots()
     for place, layer in enumerate(best):
@@ -221,7 +221,7 @@ def summary(best: list[Followed]) -> Figure:
             axes.plot([moved.mean, stays.mean], [place, place], color=FAINT, linewidth=1)
             axes.plot(stays.mean, place, markerfacecolor="white", **look)
         axes.errorbar(moved.mean, place, xerr=2 * moved.se, capsize=0, **look)
-        # On which data, without what these were made from.
+        # The label of the data set, without its source in parentheses.
         text = plain(f"{layer.words}, {dataset_label(layer.numbers.records).partition(' (')[0]}")
         axes.text(1.03, place, text, fontsize=7.5, va="center_baseline", transform=axes.get_yaxis_transform())
     axes.axvline(1, color=INK, linewidth=0.7)
@@ -238,13 +238,13 @@ def summary(best: list[Followed]) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """A table of maps of the plane, one of viewpoints; or none. Raises `ResultError` if a result is corrupt."""
+    """A table of maps of the plane and one of viewpoints, without empty ones. `ResultError` if a result is corrupt."""
     items = [(run_of(item, numbers), numbers) for item, numbers in results.executed("equivariance")]
     return [*_maps_of_the_plane(items), *_viewpoints(items)]
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """All systems and controls side by side, if any was measured; an untrained network is beside the trained one."""
+    """One table of all systems and controls, each with its untrained network if measured; none without results."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}
@@ -282,7 +282,7 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """Errors from one viewpoint of a toy to the next, of the data sets that have them."""
+    """One table of errors from one viewpoint of a toy to the next, or none if no run has them."""
     unmoved = ("relative_error", TRAINED)
     kinds = {"relative_error": "", "within_classes": "within classes, "}
     measures = {OWN: "one matrix", FITTED: "fitted map", INVARIANCE: "no change"}
@@ -308,7 +308,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
-    """One magnitude of each family, the middle one (of four, the second); of quarter turns, those that are exact."""
+    """Each family and its middle magnitude (of four, the second); for quarter turns, all that have an exact action."""
     if subject == "quarter turns":
         own = ("relative_error", subject, "turns", OWN)
         return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]

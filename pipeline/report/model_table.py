@@ -40,7 +40,7 @@ COLUMNS = {
     "equivariance_error": "equivariance error",
     "invariance_error": "without moving",
 }
-"""What is asked of every model: the measure in the CSV file, with its unit, and in words, on the page."""
+"""What is asked of every model: headings on the page, by the name of the measure in the CSV file."""
 PROBED = {
     "error_rotated_45_percent": ("evaluate", "", "probe", "refit", "rotated_45"),
     "error_rotated_180_percent": ("evaluate", "", "probe", "refit", "rotated_180"),
@@ -49,8 +49,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""The measures of a model's features: the stage and how the names of its items end; where the accuracy stands, below
-and then above the features.
+"""Errors on a model's features: the stage, the ending of its items' names, and the keys under which their results hold
+the accuracy: the first key, which the key of the features follows, then the others.
 """
 CLEAN = ("refit", "rotated_0")
 
@@ -101,7 +101,7 @@ def _trained(results: Results) -> Iterator[Entry]:
 
 
 def _best_features(numbers: Numbers) -> str:
-    """Of several sets of features, those whose probe is best on clean test images; empty if there is none."""
+    """The key of the features, not sampled, whose probe is best on clean test images; empty if there is none."""
     probes = {
         features: measured.mean
         for features in numbers.names("probe")
@@ -111,7 +111,7 @@ def _best_features(numbers: Numbers) -> str:
 
 
 def _regressions(results: Results) -> Iterator[Entry]:
-    """Of each grid, and each way to decide, the model with the largest capsules."""
+    """The model with the largest capsules, of each grid and each way to decide."""
     for study in executed(results):
         table = study.table(("model", "size", "test", "parameters", "seconds")) if study.kind == "grid" else None
         if table is None:
@@ -132,7 +132,7 @@ Answer = tuple[str, str, Measured | None, list[Record], str]
 
 
 def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[Answer]:
-    """The test error, and errors on the features whose probe is best on clean images."""
+    """The test error of each model, and errors on those of its features whose probe is best on clean images."""
     for entry in models:
         yield entry.run, "error_percent", entry.error, entry.records, ""
         remark = "probe" if entry.how == ITSELF else ""
@@ -169,13 +169,13 @@ def _of_studies(results: Results) -> Iterator[Answer]:
 
 
 def _error(numbers: Numbers, *place: str) -> Measured | None:
-    """Percent, of the accuracy under these keys."""
+    """The error in percent, from the accuracy under these keys; None if it is missing."""
     accuracy = numbers.measured(*place)
     return accuracy.as_error() if accuracy else None
 
 
 def _images(numbers: Numbers, study: Recorded, run: str) -> str:
-    """Of how many images, where a stage takes the first ones."""
+    """The number of test images, as text, of a study that takes the first ones."""
     return f"{min(study.images, numbers.dataset_of(run).test):,} images"
 
 

@@ -34,7 +34,7 @@ _LAYER_HEADS = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A figure for each network that was followed. Raises `ResultError` if a result is corrupt."""
+    """A figure for each network with arrays of its routing. Raises `ResultError` if a result is corrupt."""
     for study, numbers in results.executed("routing"):
         arrays = written.examples(results, "routing", study, _ARRAYS)
         if arrays is None:
@@ -66,7 +66,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def build(results: Results) -> list[Table]:
-    """A table of iterations, and one of layers, of all networks. Raises `ResultError` if a result is corrupt."""
+    """A table of iterations and one of layers, of all networks, without empty ones. `ResultError` as `draw`."""
     iterations: list[Row] = []
     layers: list[Row] = []
     for study, numbers in results.executed("routing"):

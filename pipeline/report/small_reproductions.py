@@ -1,4 +1,4 @@
-"""The faults that were caused in small reproductions, which belong to no profile, and what became of these."""
+"""Faults caused in small reproductions, which belong to no profile, and how the reproductions ended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OUTCOMES = {
     "differing": "finished with other files",
     "lost": "not finished",
 }
-"""What became of faults that were caused, as `benchmarks.faults` counts it, and the headings."""
+"""The table's headings, by how reproductions ended, as `benchmarks.faults` counts them."""
 
 
 def build(results: Results) -> list[Table]:
-    """The table of a campaign's report, or none if there is no report."""
+    """One table of the report of the fault campaign, or none if there is no report."""
     path = faults_path(results.records.parents[2])
     if not path.exists():
         return []

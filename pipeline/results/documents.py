@@ -47,7 +47,7 @@ def remarks(
     tested: int | None = None,
     share: float = 1,
 ) -> list[Remark]:
-    """How a result falls short of a document, or differs from it.
+    """Remarks on how a result differs from its document: on data, then settings, then the number of seeds.
 
     A setting that the document does not give, or that the result does not have, is not compared.
 
@@ -55,7 +55,7 @@ def remarks(
         system, name: keys of the document's network or study in `documents.yaml`.
         settings: settings of our run or study.
         dataset: settings of its data set.
-        replicas, tested: numbers of seeds and of test images measured; None where the document gives no number.
+        replicas, tested: numbers of seeds and of test images measured; None: not compared.
         share: share of the training images that the run sees.
     """
     document = documents()[system][name]
@@ -85,7 +85,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """How data fall short of the document's; the number of training images counts only on the document's data."""
+    """Remarks on data other than the document's, or fewer; on stand-in data, training images are not counted."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -99,7 +99,7 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:
-    """Training steps in total, and per epoch as text; fewer where images are held out by factor of variation."""
+    """Training steps in total, and per epoch as text; upper bounds where images are held out by factor of variation."""
     dataset, holdout = ours.dataset, ours.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
     steps = int(images * share) // ours.training.batch_size
@@ -107,7 +107,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Each setting that differs: its dotted key, our value and theirs."""
+    """The dotted key, our value and theirs, of each setting that differs or is below theirs, if that is a `least`."""
     for key, value in theirs.items():
         if key in _ABOUT or key not in ours:
             continue

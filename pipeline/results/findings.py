@@ -1,4 +1,4 @@
-"""The finding about one claim, how its setting differs from the paper's, and how far the training behind it came."""
+"""The finding about one claim, how its setting differs from the paper's, and how far its network was trained."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.results.provenance import Record
 from pipeline.results.reading import Numbers, Results, training_behind
 
 NOT_THE_PAPERS_DATA = "not the paper's data"
-"""The mark of a finding on another data set than the paper's, wherever it is shown."""
+"""How a remark begins that says that the data set is not the paper's."""
 _PART = 8
 """Errors at the end of training are means over the last eighth of the epochs, few enough to have similar errors."""
 _NEAR = 0.02
@@ -40,7 +40,7 @@ class Remark(str):
 
 @dataclass(frozen=True)
 class Learned:
-    """How far the training of a classifier came, from its history: errors in percent, means over seeds.
+    """How far a classifier was trained, from the history of its training: errors in percent, means over seeds.
 
     Attributes:
         training_error: error on the augmented training images in the last epoch; None where it is not known, as with
@@ -48,7 +48,7 @@ class Learned:
         measured: images measured after every epoch: "test" (watched test images) or "validation".
         before, last: error on these images, means over the eighth of the epochs before the last eighth, and over the
             last eighth.
-        images: number of images measured; 0 if that or the errors are not known.
+        images: number of images measured; 0 if this number or the errors are not known.
     """
 
     training_error: float | None
@@ -69,8 +69,8 @@ class Finding:
         remarks: how the setting differs from the paper's; empty if it does not.
         notes: other observations that a reader of the verdict should know.
         others: our numbers by another protocol, by its name. The scorecard adds them to the notes with their verdicts.
-        learned: how far the training of the network whose error answers the claim came; None if that is not known, or
-            the claim is not about an error.
+        learned: how far the network whose error answers the claim was trained; None if that is not known, or the claim
+            is not about an error.
     """
 
     ours: Measured | None
@@ -83,11 +83,11 @@ class Finding:
 
 
 Measure = Callable[[Results], Finding | None]
-"""Checks one claim on the results of a profile; None, or `NotMeasuredError`, if results that it needs are missing."""
+"""A check of one claim on a profile's results; returns None, or raises `NotMeasuredError`, if results are missing."""
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
-    """How far the training of a classifier's run, on which a result rests, came; None if its history is missing."""
+    """How far a classifier's run behind a result was trained; None without its history, or as `training_behind`."""
     trained = training_behind(results, numbers, run)
     columns = ("replica", "epoch", "train_accuracy", "validation_accuracy")
     table = results.table("train", run, columns) if trained else None

@@ -115,7 +115,7 @@ def compare(results: Results, expected: Mapping[str, Mapping[str, Any]], *, publ
 
 
 def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, list[str]]:
-    """Those of `items` that are keys of `differing`, the result of `compare`, grouped by their state in words."""
+    """The `items` that are keys of `differing`, the result of `compare`, grouped by their state in words."""
     reasons: dict[str, list[str]] = {}
     for item in items:
         if item in differing:

@@ -1,4 +1,4 @@
-"""A number measured on several replicas, and how two of them compare."""
+"""A number measured on several replicas, and how two such numbers compare."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Measured:
         return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
 
     def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """The result of a comparison; its sd is 0 (unknown) if one of both has one replica and no standard error."""
+        """The result of a comparison; with one replica on a side and no standard error of `self`, sd is 0 (unknown)."""
         n = min(self.n, other.n)
         return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 

@@ -86,7 +86,7 @@ def one(value: float) -> dict[str, float]:
 
 
 def _leaves(numbers: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Everything that is nested in mappings and lists, with the keys that lead there."""
+    """The keys (or positions in lists) that lead to each value of nested mappings and lists, and the value."""
     if not isinstance(numbers, Mapping | list | tuple):
         yield keys, numbers
         return

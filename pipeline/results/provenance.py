@@ -15,7 +15,7 @@ def unique(values: Iterable[Any]) -> list[Any]:
 
 
 def distinct(records: Iterable[Record]) -> list[Record]:
-    """`records` without duplicates: one per stage, item and tracked run, in order of first appearance."""
+    """`records` without duplicates: the last of each stage, item and tracked run, in order of first appearance."""
     kept = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}
     return list(kept.values())
 
@@ -27,7 +27,7 @@ def item_name(record: Record) -> str:
 
 
 def dataset_label(records: Iterable[Record]) -> str:
-    """The labels of the data sets of `records`, joined."""
+    """The distinct labels of the data sets of `records`, joined by commas."""
     return ", ".join(unique(each.get("dataset") for each in records))
 
 

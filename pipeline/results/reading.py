@@ -48,7 +48,7 @@ class ResultError(UserError):
 
     @classmethod
     def at(cls, path: Path, problem: str) -> ResultError:
-        """The error of the record, table or array of an item at `path`; `problem` follows the file's name."""
+        """The error about an item's record, table or arrays at `path`; in its message, `problem` follows the path."""
         place = path.parent if path.suffix == ".npz" else path.with_suffix("")
         again = f"make it again with `dvc repro -f -s {place.parent.name}@{place.name}`"
         return cls(f"{path} {problem}. Get it back with `git checkout` or `dvc pull`, or {again}.")
@@ -168,13 +168,13 @@ class Results:
     evidence: EvidenceParams = field(default_factory=EvidenceParams)
 
     def executed(self, stage: str) -> Iterator[tuple[str, Numbers]]:
-        """Name and numbers of each item of a stage that was executed, in natural order (45 before 180)."""
+        """Name and numbers, as from `numbers`, of each executed item of a stage, in natural order (45 before 180)."""
         for item in sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural):
             if numbers := self.numbers(stage, item):
                 yield item, numbers
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
-        """The item that evidence names, and its numbers. Raises `NotMeasuredError` if either is missing."""
+        """`item`, which evidence names, and its numbers. Raises `NotMeasuredError` if either is missing."""
         numbers = self.numbers(stage, item) if item else None
         if not item or not numbers:
             raise NotMeasuredError(f"evidence of {stage} is not there")
@@ -194,10 +194,10 @@ class Results:
         return None if not self.drafts and numbers.draft else numbers
 
     def table(self, stage: str, item: str, columns: Iterable[str], study: str | None = None) -> pd.DataFrame | None:
-        """The table of an item of a stage, or None if it was not executed. It must have rows, and `columns`.
+        """The table of an item, or None if there is no file. Raises `ResultError` if it has no rows or lacks a column.
 
         Args:
-            study: of a set of studies, return only the rows of this one.
+            study: if the item is a set of studies, the study whose rows are returned.
         """
         path, columns = self.records / stage / f"{item}.csv", list(columns)
         if not path.exists():
@@ -212,10 +212,10 @@ class Results:
     def examples(
         self, stage: str, item: str, names: Sequence[str], study: str | None = None
     ) -> dict[str, np.ndarray] | None:
-        """The arrays of `arrays/<stage>/<item>/examples.npz`, or None without this file. It must have `names`.
+        """The arrays of `<stage>/<item>/examples.npz`; None without it, `ResultError` if it lacks some of `names`.
 
         Args:
-            study: of a set of studies, return only the arrays of this one; None if the study has no arrays.
+            study: if the item is a set, the study whose arrays are returned; None is returned if the study has none.
         """
         path, prefix = self.arrays / stage / item / "examples.npz", "" if study is None else f"{study}/"
         if not path.exists():
@@ -247,8 +247,8 @@ def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
     """The provenance of the trainings of the runs that a result rests on, then the result's own.
 
-    A training is left out if it was repeated later with other settings, or if one of the two results lacks a setting
-    that was added later. Drafts are never left out: a number that rests on a draft is a draft, too.
+    A training is left out if it is missing, was repeated later with other settings, or one of the two results lacks a
+    setting that was added later. Drafts are never left out: a number that rests on a draft is a draft, too.
     """
     everything = replace(results, drafts=True)
     found = (training_behind(everything, numbers, run) for run in runs)
@@ -264,7 +264,7 @@ def training_behind(results: Results, numbers: Numbers, run: str) -> Numbers | N
 
 
 def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
-    """What a run's weights depend on: settings of the run (patience capped at the epochs) and of its data set."""
+    """The settings that a run's weights depend on: the run's (patience capped at the epochs) and its data set's."""
     settings, dataset = numbers.run(run), numbers.dataset_of(run)
     training = settings.training
     return {**settings, "training": {**training, "patience": min(training.patience, training.epochs)}}, dataset

@@ -42,7 +42,7 @@ def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]
 
 
 def flat(numbers: dict[str, Any], prefix: str = "") -> dict[str, float]:
-    """The means (and plain numbers) of nested metrics by dotted name, as tracking expects them, without lists."""
+    """The means (and plain numbers) of nested metrics by dotted name, as tracking expects them; lists are left out."""
     named: dict[str, float] = {}
     for key, value in numbers.items():
         name = f"{prefix}.{key}" if prefix else key

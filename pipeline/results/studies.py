@@ -58,7 +58,7 @@ class Study:
 def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]:
     """All executed studies of a stage and of the sets beside it (`<stage>_sets`), as objects of `kind`.
 
-    Items are sorted by name; the studies of a set are in the set's order. Raises `ResultError` if a result is corrupt.
+    Sets come last; items are in natural order, studies in their set's order. `ResultError` if a result is corrupt.
     """
     for item, numbers in results.executed(stage):
         yield kind(results, stage, item, None, numbers, numbers.settings[stage][item])
@@ -72,5 +72,5 @@ def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]
 
 
 def study_of(results: Results, stage: str, name: str | None, kind: type[Kind]) -> Kind | None:
-    """The study of that name, alone or in a set; None if it was not executed. Raises `ResultError` as `studies_of`."""
+    """The first study called `name`, alone or in a set; None if there is none. Raises `ResultError` as `studies_of`."""
     return next((study for study in studies_of(results, stage, kind) if study.name == name), None)
