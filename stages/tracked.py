@@ -33,7 +33,7 @@ COUNTS, VALUES = "claims", "claim_values"
 
 
 def _view(stage: str, metrics: Sequence[str], *tags: str, order: str = "tags.`mlflow.runName`") -> dict[str, Any]:
-    """A view of the runs of one stage, by name, or the latest first."""
+    """A view of the runs of one stage, sorted by `order`: ascending for a tag, else descending (the latest first)."""
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"tags.`{name}`" for name in tags)]
     found = {"searchFilter": f"tags.stage = '{stage}'", "orderByKey": order, "orderByAsc": order.startswith("tags")}
     return {**found, "selectedColumns": ["attributes.`Duration`", *columns]}

@@ -54,7 +54,7 @@ class Workspace(Layout):
     Args:
         entry: the item in `dvc.yaml`.
         settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
-        commit, dirty: as `git_state` has them.
+        commit, dirty: as `git_state` returns them.
         context: the context of a study or a training.
     """
 
@@ -117,7 +117,7 @@ class Workspace(Layout):
                 self.run.log_artifact(path, "model")
         note = tracked.run_note(self.entry.stage, self.entry.label, self.commit, self.dirty, self._headline)
         self.run.log_tags({"device": self.device, tracked.NOTE: note, **tags})
-        if "torch" in sys.modules:  # without torch, it does not show where other stages ran
+        if "torch" in sys.modules:  # without torch, the device does not show where other stages ran
             self.run.log_tags({"device": self.device}, of_group=True)
 
     @property
@@ -136,7 +136,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
     """Enter a stage: check parameters and item, then lock, track and watch the starting process until the block ends.
 
     Raises `SystemExit` with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
-    143 if terminated; the message is on stderr.
+    130 after Ctrl-C, 143 if terminated; messages are on stderr.
     """
     logger = logging.getLogger("pipeline")
     logger.setLevel(logging.INFO)
@@ -212,11 +212,11 @@ def _exit(message: str, code: int) -> NoReturn:
 
 
 def starters() -> tuple[list[Process], Process | None]:
-    """The processes that started this stage, nearest first, and the process that stands for the reproduction.
+    """The processes that started this stage, nearest first, and the reproduction's: `pipeline repro`, else `dvc`.
 
     They are `dvc`, the `python -m pipeline repro` above it, the `make` above these, and shells between them: DVC runs a
-    command through a shell, which the command may replace. If a process is killed, its child lives on. An empty list
-    and None if DVC did not start this process.
+    command through a shell, which the command may replace. If a process is killed, its child lives on. Returns an
+    empty list and None if DVC did not start this process.
     """
     chain: list[Process] = []
     shells: list[Process] = []

@@ -1,7 +1,7 @@
 """Data sets: images, labels, factors and a fixed split, in one file that is safe to open.
 
-Images keep their published order and bytes; the split consists of their indices, drawn with a seed or in published
-order. For rendered data sets, only the images of the split are rendered.
+Images keep their published order; the split consists of their indices, drawn with a seed or in published order. Of
+rendered data sets, only the images of the split are rendered and kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeline.files import write_arrays
 PARTS = ("train", "validation", "test")
 
 OWN_IMAGES = "images.npz"
-"""The file of the user's own images among the raw data: a data set without validation images, not yet split."""
+"""The file of the user's own images among the raw data: a data set from which no validation images are drawn yet."""
 
 Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 """Images `[N, C, S, S]` and their classes `[N]`."""
@@ -69,7 +69,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
 
 
 def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
-    """The data set that `save_dataset` wrote; `stage` makes its file. Raises `UserError`, also if it is no data set."""
+    """The data set that `save_dataset` wrote. Raises `UserError` as `reading`, also if the file holds no data set."""
     with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         arrays = dict(stored)
         if str(arrays["format"]) != _FORMAT:
@@ -96,7 +96,7 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
-    """Turn any error in the block into a `UserError` that names the unreadable file and the stage that makes it."""
+    """Turn any error but `UserError` in the block into one that names the file and the stage (if any) that makes it."""
     try:
         yield
     except UserError:

@@ -15,10 +15,10 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""Name of the watched images whose values of the factor occur in training."""
+"""Name of the images that are measured, not trained on, and whose values of the factor occur in training."""
 
 _SEED = 0
-"""Seed that draws known and watched images: they are the same for all runs with equal settings."""
+"""Seed that draws known images and watched test images, which are the same for all runs with equal settings."""
 
 
 def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
@@ -32,10 +32,10 @@ def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[st
     """Split the training and validation images of a data set anew, by the value of a factor of variation.
 
     Returns:
-        the data set, with the images of `holdout.value` for validation and the others for training; and images and
-        classes drawn from the others and not trained on, named `KNOWN`; empty if `known_share` gives none.
+        the data set, with the images of `holdout.value` for validation and the others for training; and a random share
+        of the others, removed from training: images and classes named `KNOWN`; empty if `known_share` gives none.
 
-    Raises `UserError` if the factor is unknown for some images, none has the value, or none is left to train on.
+    Raises `UserError` if the factor is unknown for any image, no image has the value, or none is left to train on.
     """
     pool, factor = np.concatenate([dataset.split["train"], dataset.split["validation"]]), holdout.factor
     if factor not in dataset.factors:

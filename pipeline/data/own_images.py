@@ -24,7 +24,7 @@ from pipeline.memory import COPIES, available_bytes, check_fits, readable
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 LARGEST = 50_000_000
-"""Most pixels of one image: a file of a few kilobytes can decode to billions of pixels."""
+"""Largest number of pixels of an image file: a few kilobytes can decode to billions of pixels."""
 SMALLEST = 4
 """Least height and width of images in an array, in pixels, so that a side is not mistaken for channels."""
 MODES = ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA")
@@ -32,7 +32,7 @@ MODES = ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA")
 
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
-"""Labels and images: files, by class and name, or arrays `[C, H, W]`, as in the npz."""
+"""Labels with images: files in the order of classes and then names, or arrays `[C, H, W]` in the order of the npz."""
 
 
 def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
@@ -56,7 +56,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
-    """Check that own images can be found, as `find` does, and lie apart from the paths `outs` that stages write."""
+    """UserError if own images cannot be found (`find`), or hold or lie in one of the paths `outs` that stages write."""
     for name, params in own_images.items():
         place = (root / params.path).resolve()
         for out in ((root / out).resolve() for out in outs):
@@ -68,10 +68,10 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
     """All images of an entry of `own_images` in params.yaml, resized, in the order of `Part`; the split has
     test images only with `test_part`. A relative `path` is relative to `root`. Prints the number of images before they
-    are decoded, then the number of duplicates.
+    are decoded, then the number of duplicates, if any.
 
-    Raises `UserError` as `find`, and if a file is damaged, no image, too large or in an unsupported mode, or there is
-    too little memory.
+    Raises `UserError` as `find`, and if a file is damaged, too large, animated or in an unsupported mode, arrays are
+    not as `params` says, or there is too little memory.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     place, parts = find(params, where, root)
@@ -117,7 +117,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
-    """The folders `names` inside `folder`. UserError if one is missing, or `folder` itself has others or images."""
+    """The folders `names` inside `folder`. UserError if one is missing, or there are other folders or loose images."""
     entries = _entries(folder)
     if loose := [path.name for path in entries if path.is_file() and path.suffix.lower() in SUFFIXES]:
         raise UserError(f"{folder} holds {loose[0]!r}: an image must be in the folder of its class")
@@ -146,7 +146,7 @@ def _image_files(folder: Path) -> list[Path]:
 
 
 def _decoded(file: Path, channels: int) -> Image.Image:
-    """A PNG or JPEG file as `upright_on_black` gives it. UserError if it is too large, animated or of a wrong mode."""
+    """A PNG or JPEG file after `upright_on_black`. UserError if damaged, too large, animated or in a wrong mode."""
     with reading(file), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
         with Image.open(file, formats=("PNG", "JPEG")) as image:
@@ -163,7 +163,7 @@ def _decoded(file: Path, channels: int) -> Image.Image:
 
 
 def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
-    """An image as its EXIF data turns it, over black where it is transparent, in grey (1 channel) or colour (3)."""
+    """An image turned upright by its EXIF data, over black where it is transparent, in grey (1 channel) or colour."""
     upright = ImageOps.exif_transpose(image)
     if upright.mode.startswith("I;16"):  # Pillow would cut values off
         upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
@@ -186,7 +186,7 @@ def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArra
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
-    """An image resized to a square; an image of this size keeps its pixels."""
+    """An image resized to a square of `params.side` pixels; an image that has this size keeps its pixels."""
     side, bicubic = params.side, Image.Resampling.BICUBIC
     if params.fit == "crop":
         shortest = min(image.size)
@@ -202,7 +202,7 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
 
 
 def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> list[Part]:
-    """The images and labels of an npz file; `where` and `advice` are for the message if they do not fit into memory."""
+    """Labels and images of each part of an npz file; `where` and `advice` word the error if arrays are too large."""
     names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
     with reading(place), place.open("rb") as file, np.load(file, allow_pickle=False) as stored:

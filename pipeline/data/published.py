@@ -183,7 +183,7 @@ def _smallnorb(raw: Path) -> Content:
 
 
 def _smallnorb48(raw: Path) -> Content:
-    """The smaller copy: JPEG copies in the official order, decoded and halved, without the training viewpoints."""
+    """The smaller copy: JPEG images in the official order, decoded and halved; no viewpoints in the training part."""
     train, test = (dict(np.load(raw / f"{part}.npz")) for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
@@ -233,14 +233,14 @@ READERS: dict[str, Callable[[Path], Content]] = {
     "smallnorb48-posed": _smallnorb48_posed,
     "toys": _toys,
 }
-"""By published source: the function that reads its folder of raw data."""
+"""The function that reads the folder of raw data, by the name of the published source."""
 
 
 def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
-    """Read the downloaded files of a data set, an entry of params.yaml, and split it.
+    """Read the raw data of a data set, the entry `name` of `datasets` in params.yaml, and split it.
 
-    The official test part is kept separate; if there is none (digits), test images are taken from the whole set. Every
-    part is shuffled with `split_seed`, so that its first images are a random sample of it. Keeping fewer training
+    The official test part is kept separate; if there is none (digits), test images are taken from the whole set. With
+    a `split_seed`, images are shuffled first, so that those taken are a random sample. Keeping fewer training
     images does not change the validation and test images.
 
     Factors: smallNORB and toys have `instance` (0 to 9), `azimuth` and `elevation` (degrees) and `lighting` (0 to 5),

@@ -22,9 +22,9 @@ class Published:
     Attributes:
         channels, side: of an image; side in pixels.
         classes: number of classes.
-        images: number in the training part, or in all without an official test part; None: unknown.
-        test: number in the test part; 0: there is none, or the number is unknown.
-        factors: factors of variation known for every image; None: unknown.
+        images: number of training images, or of all images if there is no official test part; None: unknown.
+        test: number of images in the official test part; 0: there is none, or the number is unknown.
+        factors: factors of variation, each known for every image; None: unknown.
     """
 
     channels: int
@@ -46,7 +46,7 @@ PUBLISHED = {
     "smallnorb48-posed": Published(2, 48, 5, 14_580, 9_720, _VIEWS),
     "toys": Published(2, 48, 5, 24_300, 24_300, _VIEWS),
 }
-"""Sources of data sets by name, with the sizes of images as `data.published` returns them."""
+"""Properties of the sources of data sets, by name; sides are those of images as `data.published` reads them."""
 
 
 class DatasetParams(Section):

@@ -35,7 +35,7 @@ class Source:
 
     Attributes:
         mirrors: URLs (or folders) to which a file's name is appended, tried in this order. Empty if only the user's own
-            mirror can have the files.
+            mirror can have the files, or there are none (toys).
         files: the SHA-256 of each file, in hexadecimal, by name.
         folder: folder with the files on the user's own mirror; if empty, the source's name.
     """
@@ -109,7 +109,7 @@ SOURCES = {
     "smallnorb48-posed": Source(mirrors=(), files={"test.npz": _SMALLNORB48["test.npz"]}, folder="smallnorb48"),
     "toys": Source(mirrors=(), files={}),
 }
-"""All sources by name: the values of `datasets.<name>.source` in params.yaml, and affNIST for the evaluation."""
+"""Published and rendered sources by name, for `datasets.<name>.source` in params.yaml, and affNIST for evaluation."""
 
 
 def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
@@ -117,7 +117,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
     `mirror` is a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
     Raises `UserError` if no mirror has a file with the right content, `mirror` is a URL of an unknown kind, or a file
-    cannot be written, for example because the disk is full.
+    cannot be written. For toys, which have no files, it writes a README.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
         raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
@@ -130,7 +130,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
-    """Download one file from the first of `places` (folders or URLs) that has it; returns its path."""
+    """Get one file, unless it is there, from the first of `places` (folders or URLs) that has it; returns its path."""
     source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:

@@ -23,7 +23,7 @@ STEPS = {"azimuth": 20, "elevation": 5}
 
 def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
     """Whether each image has a familiar viewpoint, `[N]`; else its viewpoint is novel. The `factors` are `[N]` each, in
-    degrees. Raises `UserError` if they lack `by`, or some image has an unknown angle, or one in neither set.
+    degrees. Raises `UserError` if they lack `by`, or an angle is unknown, or neither familiar nor novel.
     """
     if by not in factors:
         known = ", ".join(sorted(factors)) or "none"

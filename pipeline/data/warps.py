@@ -58,7 +58,7 @@ def uniform_rotations(count: int, angle: float, generator: torch.Generator, devi
 
 
 def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: torch.device, images: Tensor) -> Tensor:
-    """Random warps `[B, 2, 3]` with affNIST's published ranges: a stand-in for the official affNIST images.
+    """Random warps `[count, 2, 3]` with affNIST's published ranges: a stand-in for the official affNIST images.
 
     Per image: scale each axis by 0.8 to 1.2, shear by -0.2 to 0.2 (x moves by this share of y), turn by -20 to 20
     degrees, then move to anywhere on the canvas where all ink stays inside, all uniformly. A digit too large for the
@@ -66,7 +66,7 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
 
     Args:
         canvas: pixels a side of the canvas given to `warp`; affNIST has 40.
-        images: `[B, C, H, H]`; pixels that are not exactly black are ink.
+        images: `[count, C, H, H]`; pixels that are not exactly black are ink.
     """
     draws = torch.rand(count, 6, generator=generator, device=generator.device).to(device)
     low, high = 0.8, 1.2

@@ -27,7 +27,7 @@ class Average:
             all steps).
 
     Attributes:
-        averaged: the average by name.
+        averaged: the averages of the parameters, by name.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], window: float) -> None:

@@ -85,8 +85,8 @@ def code_fingerprint(root: Path, places: Iterable[str]) -> str:
 
 
 class Checkpoint:
-    """The latest state of one training, in one file replaced atomically, in a folder with the name of its fingerprint
-    `key`.
+    """The latest state of one training: one file, replaced atomically, in a folder whose name is the training's
+    fingerprint `key`.
 
     Saves that are not forced are at least `interval` seconds apart, so that checkpoints cost little time.
     """
@@ -104,7 +104,7 @@ class Checkpoint:
         return tensors, header["state"]
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
-        """Save `tensors` and the JSON `state`, unless the last save was less than `interval` seconds ago."""
+        """Save `tensors` and the JSON `state`; without `force`, not within `interval` seconds of the last save."""
         if force or time.monotonic() - self._saved >= self.interval:
             save_tensors(self.path, tensors, {"state": state})
             self._saved = time.monotonic()

@@ -29,7 +29,7 @@ class Model(nn.Module):
 
     @abstractmethod
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
-        """Noise `[*shape, noise_size]` for images in an array of this shape."""
+        """Noise `[*shape, noise_size]`: `noise_size` random numbers for each image of an array of this shape."""
 
     @abstractmethod
     def forward(
@@ -38,15 +38,15 @@ class Model(nn.Module):
         """The loss of a batch, and metrics by name: scalar tensors, means over the batch.
 
         Random numbers are passed as `noise [B, noise_size]`, so that they depend on the seed and the epoch alone. The
-        scalar tensor `epoch` counts passes over the data so far, as a fraction. Models may learn from `labels [B]`.
+        scalar tensor `epoch` is the number of passes over the data so far, such as 2.5. Models may use `labels [B]`.
         """
 
     def beginning_images(self, epoch: int) -> int:
-        """Number of training images that `begin_epoch` needs before an epoch, at most."""
+        """Largest number of training images that `begin_epoch` uses before an epoch."""
         return 0
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """Change the model before an epoch, with `beginning_images` training images `[B, C, S, S]`, if any."""
+        """Change the model before an epoch, given training images `[B, C, S, S]`; not called if none are needed."""
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
         """Set the parameters without a gradient, such as running statistics, after an epoch: from training images

@@ -31,7 +31,7 @@ class Adam(Optimiser):
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
-        """Move the parameters, given the gradient by each."""
+        """Move the parameters, given the gradients of the loss in the order of `parameters`."""
         for parameter in self.parameters:
             if not self.state[parameter]:
                 zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
@@ -68,7 +68,7 @@ class RMSProp(Optimiser):
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
-        """Move the parameters, given the gradient by each."""
+        """Move the parameters, given the gradients of the loss in the order of `parameters`."""
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             state = self.state[parameter]
             if not state:

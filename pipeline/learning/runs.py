@@ -42,7 +42,7 @@ _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
 
 @dataclass(frozen=True)
 class Setup:
-    """What a stage's trainings share; `code` hashes a variant's code: checkpoints of other code are not continued."""
+    """Context of a stage's trainings. `code` hashes a variant's code: checkpoints of other code are not continued."""
 
     build: BuildModel
     device: torch.device
@@ -122,8 +122,8 @@ def train_run(
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """Validation metrics, and those on known images if the run has `held_out`, at each replica's best epoch; speed; and
-    the model's numbers of parameters. The table has every epoch of every replica, without speeds, which always differ.
+    """A training's result: validation metrics at each replica's best epoch, also on `KNOWN` images if there are any;
+    epochs, speed, seconds, parameters. Its table has every epoch of every replica, but no speeds, which always differ.
     """
     history, best, names = trained.history, best_rows(trained), list(trained.history.columns)
     measured = {
@@ -153,7 +153,7 @@ def best_rows(trained: Trained) -> list[pd.Series[float]]:
 
 
 def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """The spread over replicas of the highest validation bound, or of the lowest loss where a model has no bound."""
+    """Spread over replicas of the highest validation bound (`bound`) or, without one, of the lowest loss (`loss`)."""
     replicas = history.groupby("replica")
     if "validation_bound" in history:
         return {"bound": spread(replicas["validation_bound"].max())}
@@ -168,7 +168,7 @@ def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:
 
 
 def _models(skeleton: Model, parameters: Sequence[Parameters]) -> list[Model]:
-    """Copies of a model with each of these parameters, ready for evaluation."""
+    """Copies of a model, one for each entry of `parameters`, with these values, ready for evaluation."""
     models = [copy.deepcopy(skeleton).eval() for _ in parameters]
     for model, values in zip(models, parameters, strict=True):
         model.load_state_dict(values)
@@ -205,7 +205,7 @@ def save_run(
 def load_run(
     build: BuildModel, folder: Path, name: str, run: RunSettings, image_size: int, device: torch.device
 ) -> list[Model]:
-    """The trained models of a run, one per replica, for evaluation. Raises `UserError` if weights do not fit."""
+    """The trained models of a run, one per replica. `UserError` if weights are missing, damaged or of another model."""
     prepare(device)
     summary, asked = folder / SUMMARY, _identity(name, run, image_size)
     try:

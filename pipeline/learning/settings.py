@@ -30,7 +30,7 @@ class AugmentationParams(Section):
 
 
 class CropParams(Section):
-    """Random crops in random light and, where asked for, warped, drawn again in every epoch.
+    """Random crops in random light, warped if a setting of warps is not 0; drawn again in every epoch.
 
     Channels of an image, such as the two of a stereo pair, are changed alike, except by gain and offset: a network that
     standardises images does not see what all channels share. Validation and tests use the unchanged central crop.
@@ -115,13 +115,13 @@ class RunSettings(Section):
             raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")
 
     def without_effect(self) -> dict[str, str]:
-        """Settings of the model without effect, by name, each with the other settings that would give it an effect."""
+        """Settings of the model that have no effect, by name, each with the other settings that would give it one."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:
         """The run trained for `epochs`, with the model's schedule shortened or extended in proportion.
 
-        Otherwise a short training would end before the schedule does, and the model would never be fully coupled.
+        Otherwise a short training would end before the schedule does, and the model would not reach its last phase.
         """
         return self.model_copy(
             update={
@@ -131,5 +131,5 @@ class RunSettings(Section):
         )
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
-        """The model's settings that are counted in epochs, for a training of `epochs`."""
+        """The new values of the model's settings that are counted in epochs, by name, for a training of `epochs`."""
         return {}

@@ -48,7 +48,7 @@ class Trained:
         history: one row per replica and epoch: replica (index of its seed), epoch (from 1), `<part>_<metric>` for the
             parts train, validation and those watched, images_per_second.
         best_epoch: the epoch of the best validation loss, by replica.
-        seconds: time spent training, earlier parts of a resumed training included.
+        seconds: time spent training and validating, all replicas and earlier parts of a resumed training together.
     """
 
     parameters: list[Parameters]
@@ -104,8 +104,8 @@ def train(
         start: initial values by parameter, for each seed; the other parameters start as in a fresh model.
         frozen: names of parameters that are not trained.
 
-    Raises `UserError` if a loss or gradient stopped being finite; the last good checkpoint, if there is one, is
-    kept.
+    Raises `UserError` if a loss, another metric or the gradient norm is not finite; the last good checkpoint, if there
+    is one, is kept.
     """
     each_of = zip(seeds, start or [{}] * len(seeds), checkpoints or [None] * len(seeds), strict=True)
     loops = [
@@ -201,7 +201,7 @@ class _Loop:
         return {**row, "images_per_second": images / elapsed}
 
     def _train_epoch(self) -> tuple[dict[str, NDArray[np.float64]], int]:
-        """Step through the training set once; metrics `[steps]` by name, and the number of images seen."""
+        """Train on all full batches of one epoch. Returns metrics `[steps]` by name, and the number of images seen."""
         total = len(self.images)
         batch = min(self.training.batch_size, total)
         steps = total // batch
@@ -244,7 +244,7 @@ class _Loop:
         return last + (first - last) * 0.5 * (1 + math.cos(math.pi * share))
 
     def _check_finite(self, metrics: Mapping[str, NDArray[np.float64]], where: str = "") -> None:
-        """Raise UserError where metrics `[steps]` are not all finite."""
+        """UserError if metrics `[steps]` are not all finite; `where` says what was measured, by default the step."""
         finite = {name: np.isfinite(values) for name, values in metrics.items()}
         step = min((int(np.argmin(each)) for each in finite.values() if not each.all()), default=None)
         if step is None:

@@ -1,1 +1,1 @@
-"""What is done around the pipeline: running it on several machines."""
+"""Commands around the pipeline: run it in parallel, publish, export, show tracked runs, and a demonstration."""

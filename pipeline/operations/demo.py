@@ -36,7 +36,7 @@ DIGITS = DatasetParams(source="digits", canvas=28, train=1200, validation=237, t
 
 @torch.no_grad()
 def demo(root: Path, folder: Path) -> dict[Path, str]:
-    """Draw what the two models see in ten test digits; returns the pictures' paths, in `folder`, with descriptions."""
+    """Draw what the two models see in ten test digits. Returns the pictures' descriptions by path, in `folder`."""
     capsules = cast(GenerativeModel, load_trained(root / WEIGHTS / PARTS).models[0])
     trained = load_trained(root / WEIGHTS / ROUTING)
     network = cast(MatrixCapsules, trained.models[0])

@@ -1,7 +1,7 @@
 """A profile's figures, tables and scorecard as a folder to cite and archive: a research object crate (RO-Crate).
 
 Figures are PDF if the arrays that they need are present, else the files in Git; tables are CSV and LaTeX. The crate's
-metadata give each file its title, caption, and the results and commits that it shows.
+metadata give each figure and table its title and caption, with the results and commits that it shows.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ HERE = DRAWING | {"download", "own_images"}
 """Stages that run in the head's repository: they need a network or files outside of Git, or write uncached folders."""
 
 Packet = dict[str, Any]
-"""What an item made: its `name`, `entry` in dvc.lock and `files` (uncached outputs by path); from workers, a `note`."""
+"""The result of an item: `name`, `entry` in dvc.lock, `files` (uncached outputs by path) and, from a worker, `note`."""
 
 
 def fan_out(
@@ -56,11 +56,11 @@ def fan_out(
     repository: str | None,
     gpu_items: str | None,
 ) -> int:
-    """Run the items for the targets that are out of date, and record them. Returns 1 if an item failed, else 0.
+    """Run the items that the targets need and that are out of date. Returns 1 if an item or DVC's fetch failed, else 0.
 
     `python -m pipeline fan-out --help` describes the arguments. Without a remote, workers use the head's cache, at the
-    same path. Raises `UserError` if there are uncommitted changes, workers cannot be reached, or DVC cannot read the
-    repository.
+    same path. Raises `UserError` if there are uncommitted changes, workers cannot be reached or are lost, another
+    fan-out runs, or DVC cannot read the repository.
     """
     commit, dirty = git_state(root)
     if dirty:
@@ -119,7 +119,7 @@ def _job(root: Path, commit: str, remote: str | None, repository: str | None) ->
 
 @contextmanager
 def _client(root: Path, workers: int, scheduler: str | None) -> Iterator[Client]:
-    """A client of Dask's workers. Raises `UserError` if packages or the scheduler are missing."""
+    """A client of the scheduler, or of workers started here. UserError if packages or the scheduler are missing."""
     with ExitStack() as stack:
         try:
             from distributed import Client, LocalCluster
@@ -223,7 +223,7 @@ def _write_files(root: Path, packet: Packet) -> None:
 
 
 def run_item(job: dict[str, Any], name: str, uncached: tuple[str, ...], packets: Sequence[Packet]) -> Packet:
-    """On a worker: bring an item up to date, given its packet and those of the items that it needs; its new packet."""
+    """On a worker: bring an item up to date, given its packet and those of items that it needs. Returns the new one."""
     import yaml
 
     begun = time.monotonic()
@@ -268,7 +268,7 @@ def _clone(job: dict[str, Any]) -> Path:
 
 
 def _call(folder: Path, *command: str) -> str:
-    """On a worker: the output of a command, killed with the worker (on Linux). Raises `RuntimeError` if it fails."""
+    """On a worker: run a command (killed with the worker on Linux); return its output. `RuntimeError` if it fails."""
     words = (sys.executable, "-m", *command) if command[0] == "dvc" else command
     guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}

@@ -86,8 +86,8 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
     """Push the outputs `wanted` to the remote; remove from it each file that belongs to no complete output of `locked`.
-    Returns why outputs are not on the remote: those of `wanted`, and others that were incomplete there. Raises
-    `UserError` if the remote has become too large, or DVC reports an error.
+    Returns the reason for each output of `wanted` that is not on the remote, and for each of `locked` removed from it.
+    Raises `UserError` if the remote has become too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
@@ -103,7 +103,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
 
 
 def stored(root: Path, output: Output) -> list[Path]:
-    """The files of an output on the remote, and the listing of its folder. UserError if one is missing or damaged."""
+    """An output's file on the remote, or a folder's listing and files. UserError if one is missing or damaged."""
 
     def checked(name: str) -> Path:
         path = _place(root, name)
@@ -194,8 +194,8 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
 
 
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
-    """Push the run cache of the repository in `root`, and the outputs of its records, except records of stages with an
-    output in `without` (folders or files). Returns the number of records, and of files pushed by this call.
+    """Push the run cache of the repository in `root`, and the outputs of its records, except those of records with an
+    output in `without` (folders or files). Returns the number of all records, and of files pushed by this call.
 
     Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not take all files, cannot
     have a run cache (one over HTTP), or is the folder of published results, which is in Git.

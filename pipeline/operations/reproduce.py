@@ -94,7 +94,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
 
 
 def grouped(plan: Plan) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
-    """The stale items between data sets and figures by group, in order, and the groups that each group waits for."""
+    """Stale items by group, in order, without those that prepare data or draw; and the groups that each waits for."""
     groups: dict[Group, list[str]] = {}
     for name, item in plan.items():
         if item.stale and name.partition("@")[0] not in PREPARING | DRAWING:

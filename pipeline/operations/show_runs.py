@@ -28,7 +28,7 @@ def delivery_of(root: Path) -> Delivery:
 
 
 def send(delivery: Delivery) -> None:
-    """Send new events to MLflow, and print which runs they belong to. Raises as `Delivery.run`."""
+    """Send new events to MLflow, and print the ids and the number of their runs. Raises as `Delivery.run`."""
     runs = 0
     for run in delivery.run():
         print(f"{run}: delivered")

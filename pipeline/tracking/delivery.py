@@ -48,7 +48,7 @@ ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFo
 
 
 def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SECONDS) -> None:
-    """Deliver until no run has been written for `idle_seconds`; return at once if another process delivers.
+    """Deliver until no run has been written for `idle_seconds`; return after a second if another process delivers.
 
     Only the first of consecutive failures is reported. If the store blocks this process for too long, an alarm kills
     the process, and the next one delivers the rest.
@@ -75,7 +75,7 @@ def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SE
 
 
 class Delivery:
-    """Delivers journals to a store, one process at a time; with `measure`, MLflow measures this machine meanwhile."""
+    """Delivers journals to a store, one process at a time; with `measure`, MLflow records the machine's load."""
 
     def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
         self.folder, self.store, self._measure = folder, store, measure
@@ -84,7 +84,7 @@ class Delivery:
     def run(self) -> Iterator[str]:
         """Deliver all new events, oldest run first; yield the ids of runs that had new events.
 
-        A run whose process is gone without an end event is marked as killed. A run that fails does not stop the others.
+        A run whose process is gone without an end event is marked as killed. A failed delivery does not stop others.
         Raises `UserError` if the store does not answer or rejected a run, and `TimeoutError` if another process
         delivers for over a minute.
         """
@@ -139,7 +139,7 @@ class Delivery:
         return bool(run)
 
     def _deliver_news(self, journal: Journal, start: Mapping[str, Any]) -> str | None:
-        """Deliver a journal's new events; MLflow's id of its run, or None without events or if the run was deleted."""
+        """Deliver a journal's new events. Returns MLflow's id of the run; None without events or for a deleted run."""
         name = start["experiment"]
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:

@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Store:
-    """Where MLflow keeps its runs, as in `MLFLOW_TRACKING_URI`, and artifacts (None: the server's default)."""
+    """The addresses of MLflow's runs, as in `MLFLOW_TRACKING_URI`, and artifacts (None: the server's default)."""
 
     uri: str
     artifacts: Path | None = None
@@ -47,11 +47,11 @@ class Store:
 
     @property
     def database(self) -> Path | None:
-        """The file of an SQLite store."""
+        """The file of an SQLite store; None for other stores."""
         return Path(self.uri.removeprefix("sqlite:///")) if self.uri.startswith("sqlite:///") else None
 
     def probe(self) -> None:
-        """Check that a server answers within a few seconds. Raises `UserError`, also for a folder."""
+        """UserError if the store is a folder, or a server that does not answer within a few seconds."""
         if "://" not in self.uri or self.uri.startswith("file:"):
             raise UserError(f"MLflow 3 keeps no runs in a folder such as {self.uri}: name a server or a database")
         if self.uri.startswith("http"):
@@ -101,7 +101,7 @@ def without_passwords(text: str) -> str:
 
 class Journal:
     """The events of one run, in `<folder>/events.jsonl`; the folder's name is the run's id. The process that writes the
-    run holds the lock `writer` while it writes.
+    run holds the lock `writer` until the run ends.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -145,7 +145,7 @@ class Journal:
 class TrackedRun:
     """A run's journal, which a separate process delivers to MLflow; `id` is the run's id, and its folder's name.
 
-    Logging never raises: a full disk only causes a warning, but an error where the stage writes results.
+    Logging never raises: a full disk causes only a warning here (where the stage writes results, an error).
 
     Args:
         folder: parent folder; the run is in `folder/<run id>`.

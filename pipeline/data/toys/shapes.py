@@ -91,7 +91,7 @@ _ANIMALS = (
 
 
 def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float) -> tuple[list[Piece], Point]:
-    """An arm or a leg of two parts, each of this length, and its end point. `swings` are the angles of the parts,
+    """An arm or a leg of two parts, each `length` long, and its end point. `swings` are the angles of the parts,
     degrees forward (0 hangs down); each part leans to the left by an angle with the tangent `aside`.
     """
     pieces: list[Piece] = []
@@ -267,7 +267,7 @@ _TRUCKS = (
 
 def _car(size: Pair, hull: Pair, cabin: Pair, glass: Point, extra: str) -> list[Piece]:
     """A low body with a narrower cabin: half its length and width (`size`), the height of the body and how far its
-    front leans back (`hull`), the rear and the front end of the cabin, its height above the body and how far windscreen
+    front leans back (`hull`), the x of the cabin's rear and front (`cabin`), the cabin's height and how far windscreen
     and rear window lean in (`glass`), and a further part, or "open" for no roof, "round" for a domed one (`extra`).
     """
     (length, width), (body, nose), (roof, screen, back) = size, hull, glass
