@@ -26,7 +26,7 @@ from pipeline.results.spread import nest, stack_replicas
 _AT_ONCE = 32
 DEAD = 0.01
 """A type of capsules is dead if no activation of it, from 0 to 1, at any position of any image, exceeds this: its votes
-count for at most a hundredth. CapsNet's margin loss lets lengths of absent classes be ten times as large.
+count for at most a hundredth. (CapsNet's margin loss allows absent classes lengths up to 0.1.)
 """
 
 
@@ -35,7 +35,7 @@ class Iterations(NamedTuple):
 
     Attributes:
         parts: activations of the parts, `[B, X, c]`.
-        shares: of each part assigned to each class, `[T, B, n, X, c]`; they sum to 1 over classes.
+        shares: of each part, given to each class, `[T, B, n, X, c]`; they sum to 1 over classes.
         activations: of the classes, given these shares, `[T, B, n]`.
         spreads: of the votes for a class around their mean, see `vote_spread`, `[T, B, n]`.
     """
@@ -82,7 +82,7 @@ def routed_layer(
         over_parents: sums values over the parents of each child, from the shape of `shares` to that of `below`.
     """
     parents, total = over_parents(torch.ones_like(shares)), over_parents(shares)
-    # The entropy of s / S, in nats, of shares s that sum to S.
+    # Entropy of s / S in nats, where shares s sum to S.
     entropy = over_parents(-torch.xlogy(shares, shares)) / total + total.log()
     choice = parents > 1
     weighted = torch.where(choice, below * entropy / parents.log(), 0)

@@ -43,7 +43,7 @@ def show(root: Path, port: int) -> NoReturn:
     path = lock_path(root, f"ui-{port}")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT)
-    os.set_inheritable(lock, True)  # the server holds the lock until it ends; it answers only seconds later
+    os.set_inheritable(lock, True)  # the server keeps the lock: for seconds, its port still looks free
     try:
         socket.create_server((HOST, port)).close()
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -25,7 +25,7 @@ from pipeline.results.provenance import dataset_label, merged_provenance, unique
 
 _FOLDER = Path(__file__).parent
 
-_AWAY = "no arrays or table on this machine, so that figures are from an earlier run, or missing"
+_AWAY = "arrays or table not on this machine: their figures are of an earlier run, or missing"
 
 
 def build_page(

@@ -1,4 +1,4 @@
-"""Outputs of a trained model for images: the features that probes are fit on, and the metrics of its training."""
+"""Outputs of a trained model for images: the features that probes are fit on, and its metrics on test images."""
 
 from __future__ import annotations
 

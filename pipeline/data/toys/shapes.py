@@ -1,8 +1,7 @@
 """The fifty toys: ten instances of each of smallNORB's five categories.
 
 Only the shape depends on the category. Instances differ in proportions, pose and details, and slightly in size and grey
-level, which do not depend on the category. Each toy is built in its own unit of length and scaled at the end. The
-ground is at z = 0.
+level, which do not depend on the category. Each toy is built in its own coordinates, then centred and scaled.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Limbs = tuple[Pair, Pair]
 
 
 def _animal(size: Pair, limbs: Pair, nape: Pair, face: Pair, rump: Pair, stride: float, extra: str) -> list[Piece]:
-    """An animal with four legs: half the length and height of its trunk (`size`), the length and radius of its legs
+    """An animal with four legs: half the length and height of its body (`size`), the length and radius of its legs
     (`limbs`), the length of its neck and the neck's angle upwards in degrees (`nape`), the radius of its head and the
     length of its muzzle (`face`), the length of its tail and the tail's angle downwards (`rump`), how far the front
     feet are moved forward and the rear feet back (`stride`), and a further part, such as ears (`extra`).

@@ -42,7 +42,7 @@ class Action(Protocol):
     """rho: how values move with the image."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
-        """rho(g) for the matrix `[2, 3]` of g in the frame of the image seen; None where theory says nothing."""
+        """rho(g) for the matrix `[2, 3]` of g in the frame the model sees; None where theory says nothing."""
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map | None:
         """The derivative of rho at the identity, along a velocity `[2, 3]`; None where theory says nothing."""
@@ -98,7 +98,7 @@ class FromTheLeft:
 
     Transformations of votes multiply from the right, so that T on every primary capsule becomes T on every capsule
     above (document 003, equation 5; document 004, section 3). Theory does not say which T: a network is free to choose.
-    T is fitted by least squares to training images, the same side^2 numbers for all capsules.
+    One T for all capsules is fitted by least squares to training images.
     """
 
     side: int
@@ -158,7 +158,7 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     taken; the map is then fitted to all.
 
     Args:
-        penalties: to choose from, as shares of the largest eigenvalue of the values' second moments.
+        penalties: to choose from, as shares of the largest eigenvalue of the values' covariance.
     """
     count = len(pairs.before)
     before, after, weights = pairs.before.flatten(1).double(), pairs.after.double(), pairs.weights.double()

@@ -137,8 +137,8 @@ def template_copies(
     pictures = drawn(model, images, device)
     size, scale = model.params.template_size, model.params.template_scale
     count = max(len(pictures), 2)  # at least one pair
-    # Strokes fade towards the edges by the mean template, scaled to a maximum of 1: hardly any map of another window
-    # matches ink that is cut off at the edge of a window.
+    # Strokes are multiplied by the mean template (maximum 1), which fades towards the edges: ink that a window's
+    # edge cuts off would hardly match any other window.
     fading = pictures.mean(0) if len(pictures) else torch.ones(size, size, device=device)
     fading = fading / fading.max().clamp_min(1e-12)
     draws = [strokes(images, count, size, scale, failures.seed + draw).to(device) for draw in range(CONTROLS)]

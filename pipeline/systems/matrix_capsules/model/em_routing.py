@@ -4,19 +4,19 @@ Shapes: B images; children at X positions below, c types each, poses of P number
 each seeing N = k c children (k positions, `receptive_fields`). Votes `[B, p, D, N, P]`, assignments `[B, p, D, N]`. A
 child divides itself among all parents, of every position, whose receptive fields it is in.
 
-Votes are c D k p P numbers an image, P times the assignments, and each iteration reads all of them twice. So `route`
+Votes are c D k p P numbers an image, P for each assignment, and each iteration reads all of them twice. So `route`
 works on few images at a time, whose votes fit in the cache; computes moments and log densities by matrix products that
 read each vote and its square together; and stores no votes for the backward pass, which casts them again. In training
 on a GPU, `route` works on all images at once, sums take the place of these products, and `torch.compile` makes one
 kernel of each pass over the votes, and one of their gradient over all iterations.
 
-In single precision, variances from moments are lost by cancellation if votes agree far from 0. So votes are relative to
+In single precision, moments lose the variance to rounding if votes agree and are far from 0. So votes are relative to
 their plain (unweighted) mean for each parent, which does not change routing; poses get the mean added at the end.
 
 M-steps follow the procedure as printed. In the authors' published code there is no half before log variances, so that
 lambda counts twice; beta_u is in units of (1 + ln 2 pi) / 2 nats; and beta_a is in 5,000 nats, with the other sign.
 Every M-step reads votes only through their moments, and gives the E-step three coefficients for the log density of a
-vote V: log density (times activation) = constant + sum over h of (linear_h V_h + quadratic_h V_h^2).
+vote V: log (density x activation) = constant + sum over h of (linear_h V_h + quadratic_h V_h^2).
 
 Variational Bayes has Dirichlet, normal, and Gamma or Wishart priors. In its authors' code precisions have a Wishart
 prior, with one more degree of freedom than a pose has numbers, and only the diagonal of the posterior is kept; beta_u
@@ -244,7 +244,7 @@ def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
 
 
 def _log_densities(votes: Tensor, both: Tensor | None, parents: Parents) -> Tensor:
-    """Log of each vote's density under its parent times the parent's activation, `[B, p, D, N]`."""
+    """Log of each vote's density times its parent's activation (bayes: share), `[B, p, D, N]`."""
     if both is None:
         linear, quadratic = parents.linear.unsqueeze(-2), parents.quadratic.unsqueeze(-2)
         along = (votes * (linear + quadratic * votes)).sum(-1)
