@@ -105,9 +105,12 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
 def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Path:
     """Write the spread between machines; return the file's path. Raises `UserError`."""
     path = Layout(root, sides[0].profile).noise_path
-    devices = [sorted({each.device for each in side.answers.values() if each.device}) for side in sides]
     machines = [
-        {"revision": side.tree.commit or side.tree.name, "devices": of} for side, of in zip(sides, devices, strict=True)
+        {
+            "revision": side.tree.commit or side.tree.name,
+            "devices": sorted({answer.device for answer in side.answers.values() if answer.device}),
+        }
+        for side in sides
     ]
     write_json(path, {"machines": machines, "claims": {key: asdict(each) for key, each in claims.items()}})
     return path

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commands import file_size_limit
 
 from pipeline.data import toys
 from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, load_dataset, pixel_bytes, save_dataset
@@ -155,3 +156,13 @@ def test_damaged_and_foreign_files_are_refused_by_name(tmp_path: Path) -> None:
     assert pixel_bytes(path) == 0
     with pytest.raises(UserError, match=r"mine\.npz cannot be read"):
         load_dataset(path)
+
+
+def test_a_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    save_dataset(path, example())
+    before = path.read_bytes()
+    with file_size_limit(50_000), pytest.raises(UserError, match=r"a\.npz"):
+        save_dataset(path, example(images=RANDOM.integers(0, 256, (6, 2, 128, 128), np.uint8)))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

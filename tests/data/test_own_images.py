@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import struct
+import zipfile
 import zlib
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pipeline.data.own_images import check_places, find
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams, OwnImagesParams
 from pipeline.errors import UserError
+from pipeline.memory import available_bytes
 
 RANDOM = np.random.default_rng(0)
 SIDE = 16
@@ -205,10 +207,19 @@ def test_arrays_of_another_form_are_refused(
     assert told.startswith(str(path))
 
 
-def test_a_damaged_npz_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["flipped", "lying header"])
+def test_a_damaged_npz_is_named(tmp_path: Path, how: str) -> None:
     path = arrays(tmp_path)
-    content = path.read_bytes()
-    path.write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
+    if how == "flipped":
+        content = path.read_bytes()
+        path.write_bytes(content[:600] + bytes([content[600] ^ 0xFF]) + content[601:])
+    else:
+        header = BytesIO()
+        shape = {"descr": "|u1", "fortran_order": False, "shape": (10**7, 999, 999)}
+        np.lib.format.write_array_header_1_0(header, shape)
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in ("images.npy", "labels.npy"):
+                archive.writestr(name, header.getvalue())
     assert refusal(of_arrays(), tmp_path).startswith(f"{path} cannot be read (")
 
 
@@ -269,6 +280,12 @@ def test_what_is_no_image_in_a_class_folder_is_named(
     assert told in refusal(params(), pets)
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop root")
+def test_a_folder_that_cannot_be_read_is_named(pets: Path) -> None:
+    (pets / "pets" / "cat").chmod(0)
+    assert refusal(params(), pets) == f"{pets}/pets/cat cannot be read: Permission denied"
+
+
 def test_accents_written_in_two_ways_are_one_name(tmp_path: Path) -> None:
     put(tmp_path / "pets/cafe\u0301/0.png", picture())
     put(tmp_path / "pets/dog/0.png", picture())
@@ -319,3 +336,12 @@ def test_what_does_not_fit_into_memory_is_refused_before_decoding(pets: Path, mo
     monkeypatch.setattr(memory, "available_bytes", lambda: 20_000)
     with pytest.raises(UserError, match=r"cat/0\.png: about 120kB of memory needed.* Make it smaller"):
         read(params(), pets)
+
+
+def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = available_bytes()
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(memory, "_LIMIT", limit)
+    for content, expected in (("1000000\n", 1_000_000), ("max\n", free), (str(10**18), free)):
+        limit.write_text(content)
+        assert available_bytes() == pytest.approx(expected, rel=0.2)

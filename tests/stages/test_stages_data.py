@@ -43,6 +43,15 @@ def test_digits_go_all_the_way_and_come_out_the_same_again(
     assert (data.read_bytes(), picture.read_bytes()) == before
 
 
+def test_preprocess_without_its_source_says_what_to_run(walked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for item, told in (("digits", "run the download stage"), ("photos", "run the own_images stage")):
+        with pytest.raises(SystemExit) as caught:
+            preprocess.main(item)
+        assert caught.value.code == 1
+        assert told in capsys.readouterr().err
+    assert not (walked / "data/processed").exists()
+
+
 EXAMPLE = (ROOT / "docs" / "own-images.md").read_text(encoding="utf-8")
 
 
@@ -94,3 +103,23 @@ def test_the_example_of_own_images_can_be_followed(
     assert record["test"]["centre"] < 5, "percent; a coin has 50"
     settings = record["record"][0]["provenance"][-1]["settings"]
     assert settings["own_images"]["photos"]["classes"] == ["temple", "flower"]
+
+
+def test_a_damaged_image_ends_the_stage_and_a_changed_folder_gives_other_data(
+    walked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def made() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in (walked / "data/raw").rglob("*") if path.is_file()}
+
+    own_images.main("photos")
+    before = made()
+    changed = walked / "data/own/photos/flower/100.png"
+    changed.write_bytes(changed.read_bytes()[:900])
+    with pytest.raises(SystemExit) as caught:
+        own_images.main("photos")
+    assert caught.value.code == 1
+    assert f"{changed} cannot be read (" in capsys.readouterr().err
+    assert made() == before
+    changed.unlink()
+    own_images.main("photos")
+    assert made() != before
