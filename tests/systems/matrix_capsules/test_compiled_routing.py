@@ -98,7 +98,8 @@ def test_values_and_gradients_are_those_of_the_pytorch_form_in_double_precision(
     tensors, how = case(size, pose, **changes)
     expected = plain(tensors, how)
     for form in FORMS:
-        assert_near(compiled(tensors, how, form), expected, 2e-4 if how.iterations > 3 else 1e-5, least=0.01)
+        limit = 2e-4 if how.iterations > 3 else 2e-5 if pose == "vector" else 1e-5  # a vector's votes are longer sums
+        assert_near(compiled(tensors, how, form), expected, limit, least=0.01)
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])

@@ -1,9 +1,12 @@
-// EM routing (document 004, Procedure 1) and all its gradients in one kernel that never stores a vote.
+// EM routing (document 004, Procedure 1) and all its gradients in one kernel.
 //
-// procedure_1.py is the form to read; this one gives the same numbers up to rounding. A vote takes four multiplications
-// a number, so it is computed again in registers wherever it is needed. The lanes of a vector hold parents' types.
-// Children are processed four at a time, one row of their poses at a time, so that what belongs to the parent is loaded
-// once for all four. The shares of children among parents are kept for the backward pass.
+// procedure_1.py is the form to read; this one gives the same numbers up to rounding. The lanes of a vector hold
+// parents' types. Children are processed four at a time, one row of their poses at a time, so that what belongs to the
+// parent is loaded once for all four. The shares of children among parents are kept for the backward pass.
+//
+// A vote of a matrix takes four multiplications a number, so it is computed again in registers wherever it is needed.
+// That of a vector takes 16, and its transformations fill a cache: votes of an image are computed once for all parent
+// positions, so that each transformation is loaded once, and are stored for all iterations.
 //
 // Shapes: B images; X positions below with c types each; poses of P = R I numbers (R rows of I: a 4x4 matrix has R = I
 // = 4, a vector of 16 has R = 1, I = 16); p parent positions with k positions below each, N = k c children; D parent
@@ -133,33 +136,86 @@ template <int L, int R, int I> struct Router {
     using V = F<L>;
     static constexpr int P = R * I;
     static constexpr int MOMENTS = 1 + 2 * P; // mass, first, second
+    static constexpr bool STORED = R == 1;    // whether the votes of an image are stored
     const Layer &l;
     const int64_t c, k, N, G, T, parents;
     const Kept kept;
     const V *W;
+    V *const stored; // [p, G, N, P]: votes and then, in the backward pass, gradients by votes
 
-    explicit Router(const Layer &layer)
+    explicit Router(const Layer &layer, V *memory = nullptr)
         : l(layer), c(layer.types_below), k(layer.field), N(k * c), G(layer.groups), T(layer.iterations),
-          parents(layer.parents * layer.groups), kept(layer), W((const V *)layer.transformations) {}
+          parents(layer.parents * layer.groups), kept(layer), W((const V *)layer.transformations), stored(memory) {}
+
+    int64_t stored_size() const { return STORED ? parents * N * P : 0; }
 
     const V *transformation(int64_t place, int64_t type, int64_t g) const {
         return W + (((l.places > 1 ? place : 0) * c + type) * G + g) * I * I;
     }
 
-    // Row r of the votes of C children for one parent group, from `origin [I]` on.
+    // Row r of the votes of C children for one parent group, from `origin [I]` on; `w`: what `each_child` passes.
     template <int C>
     INLINE static void votes(V (&v)[C][I], const V *origin, const float *u, const V *w, int64_t stride, int r) {
         for (int child = 0; child < C; child++) {
-            for (int j = 0; j < I; j++) v[child][j] = origin[j];
-            for (int s = 0; s < I; s++) {
+            for (int j = 0; j < I; j++) v[child][j] = STORED ? origin[j] + w[child * stride + j] : origin[j];
+            for (int s = 0; !STORED && s < I; s++) {
                 const float x = u[child * P + r * I + s];
                 for (int j = 0; j < I; j++) v[child][j] += x * w[child * stride + s * I + j];
             }
         }
     }
 
-    // `f(count, n, poses, transformations, start)` for the children of parent (q, g): four of a position at a time
-    // while there are four, then one; `start [P]` is `origin`, coordinates added.
+    // `f(place, type, g, transformation)`, for all transformations.
+    template <class Function> INLINE void each_transformation(Function f) const {
+        for (int64_t kk = 0; kk < k; kk++)
+            for (int64_t type = 0; type < c; type++)
+                for (int64_t g = 0; g < G; g++) f(kk, type, g, transformation(kk, type, g));
+    }
+
+    // Stores the votes of an image, without origin.
+    void store(const float *poses) const {
+        each_transformation([&](int64_t kk, int64_t type, int64_t g, const V *w) FLAT {
+            for (int64_t q = 0; q < l.parents; q++) {
+                const float *u = poses + (l.children[q * k + kk] * c + type) * P;
+                V v[I] = {};
+                for (int s = 0; s < I; s++)
+                    for (int j = 0; j < I; j++) v[j] += u[s] * w[s * I + j];
+                for (int j = 0; j < I; j++) stored[((q * G + g) * N + kk * c + type) * P + j] = v[j];
+            }
+        });
+    }
+
+    // The gradient by a pose and its transformation from that by the vote, `[P]`.
+    INLINE static void through_vote(const V *by_vote, const float *u, const V *w, float *grad_u, V *grad_w) {
+        for (int r = 0; r < R; r++)
+            for (int i = 0; i < I; i++) {
+                V total = {};
+                for (int j = 0; j < I; j++) total += by_vote[r * I + j] * w[i * I + j];
+                grad_u[r * I + i] += sum<L>(total);
+            }
+        if (!grad_w) return;
+        for (int i = 0; i < I; i++)
+            for (int j = 0; j < I; j++) {
+                V total = grad_w[i * I + j];
+                for (int r = 0; r < R; r++) total += u[r * I + i] * by_vote[r * I + j];
+                grad_w[i * I + j] = total;
+            }
+    }
+
+    // `through_vote` for all stored gradients.
+    void through_stored(const float *poses, float *grad_poses, V *grad_transformations) const {
+        each_transformation([&](int64_t kk, int64_t type, int64_t g, const V *w) FLAT {
+            V *grad_w = grad_transformations ? grad_transformations + (w - W) : nullptr;
+            for (int64_t q = 0; q < l.parents; q++) {
+                const int64_t at = (l.children[q * k + kk] * c + type) * P;
+                through_vote(stored + ((q * G + g) * N + kk * c + type) * P, poses + at, w, grad_poses + at, grad_w);
+            }
+        });
+    }
+
+    // `f(count, n, poses, w, start)` for the children of parent (q, g): four of a position at a time while there are
+    // four, then one; `w`: the first one's transformation or, if votes are stored, its vote, and those of the others
+    // `stride` later; `start [P]` is `origin`, coordinates added.
     template <class Function>
     INLINE void each_child(const float *poses, int64_t q, int64_t g, const V *origin, Function f) const {
         V moved[P];
@@ -170,11 +226,12 @@ template <int L, int R, int I> struct Router {
                 for (int h = 0; h < P; h++) moved[h] = origin[h] + l.offsets[kk * P + h];
                 start = moved;
             }
+            const V *w = STORED ? stored + ((q * G + g) * N + kk * c) * P : transformation(kk, 0, g);
             int64_t type = 0;
             for (; type + 4 <= c; type += 4)
-                f(std::integral_constant<int, 4>{}, kk * c + type, at + type * P, transformation(kk, type, g), start);
+                f(std::integral_constant<int, 4>{}, kk * c + type, at + type * P, w + type * stride(), start);
             for (; type < c; type++)
-                f(std::integral_constant<int, 1>{}, kk * c + type, at + type * P, transformation(kk, type, g), start);
+                f(std::integral_constant<int, 1>{}, kk * c + type, at + type * P, w + type * stride(), start);
         }
     }
 
@@ -197,7 +254,7 @@ template <int L, int R, int I> struct Router {
             }
     }
 
-    int64_t stride() const { return G * I * I; }
+    int64_t stride() const { return STORED ? P : G * I * I; }
 
     // Mass, first and second moments of the votes from `origin [P]`, for parent (q, g). Weights [N] are every G-th of
     // `shares` (the even ones if null), times the activations of the children if `active` is given.
@@ -585,6 +642,7 @@ template <int L, int R, int I> struct Router {
     void forward(int64_t image, V *keep, V *constants, float *out_poses, float *out_activations) const {
         const float *poses = l.poses + image * l.positions * c * P, *active = l.activations + image * l.positions * c;
         V *centres = keep + kept.centre;
+        if (STORED) store(poses);
         centre(poses, centres);
         const V *before = nullptr;
         for (int64_t t = 0; t < T; t++) {
@@ -642,6 +700,7 @@ template <int L, int R, int I> struct Router {
         float *grad_poses = gradients.child_poses + image * l.positions * c * P;
         float *grad_active = gradients.child_activations + image * l.positions * c;
         const V *centres = keep + kept.centre;
+        if (STORED) store(poses);
         std::memset((void *)s.grad_pose, 0, sizeof(V) * parents * (P + 1));
         for (int64_t q = 0; q < l.parents; q++)
             for (int64_t d = 0; d < l.types; d++) {
@@ -681,9 +740,11 @@ template <int L, int R, int I> struct Router {
                                   : &Router::through_votes<0>;
                 (this->*f)(poses, active, keep, s, q, g, grad_poses, grad_transformations);
             }
+        if (STORED) through_stored(poses, grad_poses, grad_transformations);
     }
 
-    // The gradient by the votes of the children of (q, g), in registers, and from there by poses and transformations.
+    // The gradient by the votes of the children of (q, g), in registers, and from there by poses and transformations
+    // or, if votes are stored, into their place.
     // Every iteration leaves in it weights times (gradient by first + 2 vote gradient by second), and every E-step the
     // gradient by the log density times -2 precision (vote - pose): numbers of the child times vectors of the parent.
     template <int T0>
@@ -732,20 +793,11 @@ template <int L, int R, int I> struct Router {
                                }
                            }
                            const V *own = w + child * stride();
-                           for (int r = 0; r < R; r++)
-                               for (int i = 0; i < I; i++) {
-                                   V total = {};
-                                   for (int j = 0; j < I; j++) total += by_vote[r * I + j] * own[i * I + j];
-                                   grad_poses[(below + child) * P + r * I + i] += sum<L>(total);
-                               }
-                           if (!grad_transformations) continue;
-                           V *out = grad_transformations + (own - W);
-                           for (int i = 0; i < I; i++)
-                               for (int j = 0; j < I; j++) {
-                                   V total = out[i * I + j];
-                                   for (int r = 0; r < R; r++) total += u[child * P + r * I + i] * by_vote[r * I + j];
-                                   out[i * I + j] = total;
-                               }
+                           if (STORED)
+                               std::copy(by_vote, by_vote + P, stored + (own - stored));
+                           else
+                               through_vote(by_vote, u + child * P, own, grad_poses + (below + child) * P,
+                                            grad_transformations ? grad_transformations + (own - W) : nullptr);
                        }
                    });
     }
@@ -764,26 +816,28 @@ int64_t chunk_size(int64_t images) { return std::max(IMAGES, (images + 31) / 32)
 
 template <int L, int R, int I> bool forward_all(const Layer &l, float *keep, float *poses, float *activations) {
     using V = F<L>;
-    const Router<L, R, I> router(l);
-    const int64_t each = router.kept.all, own = keep ? 0 : each;
+    const Router<L, R, I> sizes(l);
+    const int64_t each = sizes.kept.all, own = keep ? 0 : each, constants = own + sizes.parents;
     const int64_t size = chunk_size(l.images), chunks = (l.images + size - 1) / size;
     auto work = [&](int64_t chunk, Memory &memory) {
-        V *constants = (V *)memory.at + own;
+        V *at = (V *)memory.at;
+        const Router<L, R, I> router(l, at + constants);
         for (int64_t image = chunk * size; image < std::min(l.images, (chunk + 1) * size); image++)
-            router.forward(image, keep ? (V *)keep + image * each : (V *)memory.at, constants, poses, activations);
+            router.forward(image, keep ? (V *)keep + image * each : at, at + own, poses, activations);
     };
-    return each_task(l.threads, chunks, [&] { return Memory((own + router.parents) * sizeof(V)); }, work);
+    return each_task(l.threads, chunks, [&] { return Memory((constants + sizes.stored_size()) * sizeof(V)); }, work);
 }
 
 template <int L, int R, int I> bool backward_all(const Layer &l, const float *keep, const Gradients &gradients) {
     using V = F<L>;
-    const Router<L, R, I> router(l);
-    const int64_t each = router.kept.all;
+    const Router<L, R, I> sizes(l);
+    const int64_t each = sizes.kept.all, scratch_size = sizes.scratch_size();
     const int64_t size = chunk_size(l.images), chunks = (l.images + size - 1) / size;
     const int64_t weights = gradients.transformations ? l.places * l.types_below * l.groups * I * I : 0,
                   betas = 2 * l.groups;
     Memory sums(chunks * (weights + betas) * sizeof(V));
     auto work = [&](int64_t chunk, Memory &memory) {
+        const Router<L, R, I> router(l, (V *)memory.at + scratch_size);
         const auto scratch = router.scratch((V *)memory.at);
         V *sum = (V *)sums.at + chunk * (weights + betas);
         std::memset((void *)sum, 0, (weights + betas) * sizeof(V));
@@ -791,7 +845,8 @@ template <int L, int R, int I> bool backward_all(const Layer &l, const float *ke
             router.backward(image, (const V *)keep + image * each, scratch, gradients, weights ? sum + betas : nullptr,
                             sum);
     };
-    if (!each_task(l.threads, chunks, [&] { return Memory(router.scratch_size() * sizeof(V)); }, work)) return false;
+    auto allocate = [&] { return Memory((scratch_size + sizes.stored_size()) * sizeof(V)); };
+    if (!each_task(l.threads, chunks, allocate, work)) return false;
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         const V *sum = (const V *)sums.at + chunk * (weights + betas);
         for (int64_t i = 0; i < betas; i++) ((V *)gradients.betas)[i] += sum[i];
