@@ -48,7 +48,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
         raise UserError(f"{where}.path: {place} {wrong}")
     if params.format == "npz":
         return place, []
-    folders = _folders(place, ["train", "test"], "test_part") if params.test_part else [place]
+    folders = _folders(place, ["train", "test"], "test_part: true") if params.test_part else [place]
     of_classes = [_folders(folder, params.classes, "classes") for folder in folders]
     return place, [
         [(label, file) for label, one in enumerate(each) for file in _image_files(one)] for each in of_classes
@@ -92,7 +92,7 @@ def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
     for index, (_, image) in enumerate(tqdm(labelled, desc=name, unit="images", disable=None)):
         images[index] = _resized(image, params)
     if again := count - len({hash(image.tobytes()) for image in images}):
-        print(f"  {again:,} of them repeat an earlier one: training and test images may overlap")
+        print(f"  repeats of earlier images: {again:,}; training and test images may overlap")
     labels = np.array([label for label, _ in labelled], np.int64)
     split = {"train": np.arange(train), "validation": np.empty(0, np.int64), "test": np.arange(train, count)}
     return Dataset(name, f"{name} (own images)", images, labels, {}, split, tuple(params.classes))
@@ -125,9 +125,9 @@ def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
     there = {unicodedata.normalize("NFC", path.name): path for path in entries if path.is_dir()}
     wanted = [unicodedata.normalize("NFC", name) for name in names]
     if missing := sorted(set(wanted) - set(there)):
-        raise UserError(f"{folder} has no folder for {_shown(missing)} of `{field}`")
+        raise UserError(f"{folder} has no folder {_shown(missing)}, which `{field}` asks for")
     if more := sorted(set(there) - set(wanted)):
-        raise UserError(f"{folder} has folders that are not among `{field}`: {_shown(more)}")
+        raise UserError(f"{folder} has folders that `{field}` does not name: {_shown(more)}")
     return [there[name] for name in wanted]
 
 

@@ -89,7 +89,7 @@ def test_images_of_the_right_size_keep_their_pixels_in_the_order_of_classes_and_
         np.testing.assert_array_equal(image, np.asarray(Image.open(file)).transpose(2, 0, 1))
     assert data.labels.tolist() == [0, 0, 0, 1, 1, 1]
     assert (data.classes, data.label) == (("dog", "cat"), "pets (own images)")
-    assert told == ["1 of them repeat an earlier one: training and test images may overlap"]
+    assert told == ["repeats of earlier images: 1; training and test images may overlap"]
 
 
 def test_an_image_of_another_size_is_padded_cropped_or_stretched(tmp_path: Path) -> None:
@@ -254,10 +254,10 @@ def test_folders_and_classes_must_be_the_same(pets: Path) -> None:
     for ignored in ("pets/labels.csv", "pets/cat/.DS_Store", "pets/cat/Thumbs.db"):
         (pets / ignored).write_text("")
     find(params(), "", pets)
-    assert refusal(params(classes=["cow", "dog"]), pets) == f"{pets}/pets has no folder for 'cow' of `classes`"
-    assert refusal(params(test_part=True), pets) == f"{pets}/pets has no folder for 'test', 'train' of `test_part`"
+    assert refusal(params(classes=["cow", "dog"]), pets) == f"{pets}/pets has no folder 'cow', which `classes` asks for"
+    assert refusal(params(test_part=True), pets) == f"{pets}/pets has no folder 'test', 'train', which `test_part: true` asks for"
     (pets / "pets/cow").mkdir()
-    assert refusal(params(), pets) == f"{pets}/pets has folders that are not among `classes`: 'cow'"
+    assert refusal(params(), pets) == f"{pets}/pets has folders that `classes` does not name: 'cow'"
     assert f"{pets}/pets/cow holds no images" in refusal(params(classes=["cat", "dog", "cow"]), pets)
 
 
