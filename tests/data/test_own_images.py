@@ -255,7 +255,7 @@ def test_folders_and_classes_must_be_the_same(pets: Path) -> None:
         (pets / ignored).write_text("")
     find(params(), "", pets)
     assert refusal(params(classes=["cow", "dog"]), pets) == f"{pets}/pets has no folder 'cow', which `classes` asks for"
-    assert refusal(params(test_part=True), pets) == f"{pets}/pets has no folder 'test', 'train', which `test_part: true` asks for"
+    assert "has no folder 'test', 'train', which `test_part: true` asks for" in refusal(params(test_part=True), pets)
     (pets / "pets/cow").mkdir()
     assert refusal(params(), pets) == f"{pets}/pets has folders that `classes` does not name: 'cow'"
     assert f"{pets}/pets/cow holds no images" in refusal(params(classes=["cat", "dog", "cow"]), pets)
