@@ -1,4 +1,4 @@
-"""The commands behind `python -m pipeline`. Heavy imports are inside the commands, so that `--help` answers at once."""
+"""The commands of `python -m pipeline`. Heavy imports are inside the commands, so that `--help` answers at once."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compar
 
 @profile_app.command("switch")
 def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make current")]) -> None:
-    """Make another profile current; the current params.yaml and dvc.lock, edits included, move to profiles/."""
+    """Make another profile current. The current params.yaml and dvc.lock, with all edits, move to profiles/."""
     switched = Profiles(find_root()).switch(name)
     print(f"switched to profile {name}; run it with `make repro`" if switched else f"{name} is the current profile")
 
 
 @app.command()
 def sync_mlflow() -> None:
-    """Send runs to MLflow that are recorded under .tracking only, because MLflow was not available."""
+    """Send to MLflow the runs that are recorded only under .tracking, because MLflow was not available."""
     from pipeline.operations.show_runs import delivery_of, send
 
     send(delivery_of(find_root()))
@@ -178,7 +178,7 @@ def load(
         typer.Argument(help="pictures (one per image, two per stereo pair), or one .npy file, uint8 [N, C, S, S]"),
     ] = None,
 ) -> None:
-    """Load trained weights; given images, print classes (from mean scores over seeds), or numbers of features."""
+    """Load trained weights. Given images, print their classes (by mean score over seeds), or the number of features."""
     import numpy as np
 
     from pipeline.data.datasets import reading
@@ -213,7 +213,7 @@ def load(
 
 
 def _check_run(name: str) -> None:
-    """UserError if the current profile has no such run; it names the profile that has it, or the runs there are."""
+    """UserError if the current profile has no run `name`. The message names a profile with the run, or all runs."""
     from pipeline.params import read_params
 
     profiles = Profiles(find_root())
@@ -227,7 +227,7 @@ def _check_run(name: str) -> None:
 
 @app.command()
 def check() -> None:
-    """Check params.yaml (exit code 2), dvc.lock and own images, before DVC removes outputs of stages."""
+    """Check params.yaml, dvc.lock and own images before DVC removes outputs. Exit code 2: bad parameters or images."""
     from pipeline.memory import WEIGHT_COPIES, check_fits
     from pipeline.params import load_params
     from pipeline.state import outputs
@@ -277,7 +277,7 @@ def repro(
         int | None, typer.Option("--jobs", "-j", min=1, help="items at once; default: one per core")
     ] = None,
 ) -> None:
-    """Run what is out of date in this repository, one item on each core; the results are those of `dvc repro`."""
+    """Run the items that are out of date, one on each core. The results are the same as with `dvc repro`."""
     from pipeline.operations.reproduce import reproduce
 
     raise typer.Exit(reproduce(find_root(), targets or (), jobs))
@@ -300,7 +300,7 @@ def fan_out(
         str | None, typer.Option(help="items for workers with the resource GPU, such as 'train@*'")
     ] = None,
 ) -> None:
-    """Run what is out of date on several workers at once, by Dask; `dvc repro` then has nothing to do."""
+    """Run the items that are out of date on several workers, by Dask. Afterwards, `dvc repro` has nothing to do."""
     from pipeline.operations.fan_out import fan_out as run
 
     if workers and scheduler:
@@ -312,7 +312,7 @@ def fan_out(
 
 @app.command()
 def demo(folder: Annotated[Path, typer.Argument(help="folder for the pictures")] = Path("demo")) -> None:
-    """Draw what two trained models see in ten digits, in seconds: parts, routing and predictions."""
+    """Draw pictures of two trained models on ten digits, in seconds: parts, routing and predictions."""
     from pipeline.operations.demo import demo as draw
 
     for path, words in draw(find_root(), folder).items():
@@ -329,7 +329,7 @@ def export(folder: Annotated[Path, typer.Argument(help="a new folder")]) -> None
 
 @app.command()
 def kernels() -> None:
-    """Compile the C++ kernels that make routing, attention and rendering fast; `make` does it at set-up."""
+    """Compile the C++ kernels that make routing, attention and rendering fast. `make` does this at set-up."""
     from pipeline.kernels import build, folder
 
     print(f"{len(build())} compiled kernels in {folder()}")
@@ -349,7 +349,7 @@ def doctor() -> None:
 
 
 def _print_folded(lines: Iterable[str]) -> None:
-    """Print lines, in a terminal folded to its width."""
+    """Print lines. In a terminal, they are folded to its width."""
     for line in lines:
         if sys.stdout.isatty():
             columns = shutil.get_terminal_size().columns
@@ -358,7 +358,7 @@ def _print_folded(lines: Iterable[str]) -> None:
 
 
 def main() -> None:
-    """Run the command line; errors that a user can fix are shown as one message and set the exit code."""
+    """Run the command line. An error that a user can fix is printed as one message, and sets the exit code."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ± shows ? in its place
     try:

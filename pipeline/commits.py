@@ -1,4 +1,4 @@
-"""The commit that a result is made from."""
+"""The Git commit of the code, which is recorded with every result."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ COMMIT = "CAPSULES_COMMIT"
 
 
 def git_state(root: Path) -> tuple[str, bool]:
-    """The commit and whether there are uncommitted changes, except in files that stages write: reports and DVC's locks.
+    """The commit, and whether there are uncommitted changes. Files that stages write (reports, dvc.lock) do not count.
 
-    Both come from `CAPSULES_COMMIT` if it is set, else from Git. ("unknown", True) if there is no Git, no commit, or
-    `root` is not the top folder of a repository.
+    Both come from `CAPSULES_COMMIT` if it is set, else from Git. The result is ("unknown", True) if Git fails, if there
+    is no commit, or if `root` is not the top folder of a repository.
     """
     if named := os.environ.get(COMMIT):
         return named.removesuffix("-dirty"), named.endswith("-dirty")

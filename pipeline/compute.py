@@ -1,4 +1,4 @@
-"""The device of a process, and its settings of memory and precision."""
+"""Choice of the device (CPU or GPU), and settings of precision and memory for numerical work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.errors import UserError
 
 
 def choose_device(wanted: str) -> torch.device:
-    """The torch device for `auto` (a GPU if there is one), `cpu` or `cuda` (`UserError` if there is no GPU)."""
+    """The torch device for `cpu`, `cuda` or `auto` (a GPU if there is one). `UserError` for `cuda` without a GPU."""
     if wanted == "cuda" and not torch.cuda.is_available():
         raise UserError("device: cuda, but torch finds no NVIDIA GPU. Set device to auto or cpu in params.yaml.")
     if wanted == "auto":
@@ -23,7 +23,7 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def prepare(device: torch.device) -> None:
-    """Set up this process for long numerical work on `device`: full float32, no checks by Pyro, few page faults."""
+    """Set up this process for work on `device`: full float32, no checks by Pyro and, on the CPU, few page faults."""
     import pyro
 
     # Pyro's checks branch on tensor values: they stall a GPU. The tests switch them on.
@@ -37,8 +37,8 @@ def prepare(device: torch.device) -> None:
 def _keep_freed_memory() -> None:
     """Make glibc keep freed memory instead of returning it to the kernel.
 
-    A training step frees and allocates the same few hundred megabytes again and again. By default each large block is
-    mapped again, with a page fault for every page (a training step of the capsule model: 0.39 s, and 0.27 s with this).
+    A training step frees and allocates the same few hundred megabytes again and again. By default, each large block is
+    mapped again, with a page fault for every page. A step of the capsule model takes 0.39 s, with this function 0.27 s.
     """
     if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
         m_trim_threshold, m_top_pad, m_mmap_threshold = -1, -2, -3
@@ -49,7 +49,7 @@ def _keep_freed_memory() -> None:
 
 
 def describe(device: torch.device) -> str:
-    """A description of the device for provenance: the GPU's name, or the CPU's with the number of threads."""
+    """A description of the device for provenance: the name of the GPU, or name and number of threads of the CPU."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = platform.processor() or platform.machine()

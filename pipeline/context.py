@@ -1,4 +1,4 @@
-"""The argument of a study: its settings, data sets, trained models, and training.
+"""The context of a study, its only argument: it gives settings, opens data sets and trained models, and trains.
 
 All data sets, seeds and trainings that a study uses are recorded for the provenance of its result.
 """
@@ -39,7 +39,7 @@ class Opened(NamedTuple):
     """A data set that a study has opened or generated.
 
     Attributes:
-        sha256: of its file; None if it was generated.
+        sha256: hash of its file; None for generated data.
     """
 
     label: str
@@ -48,19 +48,19 @@ class Opened(NamedTuple):
 
 @dataclass(kw_only=True)
 class Context:
-    """One item of a study, or of a training, in execution.
+    """One item of a stage while it runs, usually a study or a training.
 
     Attributes:
-        label: the name of the item in DVC, such as `attack@smallnorb`; the title of progress bars.
+        label: name of the item in DVC, such as `attack@smallnorb`. It is also the title of progress bars.
         settings: its entry in `params.yaml`, or the section if all items share one; None if there is no section.
-        axes: by name, the values of an item of a matrix in `dvc.yaml`, such as the run and the angle of a sweep.
-        home: the repository with the files that outlive a stage. It is `root`, except in an experiment that DVC runs in
-            a temporary copy.
+        axes: values of the variables of a matrix in `dvc.yaml` by name, such as `run` and `angle` of a sweep.
+        home: the repository with checkpoints and journals. It differs from `root` only if DVC runs an experiment in a
+            temporary copy, `root`.
         code: the library's files and folders that the item depends on.
-        seeds: of the first models trained or used.
-        epochs: passes over the data of each training, the mean over replicas.
+        seeds: seeds of the models that were trained or loaded first.
+        epochs: for each training, the number of epochs: the mean over replicas.
         last_epoch: the last epoch of the longest training.
-        parts: if the item is a set of short studies, the contexts of these studies, each with its own settings.
+        parts: contexts of the short studies, each with its own settings, if the item is a set of studies.
     """
 
     item: str
@@ -83,26 +83,26 @@ class Context:
     _made: dict[Hashable, Any] = field(default_factory=dict)
 
     def part(self, name: str, settings: Any) -> Context:
-        """A new context, listed in `parts`, for one study of the set that this item runs."""
+        """Make a context for one study of the set that this item runs, and add it to `parts`."""
         part = replace(self, item=name, label=f"{self.label}, {name}", settings=settings, opened={}, parts=[])
         self.parts.append(part)
         return part
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """The result of `make`, which is called only when a study of the set first asks for `key`."""
+        """The result of `make`, which is called once for each `key`: all studies of a set share the result."""
         if key not in self._made:
             self._made[key] = make()
         made: Made = self._made[key]
         return made
 
     def training_code(self, variant: str) -> str:
-        """A hash of the code that trains a variant."""
+        """A hash of the code that trains models of a variant."""
         from pipeline.learning.checkpoints import code_fingerprint
 
         return code_fingerprint(CODE_ROOT, self.graph.training_code(variant))
 
     def own_code(self, folder: str, *files: str) -> str:
-        """A hash of the code that the item depends on, without the files of `folder` that are not in `files`."""
+        """A hash of the code that the item depends on. Of the files in `folder`, only `files` are included."""
         from pipeline.learning.checkpoints import code_fingerprint
 
         others = (place for place in self.code if place != folder and not place.startswith(f"{folder}/"))
@@ -117,11 +117,11 @@ class Context:
 
     @property
     def checkpoints(self) -> Path:
-        """Checkpoints of unfinished trainings."""
+        """The folder of checkpoints of unfinished trainings."""
         return self.home / CHECKPOINTS
 
     def dataset(self, name: str) -> Dataset:
-        """A data set. Raises `UserError` if its file is missing or damaged, or if it is too large for memory."""
+        """Load a data set. Raises `UserError` if its file is missing or damaged, or if it is too large for memory."""
         from pipeline.data.datasets import load_dataset, pixel_bytes
         from pipeline.files import sha256
         from pipeline.memory import COPIES, check_fits
@@ -137,21 +137,21 @@ class Context:
         return dataset
 
     def evaluated(self, name: str) -> Dataset:
-        """A data set that trained models are evaluated on: as `dataset`, and logged in the tracked run."""
+        """Load a data set for evaluation, as `dataset` does, and log it in the tracked run."""
         dataset = self.dataset(name)
         self.run.log_dataset(name, dataset.label, self.sha256(name))
         return dataset
 
     def sha256(self, dataset: str) -> str:
-        """The hash of the file of a data set that was opened."""
+        """The SHA-256 of the file of an opened data set."""
         return str(self.opened[dataset].sha256)
 
     def generates(self, what: str) -> None:
-        """Record that the study generates its data; `what`: their label."""
+        """Record that the study generates its data. `what` is the label of the data."""
         self.opened[what] = Opened(what, None)
 
     def models(self, run: str, kind: type[AnyModel], replicas: int | None = None) -> list[AnyModel]:
-        """The models of a trained run, all of one kind: one per replica, or only the first `replicas`.
+        """Load the models of a trained run, all of class `kind`: one per replica, or only the first `replicas`.
 
         Raises `UserError` if the weights are missing, damaged, or belong to another run or model.
         """
@@ -165,7 +165,7 @@ class Context:
 
     @cached_property
     def setup(self) -> Setup:
-        """The settings shared by all trainings."""
+        """The arguments that all trainings share."""
         from pipeline.learning.runs import Setup
 
         return Setup(self.build_model, self.device, self.checkpoints, self.training_code)
@@ -186,16 +186,16 @@ class Context:
         """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
 
         Args:
-            name: of the training within the study; None if the item is an entry of `runs`, whose settings the result
-                has anyway.
-            dataset: the run's own if None.
-            change: how `dataset` differs from the run's own; a checkpoint with another `change` is not continued.
-            key: the key of its settings in the result; `name` if empty.
-            alone: whether this is the item's only training: the names of its metrics then have no prefix.
+            name: name of the training in the study. In the stage `train` it is None, because its result has the
+                settings of the run anyway.
+            dataset: training data. By default, it is the run's own data set.
+            change: how `dataset` differs from the run's own. A checkpoint with another `change` is not continued.
+            key: key of the training's settings in the result; by default, `name`.
+            alone: whether this is the item's only training. Names of metrics then have no prefix.
             start, frozen, watched: as for `train_run`, whose docstring lists the errors.
 
         Returns:
-            the training, and its models, one per replica.
+            the record of the training, and the trained models, one per replica.
         """
         from pipeline.learning.runs import train_run
         from pipeline.results.findings import stalled
@@ -225,7 +225,7 @@ class Context:
         return [each for context in (self, *self.parts) for each in context.opened.values()]
 
     def provenance(self) -> dict[str, Any]:
-        """The provenance of the result: data, hash of the first, seeds, mean epochs, and settings of trainings."""
+        """The provenance of the result: data, hash of the first data set, seeds, mean epochs, settings of trainings."""
         opened = self._all_opened()
         return {
             "dataset": self.data,

@@ -1,8 +1,8 @@
-"""The dependencies of each item of each stage, read from `dvc.yaml`.
+"""The items of all stages and their dependencies, read from `dvc.yaml`.
 
-This module expands the templates of `dvc.yaml` as DVC does. The library needs dependencies to record the settings of a
-result and to find the code that a checkpoint belongs to. Importing DVC instead would cost every stage half a second; a
-test compares both expansions.
+A template in `dvc.yaml` gives several items, such as `train@<run>`. This module expands templates as DVC does, because
+importing DVC would cost every stage half a second. A test compares both expansions. Dependencies are needed to record
+the settings of a result, and to find the code that a checkpoint belongs to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.errors import UserError
 from pipeline.files import read_yaml
 
 NOT_A_SETTING = "device"
-"""A parameter of stages that is not a setting of a result: provenance records the device actually used."""
+"""A parameter that is not recorded as a setting of a result. Provenance records the device actually used."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Item:
     """One item of a stage, with its templates filled in.
 
     Attributes:
-        stage, name: as in `train@<name>`; `name` is None for a stage without items.
+        stage, name: the two parts of `<stage>@<name>`; `name` is None for a stage without a template.
         deps, outs: paths relative to the repository.
         params: dotted names of parameters.
-        axes: the variables of an item of a matrix, such as the run and the angle of a sweep.
+        axes: values of the variables of a matrix by name, such as `run` and `angle` of a sweep; else empty.
     """
 
     stage: str
@@ -51,8 +51,8 @@ class Item:
 
 
 class Graph:
-    """The items of all stages by stage and name, in the order of the files, from the section `stages` of `dvc.yaml` and
-    the content of `params.yaml`.
+    """The items of all stages, from the section `stages` of `dvc.yaml` and the content of `params.yaml`. `items` has
+    the items by stage and name, in the order of the files.
     """
 
     def __init__(self, stages: Mapping[str, Any], values: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ class Graph:
 
     @classmethod
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Graph:
-        """The graph of a repository; `values` is the content of its `params.yaml`, if known. Raises as `read_yaml`."""
+        """Load the graph of a repository. `values`: the content of `params.yaml`, if known. Raises as `read_yaml`."""
         values = read_yaml(root / "params.yaml") if values is None else values
         return cls(read_yaml(root / "dvc.yaml")["stages"], values)
 
@@ -75,7 +75,7 @@ class Graph:
         return items[name]
 
     def upstream(self, item: Item) -> Iterator[Item]:
-        """The item and all items that it depends on, directly or indirectly; each once."""
+        """Yield the item, then all items that it depends on, directly or indirectly. No item comes twice."""
         seen, waiting = {item.label}, [item]
         while waiting:
             yield (current := waiting.pop())
@@ -86,9 +86,8 @@ class Graph:
                         waiting.append(producer)
 
     def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The part of the parameters `values` that an item depends on, directly or through the items that it reads, in
-        the same structure. The key `item` holds the variables of an item of a matrix (the run and the angle of a
-        sweep).
+        """The part of the parameters `values` that an item depends on, directly or through the items that it reads. It
+        is nested like `values`. If the item is of a matrix, the key `item` holds the values of the variables.
         """
         item = self.item(stage, name)
         names = {param for each in self.upstream(item) for param in each.params}
@@ -103,7 +102,7 @@ class Graph:
         return part
 
     def training_code(self, variant: str) -> tuple[str, ...]:
-        """The library's files among the dependencies of `train` for a run of a variant."""
+        """The library's files that the training of a run of `variant` depends on."""
         runs = self._values["runs"]
         return next(item.code for name, item in self.items["train"].items() if runs[name]["variant"] == variant)
 

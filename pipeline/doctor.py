@@ -1,4 +1,4 @@
-"""Checks of the machine: what is installed and reachable, what is missing, and what to do about it."""
+"""Checks of software, files, disk and network for `python -m pipeline doctor`, with advice for each problem."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ADVICE = {
 
 
 class CheckError(Exception):
-    """A problem that a check found, and advice: its two arguments."""
+    """A failed check. The two arguments are the finding and the advice."""
 
 
 def examine(root: Path) -> Iterator[tuple[str, bool, str, str]]:
-    """Run all checks; yields what is checked, whether it is in order, the finding, and advice. Catches all errors."""
+    """Run all checks. Yields name, success, finding and advice of each check. A check that raises has failed."""
     checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _run_cache, _git)
     for check in checks:
         what = check.__name__.strip("_").replace("_", "-")
@@ -68,7 +68,7 @@ def _kernels(_: Path) -> str:
     compiled = [kernel for source in kernels.sources() if (kernel := kernels.find(source))]
     if len(compiled) == len(kernels.sources()):
         return f"{names}: compiled, {compiled[0].form}"
-    # Slow, not wrong: no problem by itself.
+    # No problem: without kernels, models are slow, but results are right.
     missing = "" if kernels.compiler() else "install a C++ compiler (Debian, Ubuntu: apt install g++), then run "
     return f"{names}: slower PyTorch forms; {missing}python -m pipeline kernels"
 

@@ -18,7 +18,7 @@ class ParamsError(UserError):
 
 
 def show_error(error: UserError | OSError) -> int:
-    """Print an error as one message, which names the file of an `OSError`; returns the error's exit code."""
+    """Print an error as one message, and return its exit code. The message names the file of an `OSError`."""
     message, code = str(error), 1
     if isinstance(error, UserError):
         code = error.exit_code

@@ -1,4 +1,4 @@
-"""Atomic writing of files (to a temporary name in the same folder, flushed, then renamed), and reading of YAML."""
+"""Atomic writing of files (under a temporary name, flushed, then renamed), strict reading of YAML, and hashes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of `path`; rename it to `path` when the block ends without an error. Raises
-    `UserError` with the cause and the path if a file operation fails; `path` then keeps its earlier content.
+    """Yield a temporary path in the folder of `path`. Rename it to `path` if the block ends without an error. Raises
+    `UserError` with the cause and the path if a file operation fails. Then `path` keeps its earlier content.
     """
     temporary: Path | None = None
     try:
@@ -62,12 +62,12 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write named arrays to `path` as a compressed npz without pickles, atomically; equal arrays give equal bytes.
+    """Write named arrays to `path` as a compressed npz without pickles, atomically. Equal arrays give equal bytes.
 
-    The zip headers that `numpy.savez` writes differ between versions of Python. Here, the bytes depend only on zlib
-    (zlib-ng compresses differently).
+    The zip headers that `numpy.savez` writes differ between versions of Python. Here, only the implementation of zlib
+    matters (zlib-ng compresses differently).
 
-    Raises `UserError`, and `ValueError` for an array of Python objects, which only a pickle could store.
+    Raises `UserError` if the file cannot be written, and `ValueError` for an array of Python objects.
     """
     import numpy as np
 
@@ -82,11 +82,11 @@ def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 _FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader if PyYAML was built with it; it is five to ten times as fast."""
+"""The loader of libyaml if PyYAML was built with it, else PyYAML's. The first is five to ten times as fast."""
 
 
 class _Loader(_FASTEST):
-    """Reads 1e-05 as a number, as YAML 1.2 and DVC do; `dvc exp run -S` writes this form."""
+    """Reads 1e-05 as a number, as YAML 1.2 and DVC do. `dvc exp run -S` writes numbers in this form."""
 
 
 _Loader.add_implicit_resolver(
@@ -97,8 +97,8 @@ _Loader.add_implicit_resolver(
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; None if it is empty.
 
-    Sections may be merged (`<<: *name`) and then share objects: copy them before changing them. Raises `UserError`
-    if the file is missing, unreadable or not UTF-8, or as `parse_yaml`.
+    Merged sections (`<<: *name`) share objects, so copy a section before you change it. Raises `UserError` if the file
+    is missing, unreadable or not UTF-8, or as `parse_yaml`.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -108,7 +108,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The content of a YAML text; error messages call it `name`. Raises `UserError`, also for a key given twice."""
+    """The content of a YAML text. Raises `UserError`, which names it `name`, if it is invalid or repeats a key."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
@@ -121,7 +121,7 @@ def parse_yaml(text: str, name: str) -> Any:
 
 
 def _check_keys(node: yaml.Node | None, name: str, above: tuple[str, ...] = ()) -> None:
-    """UserError for a key that occurs twice in a section; `above` are the keys that lead to `node`."""
+    """UserError if a key occurs twice in a section. `above` are the keys that lead to `node`."""
     if isinstance(node, yaml.SequenceNode):
         for value in node.value:
             _check_keys(value, name, above)
@@ -143,5 +143,5 @@ def sha256(path: Path) -> str:
 
 
 def json_sha256(content: Any) -> str:
-    """The SHA-256 of a JSON value, whatever the order of its keys."""
+    """The SHA-256 of a JSON value. The order of keys does not matter."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

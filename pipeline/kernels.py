@@ -1,10 +1,10 @@
-"""C++ kernels: compiled once at set-up where there is a compiler, found again when a model runs.
+"""Compiles C++ kernels at set-up, and loads them when a model runs.
 
-A kernel is one C++ file beside the module that calls it; what several kernels share is in `kernels.h`. `python -m
-pipeline kernels` compiles all of them, for each instruction set that this kind of processor may have, into a folder of
-the Python environment. File names contain a hash of the source, of the header and of the flags, so that a library never
-belongs to another source. The form is chosen at run time: kernels built on one machine of a cluster run on all.
-Without a compiler, models use their PyTorch form.
+A kernel is one C++ file beside the module that calls it. Several kernels share `kernels.h`. `python -m pipeline
+kernels` compiles every kernel in several forms, one for each instruction set of this kind of processor. The form is
+chosen at run time, so kernels built on one machine of a cluster run on all. Compiled kernels are in a folder of the
+Python environment. Their names contain a hash of source, header and flags, so no library is used for another source.
+Without compiled kernels, models use their PyTorch forms.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _FORMS = {
     "AVX512": (*_AVX2, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl"),
     "AVX2": _AVX2,
 }
-"""Compiler flags by what `torch.backends.cpu.get_cpu_capability()` calls an instruction set, on x86."""
+"""Compiler flags by instruction set, on x86, named as by `torch.backends.cpu.get_cpu_capability()`."""
 
 
 Struct = ctypes.Structure
-"""The numbers and tensor addresses that a kernel gets; `struct` makes one."""
+"""The argument of a kernel: numbers and addresses of tensors. The function `struct` makes one."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel: the library, the instruction set it was compiled for, and the number of floats in a vector."""
+    """A compiled kernel: the library, its form (an instruction set), and the number of floats in a vector (lanes)."""
 
     library: ctypes.CDLL
     form: str
     lanes: int
 
     def call(self, function: str, *arguments: Struct | Tensor | None) -> None:
-        """Call a function with the arguments' addresses; the caller keeps tensors alive. Raises `MemoryError`."""
+        """Call a function with the addresses of arguments. The caller must keep tensors alive. Raises `MemoryError`."""
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 
@@ -66,15 +66,15 @@ class Kernel:
 
 
 def address(of: Struct | Tensor | None) -> ctypes.c_void_p:
-    """The address of a struct or of a tensor's numbers, without a reference to it; a null pointer for None."""
+    """The address of a struct or of a tensor's numbers (null for None). It does not keep the object alive."""
     if isinstance(of, Struct):
         return ctypes.c_void_p(ctypes.addressof(of))
     return ctypes.c_void_p(None if of is None else of.data_ptr())
 
 
 def struct(**fields: Any) -> Struct:
-    """A struct, its fields in the order in which C++ declares them: int64_t for whole numbers, float for fractions (or
-    a `c_double`), and pointers for tensors, which are not kept alive (null for None).
+    """Make a struct from fields, given in the order in which C++ declares them. An integer becomes an int64_t, a float
+    a float, a `c_double` a double, and a tensor or None a pointer. Tensors are not kept alive.
     """
     values = fields.values()
     layout = _layout(tuple(fields), tuple(map(type, values)))
@@ -100,18 +100,18 @@ def forms() -> dict[str, tuple[str, ...]]:
 
 
 def compiler() -> str | None:
-    """The C++ compiler: `$CXX`, or the first that is installed; None if there is none."""
+    """The path of the C++ compiler: of `$CXX` if set, else of c++, g++ or clang++; None if it is not installed."""
     candidates = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
     return next((found for name in candidates if (found := shutil.which(name))), None)
 
 
 def folder() -> Path:
-    """Where compiled kernels are kept: in the Python environment."""
+    """The folder of compiled kernels, in the Python environment."""
     return Path(sysconfig.get_path("platlib")) / "capsules_kernels"
 
 
 def build() -> list[Path]:
-    """Compile missing kernels; returns the paths of all libraries. Raises `UserError`, also without a compiler."""
+    """Compile missing kernels. Returns the paths of all libraries. `UserError` if a compiler is missing or fails."""
     program = compiler()
     if program is None:
         raise UserError("no C++ compiler was found (Debian, Ubuntu: apt install g++)")
@@ -132,14 +132,14 @@ def _compile(program: str, source: Path, path: Path, flags: tuple[str, ...]) -> 
 
 def _path(source: Path, form: str) -> Path:
     flags = " ".join((*_FLAGS, *forms()[form])).encode()
-    headers = sorted(_PACKAGE.glob("*.h"))  # what sources may include
+    headers = sorted(_PACKAGE.glob("*.h"))  # which sources may include
     parts = (*(each.read_bytes() for each in (source, *headers)), flags)
     content = b"".join(hashlib.sha256(each).digest() for each in parts)
     return folder() / f"{source.stem}-{form}-{hashlib.sha256(content).hexdigest()[:16]}.so"
 
 
 def find(source: Path, form: str | None = None) -> Kernel | None:
-    """The kernel compiled from `source` for this processor, or for `form`; None if there is none."""
+    """Load the kernel compiled from `source` for `form`, by default the form of this processor; None if this fails."""
     if form is None:
         import torch
 
@@ -165,7 +165,7 @@ def switched_off() -> Iterator[None]:
 
 
 def load(source: Path) -> Kernel | None:
-    """As `find`, but None while `switched_off`; a missing kernel is logged once per process."""
+    """As `find`, but None inside `switched_off`. A missing kernel is logged once per process."""
     return None if _switched_off else _load(source)
 
 

@@ -1,4 +1,4 @@
-"""Where files lie in a repository: data, weights, results, reports, and what outlives a stage. Nothing is written."""
+"""Paths in a repository: data, weights, results, reports, checkpoints and journals. This module writes no file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 JOURNALS = ".tracking"
 """The folder of the journals of tracked runs."""
 CHECKPOINTS = ".cache/resume"
-"""The folder of checkpoints of unfinished trainings, one folder per fingerprint; DVC does not delete it."""
+"""The folder of checkpoints of unfinished trainings, a folder for each training. DVC does not delete it."""
 
 
 def find_root() -> Path:
-    """The repository: the nearest folder with a `params.yaml` from the working folder upward; `ParamsError` if none."""
+    """The nearest folder with a `params.yaml`, from the working folder upward. `ParamsError` if there is none."""
     begin = Path.cwd()
     for folder in (begin, *begin.parents):
         if (folder / "params.yaml").exists():
@@ -28,7 +28,7 @@ def find_root() -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """The MLflow store: `MLFLOW_TRACKING_URI`, else a file in `home`; None if `CAPSULES_MLFLOW` is off."""
+    """The MLflow store, at `MLFLOW_TRACKING_URI` or in `home`; None if `CAPSULES_MLFLOW` is off. Raises `UserError`."""
     from pipeline.tracking import Store
 
     switch = os.environ.get("CAPSULES_MLFLOW", "on")
@@ -57,18 +57,18 @@ def dataset_path(root: Path, dataset: str) -> Path:
 
 
 def faults_path(root: Path) -> Path:
-    """The report of the fault campaign, which belongs to no profile."""
+    """The file with the results of `benchmarks.faults`, which belong to no profile."""
     return root / "reports" / "faults.json"
 
 
 @dataclass
 class Layout:
-    """What a profile's stages write below a repository's folder.
+    """Paths of the files that a profile's stages write in a repository.
 
     Attributes:
-        arrays_folder: the arrays, which are in DVC's cache.
-        reports_folder: all that is in Git: among others the records, which are the stages' results with their settings
-            (`<stage>/<item>.json` and `.csv`), and the spread of the scorecard's numbers between machines.
+        arrays_folder: arrays of results, which DVC caches. The files in `reports_folder` are in Git.
+        records_folder: results with their settings (`<stage>/<item>.json`) and their tables (`<stage>/<item>.csv`).
+        noise_path: the spread of the scorecard's numbers between machines.
     """
 
     root: Path

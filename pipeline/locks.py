@@ -1,4 +1,4 @@
-"""One process at a time for a stage and item."""
+"""Locks that let only one process at a time run an item of a stage."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from filelock import FileLock
 
 from pipeline.errors import UserError
 
-LOCK_SECONDS = 0.2  # `is_running` holds a lock for a moment, which must not stop a stage that begins then
+LOCK_SECONDS = 0.2  # longer than `is_running` holds a lock, so that it does not stop a stage that starts
 
 
 @contextmanager
 def single_instance(path: Path, label: str) -> Iterator[None]:
-    """Hold the lock of a stage and item during the block. It is released when the process ends, however it ends. Raises
-    `UserError` if another process holds the lock; the message has the id of that process, from a file next to the lock.
+    """Hold the lock at `path` during the block. The lock is also released if the process is killed. Raises `UserError`
+    if another process holds the lock. The message has `label` and the process's id, from a file next to the lock.
     """
     lock, holder = FileLock(path), path.with_suffix(".pid")
     try:
@@ -37,7 +37,7 @@ def single_instance(path: Path, label: str) -> Iterator[None]:
 
 
 def lock_path(root: Path, label: str) -> Path:
-    """The lock of a stage and item in a repository's folder."""
+    """The path of a lock in a repository. `label` is an item, such as `train@<run>`, or a command."""
     return root / ".cache" / "locks" / f"{label}.lock"
 
 

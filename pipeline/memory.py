@@ -1,4 +1,4 @@
-"""The free memory, and an error for what does not fit into it."""
+"""The free memory, and a check that data or models fit into it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tqdm import tqdm
 from pipeline.errors import UserError
 
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""The file with a container's memory limit, which the machine's own numbers do not show."""
+"""The file with the memory limit of a container. The machine's own numbers do not show it."""
 
 COPIES = 3
-"""Copies of a data set's pixels in memory while a model trains: the whole set, its parts, and those on the device."""
+"""Copies of a data set's pixels in memory during training: the whole set, its parts, and the parts on the device."""
 
 WEIGHT_COPIES = 4
 """Memory of a training in multiples of the weights: the weights, their gradients and Adam's two moments."""
@@ -30,11 +30,11 @@ def available_bytes() -> int:
 
 
 def readable(count: float) -> str:
-    """A number of bytes in words, such as "5.20GB"."""
+    """A number of bytes as text, such as "5.20GB"."""
     return str(tqdm.format_sizeof(count, "B"))
 
 
 def check_fits(needed: int, what: str, advice: str) -> None:
-    """UserError if there are fewer than `needed` bytes for `what`; `advice` is the end of the message."""
+    """UserError if fewer than `needed` bytes are free. Its message begins with `what` and ends with `advice`."""
     if needed > (free := available_bytes()):
         raise UserError(f"{what}: about {readable(needed)} of memory needed, {readable(free)} free. {advice}")

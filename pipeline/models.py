@@ -27,8 +27,8 @@ _AT_ONCE = 250  # images at once: matrix capsules need about a megabyte of memor
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """The models of a trained run, one per seed, ready for evaluation on the CPU, with the settings that they were
-    trained with. `image_size` is the side of their images in pixels, before any crop.
+    """The models of a trained run, one per seed, ready for evaluation on the CPU, and the settings of their training.
+    `image_size` is the side of the images in pixels, before any crop.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Scores `[N, classes]` of images `[N, C, S, S]` in [0, 1], the mean over seeds. Raises `UserError`."""
+        """Mean scores `[N, classes]` over seeds of images `[N, C, S, S]` in [0, 1]. `UserError` if a model has none."""
         parts = [torch.stack([self._scores(model, part) for model in self.models]) for part in self._parts(images)]
         return torch.cat([part.mean(0) for part in parts])
 
@@ -51,7 +51,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def features(self, images: Tensor) -> list[dict[str, Tensor]]:
-        """Features of images `[N, C, S, S]` in [0, 1] by seed: arrays `[N, d]` by name; empty if the model has none."""
+        """Features of images `[N, C, S, S]` in [0, 1], by seed: tensors `[N, d]` by name; may be empty."""
         found = []
         for model in self.models:
             parts = [model.features(part) for part in self._parts(images)]
@@ -66,8 +66,8 @@ class TrainedRun:
 
 
 def load_trained(folder: Path) -> TrainedRun:
-    """Load the models in `models/<run>`, with the settings that they were trained with, whatever the current profile.
-    Raises `UserError` if there is no trained run in `folder`, this version of the code does not know its settings, or
+    """Load the models in `folder`, which is `models/<run>`, with their recorded settings. The current profile does not
+    matter. Raises `UserError` if `folder` has no trained run, its settings are unknown to this version of the code, or
     weights are missing or damaged.
     """
     try:
@@ -81,19 +81,18 @@ def load_trained(folder: Path) -> TrainedRun:
         raise UserError(
             f"{folder} has no trained run: `{command}`, in the profile that has it (`python -m pipeline profile`)"
         ) from None
-    # ValueErrors: of JSON, and of settings that this version does not know
+    # ValueError: damaged JSON, or settings that are unknown to this version of the code
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{folder / SUMMARY} is damaged, or of another version: {error}") from None
     return TrainedRun(name, settings, size, load_run(build_model, folder, name, settings, size, torch.device("cpu")))
 
 
 def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
-    """Images `[N, channels, size, size]` in [0, 1] of one channel (grey), two (pairs of stereo images) or three
-    (colours).
+    """Read images `[N, channels, size, size]` in [0, 1]. Channels: one (grey), two (stereo pairs) or three (colour).
 
-    `paths` is one `.npy` file with images `[N, channels, size, size]` as uint8; or pictures, which are resized: per
-    image, one in colour for three channels, else `channels` grey pictures, in order. Pictures must be square and framed
-    like the images that the network was trained on. Raises `UserError` if a file cannot be read or does not fit.
+    `paths` is one `.npy` file with uint8 images `[N, channels, size, size]`, or a list of picture files. An image in
+    colour is one picture. Any other image is one grey picture per channel, in order. Pictures must be square and framed
+    like the training images. They are resized. Raises `UserError` if a file cannot be read or does not fit.
     """
     if [path.suffix for path in paths] == [".npy"]:
         return _array(paths[0], (channels, size, size))
@@ -118,7 +117,7 @@ def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
 
 
 def _picture(path: Path, size: int, channels: int) -> Tensor:
-    """A picture file as `[channels, size, size]` in [0, 1], upright and on black, as own images are prepared."""
+    """A picture file as `[channels, size, size]` in [0, 1], prepared like own images: upright and on black."""
     from PIL import Image
 
     from pipeline.data.own_images import upright_on_black

@@ -1,7 +1,7 @@
 """The typed form of `params.yaml`: every parameter with its unit and range.
 
-Unknown keys are errors, types are not converted, and every error names the field and the allowed values. There are no
-defaults here: all values are in `params.yaml`, so that `dvc params diff` shows everything that can change a result.
+Unknown keys are errors, types are not converted, and every error names the field and the allowed values. Almost
+no setting has a default, so that `dvc params diff` shows everything that can change a result.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CheckedParams(SharedParams):
         return self
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """The place and settings of every study of a kind, also in sets. ValueError if two have the same name."""
+        """Yield place and settings of every study of a kind, also in sets. ValueError if two have the same name."""
         section = self.section(kind)
         if isinstance(section, Section):
             yield kind, section
@@ -63,7 +63,7 @@ class CheckedParams(SharedParams):
                 yield f"{kind}_sets.{name}.studies.{study}", settings
 
     def _check_evidence(self) -> None:
-        """Check that evidence has no unknown role, and names existing items of the right kind."""
+        """ValueError if evidence has an unknown role, or names an item that does not exist or is of another kind."""
         for role in roles_in(self.evidence):
             if role.kind is None:
                 raise ValueError(f"{role.where}: unknown role")
@@ -72,7 +72,7 @@ class CheckedParams(SharedParams):
                 raise ValueError(f"{role.where}: '{role.item}' is not one of {sorted(fitting)}")
 
     def _kinds(self, section: str) -> dict[str, str]:
-        """The items of a section that evidence may name, each with its kind."""
+        """The kinds of the items of a section that evidence may name, by item."""
         runs: dict[str, str] = {name: run.variant for name, run in self.runs.items()}
         if section == "runs":
             return runs
@@ -112,7 +112,7 @@ class CheckedParams(SharedParams):
             dataset.check_counts(f"datasets.{name}", source, known.images, known.test)
 
     def _check_affnist(self) -> None:
-        """ValueError if affNIST is not among the sources, or a model not trained on MNIST would be tested on it."""
+        """ValueError if affNIST is not among the sources, or if it would test a model that is not trained on MNIST."""
         from pipeline.data.affnist import AFFNIST_SIZE
 
         if "affnist" not in self.sources:
@@ -124,7 +124,7 @@ class CheckedParams(SharedParams):
 
 
 def _sections() -> dict[str, Any]:
-    """The sections of the studies: fields for pydantic by name."""
+    """Fields for pydantic by name: the sections of all studies."""
     fields: dict[str, Any] = {}
     for kind, study in studies().items():
         entry: Any = study.SETTINGS
@@ -142,11 +142,11 @@ else:
 
 
 _TAGS = {"runs": 2, "optimise": 4, "regression": 2, "regression_sets": 4, "attention": 2, "attention_sets": 4}
-"""By section: the index of the discriminator's value in pydantic's location of an error."""
+"""The index of the discriminator's value in pydantic's location of an error, by section."""
 
 
 def _describe(error: Any) -> str:
-    """One line for one pydantic error: the field as written in the file, what is wrong, what was found."""
+    """One line for one pydantic error: the field as in the file, the problem, and the value found."""
     place = error["loc"]
     # pydantic's location contains the discriminator's value: runs, <name>, generative, training, ...
     tag = _TAGS.get(str(place[0]) if place else "", len(place))
@@ -155,7 +155,7 @@ def _describe(error: Any) -> str:
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """Check the content of a params file and return it typed. Raises `ParamsError`, which names every wrong field."""
+    """Check the content of a params file, and return its typed form. `ParamsError` names every wrong field."""
     try:
         return Params.model_validate(values)
     except ValidationError as error:

@@ -1,7 +1,7 @@
 """Profiles: complete sets of parameters, each with the `dvc.lock` that belongs to it.
 
 The current profile's `params.yaml` and `dvc.lock` are at the top of the repository, where DVC and everything else read
-them; `profiles/<name>/` has those of every other profile. Each profile exists once: switching moves its files
+them. `profiles/<name>/` has the files of every other profile. Each profile exists once: switching moves its files
 unchanged, including edits and comments.
 """
 
@@ -24,7 +24,7 @@ FILES = (LOCK, PARAMS)
 
 
 class Profile(NamedTuple):
-    """A profile; `about` is the comment in the first line of its `params.yaml`, `has_lock`: it has a `dvc.lock`."""
+    """A profile. `about` is the first comment of its `params.yaml`. `has_lock` says whether it has a `dvc.lock`."""
 
     name: str
     about: str
@@ -63,9 +63,9 @@ class Profiles:
     def switch(self, name: str) -> bool:
         """Make `name` the current profile and return True; False if it already is.
 
-        The current files are stored first, then replaced by the files of `name`, each in one step, so that no file is
-        ever incomplete. Raises `UserError`, and leaves the current files as they were, if there is no such profile, its
-        parameters name another, a stored copy of the current files differs, or they cannot be stored.
+        The current files are stored, then replaced by the files of `name`. Each file is replaced in one step, so it is
+        never incomplete. Raises `UserError` if there is no such profile, its parameters name another profile, a stored
+        copy of a current file differs from it, or a file cannot be stored. The current files then stay as they were.
         """
         source, current = self.params_path(name).parent, self.current
         if name == current:
@@ -92,7 +92,7 @@ class Profiles:
         return True
 
     def differences(self, name: str) -> list[tuple[str, Any, Any]]:
-        """Parameters that differ in profile `name`: (dotted name, here, there). Raises `UserError`."""
+        """Parameters that differ: (dotted name, value in the current profile, value in `name`). Raises `UserError`."""
         return differences(_load(self.root / PARAMS), _load(self.params_path(name)))
 
     def _folders(self) -> dict[str, Path]:
@@ -111,7 +111,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def merges_written_out(path: Path) -> bool:
-    """Whether a params file has sections that merge another (`<<: *name`), and each repeats all merged values.
+    """Whether a params file has sections that merge another one (`<<: *name`) and also repeat all of its values.
 
     `dvc exp run -S` writes files in this form. An edit of the merged section then changes no other section.
     """

@@ -1,4 +1,4 @@
-"""Base class and common types of all settings."""
+"""Base class and common types of all settings, and their comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotatio
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one level of dotted names; lists and scalars stay as they are."""
+    """Nested mappings as one level of dotted names. Lists and scalars stay as they are."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         name = f"{prefix}{key}"
@@ -37,7 +37,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Settings that differ between two sets: (dotted name, here, there), in the order of `here`; None if missing."""
+    """Settings that differ: (dotted name, value here, value there), in the order of `here`. A missing value is None."""
     here, there = flatten(here), flatten(there)
     keys = [*here, *(key for key in there if key not in here)]
     return [(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]
@@ -52,7 +52,7 @@ def check_once(names: list[str]) -> list[str]:
 
 
 def check_distinct(angles: list[float]) -> list[float]:
-    """Return the angles unchanged. ValueError if two have the same name: results are named by an angle's six digits."""
+    """Return the angles unchanged. ValueError if two agree in six significant digits, which name their results."""
     check_once([f"{angle:g}" for angle in angles])
     return angles
 

@@ -18,7 +18,7 @@ from pipeline.settings import Name, Section, check_once
 
 
 class SharedParams(Section):
-    """The sections of `params.yaml` other than those of studies."""
+    """The sections of `params.yaml` that all studies share."""
 
     profile: Name = Field(description="the profile these values belong to; names the folder under reports/")
     publish: bool = Field(
@@ -34,16 +34,16 @@ class SharedParams(Section):
     evidence: EvidenceParams = Field(description="which item answers which claims")
 
     def section(self, name: str) -> Any:
-        """A section that is not declared here, such as that of a kind of study: entries by name, or shared settings."""
+        """A section by name, such as a kind of study. It has entries by name, or settings that all items share."""
         return getattr(self, name)
 
     def images_of(self, dataset: str) -> Published:
-        """What is known of the images of a data set; `side` is its canvas."""
+        """Known properties of the images of a data set. `side` is the side of its canvas."""
         settings = self.datasets[dataset]
         return replace(self.known(settings.source), side=settings.canvas)
 
     def known(self, source: str) -> Published:
-        """What is known of the images of a source."""
+        """Known properties of the images of a source."""
         return self.own_images[source].known if source in self.own_images else PUBLISHED[source]
 
     def check_fits(self, where: str, run: RunSettings, dataset: str) -> None:
@@ -55,20 +55,20 @@ class SharedParams(Section):
             raise ValueError(f"{where}: {error}") from None
 
     def check_centre(self, where: str, run: RunSettings) -> None:
-        """ValueError if a run's central crop is not centred on the image's centre, about which images are moved."""
+        """ValueError if a run's central crop has another centre than the image, about which images are transformed."""
         side, augmentation = self.images_of(run.dataset).side, run.augmentation
         if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
             raise ValueError(f"{where}: the difference of the image's {side} and the crop's pixels must be even")
 
     def check_factor(self, where: str, factor: str, dataset: str) -> None:
-        """ValueError if a factor is not among a data set's known factors; no check if those are unknown."""
+        """ValueError if a data set lacks a factor of variation. Data sets with unknown factors are not checked."""
         factors = self.images_of(dataset).factors
         if factors is not None and factor not in factors:
             known = ", ".join(factors) or "none"
             raise ValueError(f"{where}: the {factor} of images of {dataset} is not known (known: {known})")
 
     def run_of(self, where: str, name: str, *variants: str) -> RunSettings:
-        """The run that a study names, of one of `variants` if any are given. ValueError if there is none."""
+        """The run `name`. ValueError if there is no such run, or it is of none of the `variants`, if any are given."""
         fitting = {key: run for key, run in self.runs.items() if not variants or run.variant in variants}
         if name not in fitting:
             raise ValueError(f"{where}: '{name}' is not one of {sorted(fitting)}")
@@ -77,7 +77,7 @@ class SharedParams(Section):
     def check_changes_of_model(
         self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
     ) -> None:
-        """ValueError if there is no such run, or a condition is invalid, has no effect or does not fit the images."""
+        """ValueError if there is no run `name`, or a condition is invalid, has no effect or does not fit the images."""
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
             place = f"{where}.conditions.{condition}"
@@ -89,7 +89,7 @@ class SharedParams(Section):
 
     @staticmethod
     def check_effect(where: str, run: RunSettings, changes: Collection[str]) -> None:
-        """ValueError if one of `changes`, the settings of a run's model that a study changes, has no effect."""
+        """ValueError if one of `changes` has no effect. They are settings of a run's model that a study changes."""
         for name, others in run.without_effect().items():
             if name in changes:
                 raise ValueError(f"{where}.{name}: changes nothing without {others}")
@@ -97,7 +97,7 @@ class SharedParams(Section):
     @staticmethod
     @contextmanager
     def named(where: str) -> Iterator[None]:
-        """Inside, a ValidationError becomes a ValueError with the place `where` in `params.yaml`."""
+        """Inside the block, a ValidationError becomes a ValueError that names the place `where` in `params.yaml`."""
         try:
             yield
         except ValidationError as error:
@@ -110,11 +110,11 @@ _WORDS = {
     "missing": "missing",
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a section"),
 }
-"""Messages by pydantic's types of errors, where pydantic's own messages are about Python."""
+"""Messages by pydantic's type of error, for types whose own message is about Python."""
 
 
 def message_of(error: Any) -> str:
-    """What is wrong with a value, and the value found."""
+    """The problem with a value in words, and the value if it is a plain one."""
     kind, found = error["type"], error["input"]
     words = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     shown = isinstance(found, int | float | str | bool) and kind not in _WORDS

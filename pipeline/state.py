@@ -21,8 +21,8 @@ class Output(NamedTuple):
     """An output of an executed stage, with its path relative to the repository.
 
     Attributes:
-        label: the stage as results name it: `train/capsules-mnist`.
-        md5: as in `dvc.lock`; ends in `.dir` for a folder.
+        label: the item as results name it, such as `train/capsules-mnist`.
+        md5: hash as in `dvc.lock`; it ends in `.dir` for a folder.
     """
 
     label: str
@@ -31,7 +31,7 @@ class Output(NamedTuple):
 
 
 def outputs(lock: Path) -> list[Output]:
-    """The outputs in a `dvc.lock`, in its order; none if there is no lock. Raises `UserError`."""
+    """The outputs in a `dvc.lock`, in its order; empty without the file. `UserError` if the file cannot be read."""
     content = read_yaml(lock) if lock.exists() else {"stages": {}}
     try:
         return [
@@ -44,8 +44,8 @@ def outputs(lock: Path) -> list[Output]:
 
 
 def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambda label: False) -> list[ItemStatus]:
-    """The state of every item of the profile whose parameters are in `path`, then of results that belong to no item.
-    `running` says whether an item, by its label, is running.
+    """The state of every item of a profile, then of results that belong to no item. `path` is the `params.yaml` of the
+    profile. `running` says whether the item with a label is running.
 
     Raises `ParamsError` if the parameters are invalid, `ResultError` if a result file is corrupt, and `UserError`
     if `dvc.lock` cannot be read.

@@ -10,7 +10,7 @@ from stages.workspace import stage
 
 
 def main(source: str) -> None:
-    """Download the files of SOURCE from the first mirror that has them; CAPSULES_MIRROR is your own mirror, if any."""
+    """Download the files of SOURCE from the first mirror that has them. CAPSULES_MIRROR may name your own mirror."""
     with stage("download", source) as workspace:
         from pipeline.data.sources import MIRROR_VARIABLE, fetch
         from pipeline.layout import raw_folder

@@ -8,7 +8,7 @@ from stages.workspace import stage
 
 
 def main(kind: str, item: str) -> None:
-    """Measure ITEM of KIND, a section of params.yaml; an item of <KIND>_sets runs several short studies in turn."""
+    """Measure ITEM of KIND, a section of params.yaml. An item of <KIND>_sets runs several short studies in turn."""
     with stage(kind, item) as workspace:
         from pipeline.results.outcome import combined
         from pipeline.studies import SETS, study_of

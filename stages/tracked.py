@@ -1,4 +1,4 @@
-"""What a stage tracks in MLflow: its run, and the figures and claims of a whole reproduction."""
+"""Tracking of stages in MLflow: a run for each stage, and the figures and claims of a whole reproduction."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ VIEWS = {
     "trainings": _view("train", _TRAINED, "warning", "commit", "device"),
     "evaluations": _view("evaluate", _EVALUATED, "commit", "device"),
 }
-"""Views of MLflow's table of runs, in the form of its shared views; settings left out have the defaults of its page.
+"""Views of MLflow's table of runs, in the form of its shared views. Other settings keep the defaults of MLflow's page.
 
-Sorted by name, trainings of one run in several reproductions follow each other. Sorted by time, MLflow hides nested
-runs below their parents.
+Sorting by name puts trainings of one run in several reproductions next to each other. Sorting by time makes MLflow hide
+nested runs below their parents.
 """
 
 _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance", "attack")
@@ -65,7 +65,7 @@ def params_hash(parameters: Any) -> str:
 def open_run(
     profile: str, settings: dict[str, Any], item: Item, home: Path, commit: str, dirty: bool, dvc: Process | None
 ) -> TrackedRun:
-    """Start the tracked run of a stage: its journal is in repository `home`, its group is the reproduction `dvc`."""
+    """Start the tracked run of a stage. Its journal is in repository `home`, its group is the reproduction `dvc`."""
     tags: dict[str, Any] = {
         "stage": item.stage,
         "item": item.name or "",
@@ -83,8 +83,8 @@ def open_run(
         tags["dvc_experiment"] = experiment
     group = None
     if dvc is not None:
-        # One reproduction is one `dvc` process. psutil's hash combines its id and its start in ticks since boot: unique
-        # on this host, and unchanged when the clock is set.
+        # One reproduction is one process: `pipeline repro`, else `dvc`. psutil's hash combines its id and its start in
+        # ticks since boot. So it is unique on this host, and does not change when the clock is set.
         title = experiment or f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit[:7]}"
         shared = ("profile", "commit", "mlflow.source.git.commit", "mlflow.source.type", "dirty")
         of_group = {"mlflow.source.name": "dvc repro", **{key: str(tags[key]) for key in shared}}
@@ -114,7 +114,7 @@ def log_figures(run: TrackedRun, figures: Mapping[Path, Sequence[str]]) -> None:
 def log_scorecard(
     run: TrackedRun, rows: Sequence[Row], files: Sequence[Path], params: SharedParams, commit: str, dirty: bool
 ) -> None:
-    """Track the claims as metrics of the reproduction, its parameters and description, and files that sum it up."""
+    """Track for the reproduction: claims as metrics, parameters, a description, and files that sum it up."""
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"] != "not run")
     answers = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     note = (

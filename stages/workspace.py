@@ -1,4 +1,4 @@
-"""The context of every stage: the repository's paths, checked parameters, a lock, a tracked run and error handling.
+"""Set-up and error handling of every stage: the repository's paths, checked parameters, a lock and a tracked run.
 
     with stage("train", item) as workspace:
         ...
@@ -49,7 +49,7 @@ _SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 
 @dataclass
 class Workspace(Layout):
-    """One stage running on one item.
+    """One item of a stage while it runs, with the paths of its profile.
 
     Args:
         entry: the item in `dvc.yaml`.
@@ -111,13 +111,13 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track what is known only at the end: the device, the description with results, and trained weights."""
+        """Track at the end of a stage: the device, the description with results, and trained weights."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")
         note = tracked.run_note(self.entry.stage, self.entry.label, self.commit, self.dirty, self._headline)
         self.run.log_tags({"device": self.device, tracked.NOTE: note, **tags})
-        if "torch" in sys.modules:  # without torch, the device does not show where other stages ran
+        if "torch" in sys.modules:  # a stage without torch must not replace the device of other stages
             self.run.log_tags({"device": self.device}, of_group=True)
 
     @property
@@ -133,10 +133,10 @@ class Workspace(Layout):
 
 @contextmanager
 def stage(name: str, item: str | None = None, root: Path | None = None) -> Iterator[Workspace]:
-    """Enter a stage: check parameters and item, then lock, track and watch the starting process until the block ends.
+    """Check parameters and item. During the block: hold a lock, track a run, and watch the parent processes.
 
     Raises `SystemExit` with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
-    130 after Ctrl-C, 143 if terminated; messages are on stderr.
+    130 after Ctrl-C, 143 if terminated. Messages are on stderr.
     """
     logger = logging.getLogger("pipeline")
     logger.setLevel(logging.INFO)
@@ -212,11 +212,11 @@ def _exit(message: str, code: int) -> NoReturn:
 
 
 def starters() -> tuple[list[Process], Process | None]:
-    """The processes that started this stage, nearest first, and the reproduction's: `pipeline repro`, else `dvc`.
+    """The processes that started this stage, nearest first, and the process of the reproduction.
 
-    They are `dvc`, the `python -m pipeline repro` above it, the `make` above these, and shells between them: DVC runs a
-    command through a shell, which the command may replace. If a process is killed, its child lives on. Returns an
-    empty list and None if DVC did not start this process.
+    They are `dvc`, the `python -m pipeline repro` above it, a `make` above both, and shells between them: DVC runs a
+    command through a shell, which the command may replace. The process of the reproduction is `pipeline repro` if there
+    is one, else `dvc`. Returns an empty list and None if DVC did not start this process.
     """
     chain: list[Process] = []
     shells: list[Process] = []
@@ -244,18 +244,18 @@ def starters() -> tuple[list[Process], Process | None]:
 
 @contextmanager
 def exit_with(chain: list[Process]) -> Iterator[None]:
-    """Exit soon after any process of `chain` has ended; during the block, SIGTERM also causes an orderly exit.
+    """Exit soon after any process of `chain` has ended. During the block, SIGTERM also causes an orderly exit.
 
     If a reproduction is killed, its stage goes on: the shell in between keeps waiting, or the stage gets another
     parent. So neither the parent's id nor a signal at its death is enough, and the whole chain is watched. The stage
-    gets SIGTERM; if it is still running after `GRACE_SECONDS`, it is ended.
+    gets SIGTERM. If it is still running after `GRACE_SECONDS`, it is ended.
     """
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(POLL_SECONDS):
             if not all(_is_alive(process) for process in chain):
-                with suppress(OSError):  # the ended process may have read this output
+                with suppress(OSError):  # its output may have gone to the process that ended
                     print("the process that started this stage has ended: stopping", file=sys.stderr, flush=True)
                 os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(GRACE_SECONDS)

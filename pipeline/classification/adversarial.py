@@ -1,12 +1,12 @@
 """Adversarial attacks on classifiers: small changes of images that change the answer (document 004, section 6).
 
-The fast gradient sign method (FGSM) moves every pixel by epsilon in the direction that raises the loss, or, targeted,
-lowers the loss of another class; the basic iterative method (BIM) does so in several smaller steps. Pixels stay in
-[0, 1]; epsilons are in these units.
+The fast gradient sign method (FGSM) moves every pixel by epsilon in the direction that raises the loss. If targeted, it
+lowers the loss of another class instead. The basic iterative method (BIM) takes several smaller steps. Pixels stay in
+[0, 1]. Epsilons have the same unit.
 
-White-box attacks use a model's own loss and, if the two differ, the cross-entropy of its logits: the spread loss is
-exactly 0, without a gradient, if a network is confident enough. An image withstands an attack if it withstands both. A
-targeted attack succeeds if either does. Black-box attacks use the own loss of the model that they are made through.
+White-box attacks use a model's own loss and, if it differs, the cross-entropy of its logits: the spread loss of a
+confident network is exactly 0, without a gradient. An image withstands an attack only if it does so with both losses. A
+targeted attack succeeds if it does so with either loss. Black-box attacks use the own loss of the source model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NETWORKS = ("capsules", "cnn")
 Through = Literal["own", "cross-entropy"]
 THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
 GRADIENTS: dict[str, Through] = {"gradient": "own", "cross_entropy_gradient": "cross-entropy"}
-"""Losses whose gradients are measured, by the name of `gradient_sizes` among the numbers."""
+"""Losses whose `gradient_sizes` are measured, by the name of the result."""
 
 
 def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> Tensor:
@@ -77,9 +77,8 @@ def attacked(
 
 
 def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
-    """Columns method, kind, epsilon, value, own_loss: accuracy under general attacks, or the share of
-    targeted attacks, over all wrong classes as targets, that succeed. `own_loss` is the value of attacks through the
-    model's own loss alone.
+    """A row for each method, kind of attack and epsilon. `value` is the accuracy under general attacks, or the share of
+    targeted attacks that succeed, over all wrong classes as targets. `own_loss` is the value for the model's own loss.
     """
     with torch.no_grad():
         own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
@@ -122,7 +121,7 @@ def black_box(
     epsilons: Sequence[float],
     steps: int,
 ) -> pd.DataFrame:
-    """Columns network, replica, method, epsilon, value: accuracy of other models on images made through `source`."""
+    """Accuracy (`value`) on images attacked through `source`: a row per network, replica, method and epsilon."""
     rows = []
     for (method, number), epsilon in product((("FGSM", 1), ("BIM", steps)), epsilons):
         changed = attacked(source, images, labels, epsilon, number)
@@ -134,8 +133,8 @@ def black_box(
 
 
 def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> dict[str, float]:
-    """Sizes of a loss's derivatives by pixels: `zeros`, the share that is exactly 0; `median` of the others (1 / pixel
-    unit), 0 if there are none; `without`, the share of images whose derivatives are all 0.
+    """Sizes of a loss's derivatives by pixels. `zeros` is the share that is exactly 0. `median` is the median of the
+    rest (0 if there are none). `without` is the share of images whose derivatives are all 0.
 
     A network that is hard to attack only because gradients are exactly 0 is not robust.
     """
@@ -156,8 +155,8 @@ def outcome(
     augmentation: CropParams,
     title: str,
 ) -> Outcome:
-    """White-box attacks on all replicas of both networks; black-box ones through the first convolutional network, on
-    the other convolutional networks and on the capsules; the sizes of gradients; and arrays of a few attacked images.
+    """White-box attacks on all replicas of both networks, black-box attacks through the first convolutional network on
+    all other networks, and the sizes of gradients. The arrays are a few attacked images.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device

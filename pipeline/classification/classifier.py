@@ -12,12 +12,12 @@ from pipeline.learning.model import Model
 
 
 class Classifier(Model):
-    """A network from images `[B, C, S, S]` in [0, 1] to one number for each class, the larger the likelier.
+    """A network that maps images `[B, C, S, S]` in [0, 1] to a score per class. The largest score is the prediction.
 
     Args:
         noise_of_scores: number of random numbers per image that `scores` takes.
-        mixup: in training, each image is mixed with the previous image of its shuffled batch, with a share from
-            Beta(mixup, mixup), as are the losses of both classes (Zhang et al. 2018); 0 for no mixing.
+        mixup: parameter of mixup (Zhang et al. 2018), 0 for none. In training, each image is mixed with the previous
+            image of its batch, with a share from Beta(mixup, mixup). The losses of both classes are mixed alike.
     """
 
     scores_are_activations: ClassVar[bool] = False
@@ -45,7 +45,7 @@ class Classifier(Model):
         return 0.0
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Uniform numbers in [0, 1) and last, with mixup, each image's own share: `[*shape, noise_size]`."""
+        """Noise `[*shape, noise_size]`: uniform numbers in [0, 1), then, with mixup, the share of each image."""
         uniform = torch.rand((*shape, self._noise_of_scores), generator=generator, device=device)
         if not self.mixup:
             return uniform
@@ -61,7 +61,7 @@ class Classifier(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The mean loss over images plus `penalty`, and `accuracy`; both average a mixed image's classes by share."""
+        """The mean loss over images plus `penalty`, and `accuracy`. A mixed image's classes count by their shares."""
         assert labels is not None
         if not (self.training and self.mixup):
             scores = self.scores(images, noise[..., : self._noise_of_scores])

@@ -1,4 +1,4 @@
-"""Test errors of classifiers, with the central crop of an image and with many crops (document 004, section 5)."""
+"""Measures test errors of classifiers, by the central crop of an image and by many crops (document 004, section 5)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCH = 64
 
 
 def crop_places(side: int, crop: int) -> list[tuple[int, int]]:
-    """Upper left corners of 13 crops: the middle first, then a grid of nine that spans the image, and four between."""
+    """Upper left corners of 13 crops: the middle one, eight around it up to the image's edges, and four in between."""
     free = side - crop
     ends, quarters = (0, free // 2, free), (free // 4, free - free // 4)
     around = [(row, column) for row in ends for column in ends if (row, column) != (free // 2, free // 2)]
@@ -33,7 +33,7 @@ def crop_places(side: int, crop: int) -> list[tuple[int, int]]:
 
 @torch.no_grad()
 def scores(model: Classifier, images: Tensor) -> Tensor:
-    """Scores `[N, n]` of images `[N, C, s, s]` in [0, 1], of the size that the model sees; on the model's device."""
+    """Scores `[N, n]`, on the model's device, of images `[N, C, s, s]` in [0, 1] of the size that the model sees."""
     device = next(model.parameters()).device
     return torch.cat([model.scores(batch.to(device)) for batch in images.split(BATCH)])
 
@@ -44,7 +44,7 @@ def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
 
 
 def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: CropParams, many: bool = True) -> Tensor:
-    """Scores `[crops, N, n]` of 13 crops of each image, or, unless `many`, of the middle crop alone."""
+    """Scores `[crops, N, n]` of 13 crops of each image, or of the middle crop alone if `many` is false."""
     pixels, size = torch.from_numpy(images), augmentation.crop
     places = crop_places(images.shape[-1], size)[: None if many else 1]
     bar = tqdm(places, desc="crops", unit="crop", leave=False, disable=not many)
@@ -52,7 +52,7 @@ def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: Crop
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas of a classifier of crops; the table has accuracies by test and replica."""
+    """Test errors of all replicas of a classifier that sees crops. The table has the accuracy per test and replica."""
     models, dataset, augmentation = of_kind(Classifier, inputs.models), inputs.dataset, inputs.run.augmentation
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
     replicas = tqdm(models, desc=inputs.title, unit="network")
@@ -67,10 +67,10 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 def classification_errors(
     model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
 ) -> pd.DataFrame:
-    """Shares of test images that are misclassified, columns metric and value: `centre`, by the middle crop; with
-    `many_crops`, `crops`, by scores averaged over 13 crops; `<factor>-<value>`, by the middle crop, for known factors.
+    """Shares of misclassified test images, a row per metric. `centre` is by the middle crop, `crops` (with
+    `many_crops`) by scores averaged over 13 crops, `<factor>-<value>` by the middle crop of images with this value.
 
-    The scores averaged are activations of capsules, as in the document, and probabilities of networks with logits.
+    Scores are averaged as activations for capsules, as in the document, and as probabilities for networks with logits.
     """
     images, labels = dataset.part("test")
     each = crop_scores(model, images, augmentation, many_crops)

@@ -2,8 +2,8 @@
 
 They feed the page's slider, and show after how many iterations routing has settled (documents 001 and 004).
 
-Measures by routed layer, after the network's own iterations, show whether routing carves a tree out of the layers, in
-which each capsule has one parent, and whether some capsules never take part (Mitterreiter, Koch, Giesen and Laue 2023).
+Measures of each routed layer are taken after the network's own iterations. They show whether each capsule has one
+parent, as in a tree, and whether some capsules never take part (Mitterreiter, Koch, Giesen and Laue 2023).
 
 Shapes: T iterations, B images, n classes; parts are the capsules below, c types at each of X positions.
 """
@@ -25,8 +25,8 @@ from pipeline.results.spread import nest, stack_replicas
 
 _AT_ONCE = 32
 DEAD = 0.01
-"""A type of capsules is dead if no activation of it, from 0 to 1, at any position of any image, exceeds this: its votes
-count for at most a hundredth. (CapsNet's margin loss allows absent classes lengths up to 0.1.)
+"""A type of capsules is dead if its activation, from 0 to 1, never exceeds this at any position of any image. Its votes
+then count for at most a hundredth. (CapsNet's margin loss allows absent classes lengths up to 0.1.)
 """
 
 
@@ -35,9 +35,9 @@ class Iterations(NamedTuple):
 
     Attributes:
         parts: activations of the parts, `[B, X, c]`.
-        shares: of each part, given to each class, `[T, B, n, X, c]`; they sum to 1 over classes.
-        activations: of the classes, given these shares, `[T, B, n]`.
-        spreads: of the votes for a class around their mean, see `vote_spread`, `[T, B, n]`.
+        shares: share of each part assigned to each class, `[T, B, n, X, c]`. Shares sum to 1 over classes.
+        activations: activations of the classes, given these shares, `[T, B, n]`.
+        spreads: spread of the votes for a class around their mean (`vote_spread`), `[T, B, n]`.
     """
 
     parts: Tensor
@@ -58,7 +58,7 @@ class RoutedLayer(NamedTuple):
     Attributes:
         entropy: sum over the capsules below of their activation times E (see `routed_layer`), `[B]`.
         active: sum of the activations of capsules below with more than one parent, `[B]`.
-        activations: of each type, the largest over positions, `[B, D]`.
+        activations: largest activation of each type over positions, `[B, D]`.
     """
 
     entropy: Tensor
@@ -69,14 +69,14 @@ class RoutedLayer(NamedTuple):
 def routed_layer(
     shares: Tensor, below: Tensor, activations: Tensor, over_parents: Callable[[Tensor], Tensor]
 ) -> RoutedLayer:
-    """The measures of a layer. E_i is how evenly a capsule i below divides itself among the J_i capsules j that see it:
+    """The measures of a layer. E_i is how evenly a capsule i below is shared among its J_i parents j:
 
         E_i = - sum_j q_ij log q_ij / log J_i,    q_ij = shares_ij / sum_j shares_ij
 
-    E_i = 0: all of i goes to one parent; 1: every parent gets the same share. If J_i < 2, i does not count.
+    E_i is 0 if all of i goes to one parent, and 1 if all parents get the same share. If J_i < 2, i does not count.
 
     Args:
-        shares: of each child assigned to each parent, not negative, in any shape.
+        shares: share of each child assigned to each parent, not negative, in any shape.
         below: activations of the children, `[B, ...]`.
         activations: as in `RoutedLayer`.
         over_parents: sums values over the parents of each child, from the shape of `shares` to that of `below`.
@@ -90,7 +90,7 @@ def routed_layer(
 
 
 def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
-    """Root mean square distances of `votes [B, n, N, P]` to their mean, `[B, n]`; a vote counts by `weights [B, n, N]`.
+    """Root mean square distances of `votes [B, n, N, P]` to their mean, `[B, n]`, weighted by `weights [B, n, N]`.
 
     The distance is 0 for a class that no part is assigned to.
     """
@@ -101,8 +101,8 @@ def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def moved(shares: Tensor, parts: Tensor) -> list[float]:
-    """Share of all parts, weighted by activation, that moves to another class in each iteration from the second on;
-    arguments as in `Iterations`.
+    """Share of all parts, weighted by activation, that moves to another class in each iteration from the second on. The
+    arguments are as in `Iterations`.
     """
     found = []
     for before, after in pairwise(shares):
@@ -119,12 +119,12 @@ def outcome(
     pixels: Tensor,
     labels: NDArray[np.int64],
 ) -> Outcome:
-    """How routing settles, and what it does in each layer, measured on all images; arrays are of the first replica, on
-    the first image that it classifies correctly and the first that it misclassifies.
+    """Measure the iterations and the layers of routing on all images. Arrays show the first replica, on the first image
+    that it classifies correctly and the first that it misclassifies.
 
     Args:
-        follow, layers: one function of pixels per replica; class capsules are the last layer.
-        used: number of iterations that the network itself runs; later ones show whether routing has settled.
+        follow, layers: one function of pixels per replica. Class capsules are the last layer.
+        used: number of iterations that the network itself runs. Later ones show whether routing has settled.
         pixels: `[N, C, s, s]` in [0, 1], as the network sees them.
     """
     found = [_joined([each(batch) for batch in pixels.split(_AT_ONCE)]) for each in follow]
@@ -153,11 +153,11 @@ def _joined(batches: Sequence[Iterations]) -> Iterations:
 
 
 def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
-    """A row for each routed layer, counted from 1 at the image, and measure, over the images of several batches.
+    """A row per routed layer (counted from 1 at the image) and measure, over the images of several batches.
 
-    entropy: the mean of E (see `routed_layer`), each capsule below counting by its activation. dead: the share of types
-    whose activation never exceeds `DEAD`. range: the sd over images of a type's largest activation, mean over types;
-    it is 0 for types that are always the same, on or off. types: how many there are.
+    `entropy` is the mean of E (see `routed_layer`), weighted by the activations of the capsules below. `dead` is the
+    share of types whose activation never exceeds `DEAD`. `range` is the sd over images of a type's largest activation,
+    mean over types. Types that are always on or always off have a range of 0. `types` is their number.
     """
     rows = []
     for layer, parts in enumerate(zip(*batches, strict=True), 1):
@@ -173,7 +173,7 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
 
 
 def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
-    """A row for each iteration: test error, share `moved`, activation and spread of the right and of other classes."""
+    """A row per iteration: test error, share `moved`, activation and spread of the right class and of other classes."""
     activations, spreads = found.activations, found.spreads
     T, B, n = activations.shape
     right = torch.nn.functional.one_hot(truth, n).bool().expand(T, B, n)

@@ -20,7 +20,7 @@ class ClassifierRun(RunSettings):
     """A run of a classifier: a network that learns from labels."""
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
-        """As `RunSettings.check_fits`; the network must also have an output for every class."""
+        """As `RunSettings.check_fits`. The network must also have an output for every class."""
         super().check_fits(channels, size, classes)
         model: Any = self.model  # every classifier's model has a number of classes
         if model.classes < classes:
@@ -28,7 +28,7 @@ class ClassifierRun(RunSettings):
 
 
 class CroppedRun(ClassifierRun):
-    """A run of one of document 004's networks: on crops, and perhaps validated on held-out objects."""
+    """A run of one of document 004's networks. It sees crops, and may be validated on held-out objects."""
 
     augmentation: CropParams
     holdout: HoldoutParams | None = Field(description="held-out images for validation; null: the data set's own")
@@ -52,7 +52,7 @@ class CroppedRun(ClassifierRun):
 
     @property
     def held_out(self) -> HoldoutParams | None:
-        """The images held out for validation; None: the data set's own validation images."""
+        """The images held out for validation. None if the data set's own validation images are used."""
         return self.holdout
 
 

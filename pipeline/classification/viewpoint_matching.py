@@ -1,4 +1,4 @@
-"""Generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
+"""Compares generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
 
 Both networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would seem
 to generalise better, so they are compared at equal errors on familiar viewpoints:
@@ -34,7 +34,7 @@ AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
 def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
-    """A run as the study trains it: on the study's data, and without early stopping, because the epoch at which two
+    """A run as the study trains it, on the study's data. There is no early stopping, because the epoch at which two
     networks are compared is determined afterwards.
     """
     longer = run.with_epochs(epochs)
@@ -43,8 +43,8 @@ def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
 
 
 def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Labelled]]:
-    """The data set with training and validation images of familiar viewpoints only; and test images with their
-    classes, by `familiar` and `novel` viewpoints.
+    """The data set with training and validation images of familiar viewpoints only, and the test images with their
+    classes, named `familiar` and `novel`.
 
     Raises:
         UserError: the viewpoint of an image is unknown, or neither familiar nor novel.
@@ -63,18 +63,18 @@ def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Lab
 
 
 def errors(history: pd.DataFrame) -> pd.DataFrame:
-    """Columns replica, epoch, familiar, novel: test errors after every epoch of a training, from its history."""
+    """Test errors on `familiar` and `novel` viewpoints: a row for each replica and epoch of a training's history."""
     found = {name: 1 - history[f"{name}_accuracy"] for name in ("familiar", "novel")}
     return history[["replica", "epoch"]].assign(**found)
 
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
-    """Columns replica, network, familiar, novel, epoch: the worse network by means over its last `LATE` epochs, and the
-    better one where it first reaches the same error on familiar viewpoints. If its error after its first epoch is
-    lower already, its errors after that epoch are used, although they do not match.
+    """Errors at equal errors on familiar viewpoints, a row per replica and network (columns as in `COLUMNS`). The worse
+    network has means over its last `LATE` epochs. The better one is read where it first reaches the same error on
+    familiar viewpoints, or after its first epoch if its error is already lower.
 
     Args:
-        curves: `errors` of both networks, with a column network; networks of a replica are matched if both are there.
+        curves: `errors` of both networks, with a column network. Replicas without both networks are left out.
     """
     rows = []
     for replica, of_replica in curves.sort_values("epoch").groupby("replica"):
@@ -101,9 +101,9 @@ def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
 
 
 def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
-    """Both networks' errors after every epoch; errors where they match, and means over their last epochs; and
-    `novel_ratio`: the capsules' error on novel viewpoints over that of the convolutional network of the same replica,
-    where they match.
+    """Compare two networks. The table has both networks' errors after every epoch. `matched` has errors where they
+    match, `late` means over the last epochs. `novel_ratio` is the capsules' matched error on novel viewpoints over that
+    of the convolutional network of the same replica.
 
     Args:
         capsules, cnn: as `errors` returns them.

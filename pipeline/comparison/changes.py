@@ -1,4 +1,4 @@
-"""Claims whose number or verdict differs between two sides, whether chance explains it, and a report as text."""
+"""Finds claims that differ between two sides, tests whether chance explains it, and reports them as text."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ WORDS: tuple[Word, ...] = get_args(Word)
 """How a claim differs between the sides, the most interesting first."""
 
 LEVEL = 0.05
-"""Upper limit, about, of the false discovery rate: the expected share, among the claims said to have moved, of claims
-that differ by chance. If nothing changed, it is about the probability that any claim is said to have moved.
+"""Approximate upper limit of the false discovery rate: the expected share of claims that differ by chance among the
+claims called "moved". If nothing changed, it is about the probability that any claim is called so.
 """
 
 
 @dataclass(frozen=True)
 class Change:
-    """A claim that differs; `before` or `after` is None if that side did not run it.
+    """A claim that differs. `before` or `after` is None if that side did not run it.
 
     Attributes:
         difference: `after` minus `before`, in the number's unit; None without two numbers.
@@ -44,7 +44,7 @@ class Change:
 def changes(
     before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapping[str, Spread]] = ({}, {})
 ) -> list[Change]:
-    """The claims that differ, in the order of `WORDS`; which moved is tested as by Benjamini and Hochberg (1995).
+    """The claims that differ, in the order of `WORDS`. Differences are tested as by Benjamini and Hochberg (1995).
 
     Args:
         spreads: each side's spread between machines, by the claim's id.
@@ -56,7 +56,7 @@ def changes(
         alike = old and new and same(old.value, new.value) and old.verdict == new.verdict
         if (old or new) and not alike:
             found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
-    # Equal numbers have no p-value and are not tested: most of them rest on nothing that was changed.
+    # Claims with equal numbers are not tested, because most of them do not depend on what was changed.
     chances = {change.id: change.chance for change in found if change.chance is not None}
     adjusted = stats.false_discovery_control(list(chances.values())) if chances else []
     moved = {claim for claim, chance in zip(chances, adjusted, strict=True) if chance <= LEVEL}
@@ -65,14 +65,14 @@ def changes(
 
 
 def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[Spread | None, Spread | None]) -> Change:
-    """The change of one claim; a number with known noise is "within noise" until all are tested together."""
+    """The change of one claim. A number with known noise is "within noise" until all claims are tested together."""
     if old is None or new is None:
         return Change(claim, old, new, "only one side has it")
     if old.value is None or new.value is None:
         by_chance = any({old.verdict, new.verdict} <= set(each.verdicts) for each in spreads if each)
         return Change(claim, old, new, "within noise" if by_chance else "noise unknown")
     difference = new.value - old.value
-    if same(old.value, new.value):  # by another rule or remark, not by chance
+    if same(old.value, new.value):  # the verdict differs by another rule or remark, not by chance
         return Change(claim, old, new, "moved", difference)
     known = [(noise.chance(difference), noise) for noise in of_difference(old, new, spreads)]
     chance, noise = max(known, key=lambda each: each[0], default=(None, None))
@@ -80,7 +80,7 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
 
 
 def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[str, str]) -> list[str]:
-    """The parameters that differ (of two profiles only their number) and the claims that differ, as lines of text.
+    """The parameters and the claims that differ, as lines of text. Two profiles' parameters are counted, not listed.
 
     Args:
         found: from `changes`.

@@ -25,8 +25,8 @@ class Spread:
     """The spread of a claim over several machines.
 
     Attributes:
-        sd: sample standard deviation of our number, in its unit; 0 if `n` is 1; None for a statement, which has no
-            number.
+        sd: sample standard deviation of our number, in its unit. It is 0 if `n` is 1, and None for a statement, which
+            has no number.
         n: number of machines with distinct numbers: machines that round alike are not independent measurements. For a
             statement, the number of all machines.
         verdicts: the claim's distinct verdicts.
@@ -51,7 +51,7 @@ class Noise:
     Attributes:
         sd: standard deviation of the difference, in the number's unit; above 0.
         degrees: degrees of freedom of the estimate `sd`.
-        source: what `sd` was estimated from.
+        source: the data from which `sd` was estimated, in words.
     """
 
     sd: float
@@ -64,7 +64,7 @@ class Noise:
 
 
 def read(root: Path, profile: str) -> dict[str, Spread]:
-    """The spread between machines by the claim's id; empty if it was not measured."""
+    """The spread between machines, by the claim's id. Empty if it was not measured."""
     path = Layout(root, profile).noise_path
     content = json.loads(path.read_text("utf-8")) if path.exists() else {"claims": {}}
     return {claim: Spread(**values) for claim, values in content["claims"].items()}
@@ -74,10 +74,10 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
     """The spread of every claim over sides that were made on different machines.
 
     Returns:
-        The spreads by the claim's id; and the claims that were skipped, by reason (`_obstacle`).
+        The spreads by the claim's id, and the claims that were skipped, by reason (`_obstacle`).
 
     Raises:
-        ComparisonError: there are fewer than two sides, or several profiles, or no claim that can be measured differs.
+        ComparisonError: there are fewer than two sides, there are several profiles, or no measurable claim differs.
     """
     if len(sides) < 2:
         raise ComparisonError("--noise needs at least two revisions, with results of different machines")
@@ -103,7 +103,7 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
 
 
 def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Path:
-    """Write the spread between machines; return the file's path. Raises `UserError`."""
+    """Write the spread between machines. Returns the file's path. Raises `UserError` if it cannot be written."""
     path = Layout(root, sides[0].profile).noise_path
     machines = [
         {
@@ -117,10 +117,10 @@ def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Pa
 
 
 def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> list[Noise]:
-    """The noise of the difference of two numbers, from each source with an estimate; empty if there is none.
+    """The noise of the difference of two numbers, from each source with an estimate. Empty if there is none.
 
-    The first source is the numbers' own standard errors, if one has them, else the repetitions (seeds, mostly), where
-    at least one side has several and the other is taken to vary as much; the second is the spread between machines. A
+    The first source is the numbers' standard errors if either has one, else their repetitions (mostly seeds) if either
+    has several. A single number is taken to vary as the other does. The second source is the spread between machines. A
     standard deviation of 0 is not used: two or three equal numbers do not show that the next would be equal, too.
 
     Args:
@@ -158,7 +158,7 @@ def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
 
 
 def _obstacle(answers: Sequence[Answer], wanted: int) -> str:
-    """Why a claim's answers do not show the spread between machines; empty if they do."""
+    """The reason why a claim's answers do not show the spread between machines. Empty if they do."""
     if len(answers) < wanted or NOT_RUN in {answer.verdict for answer in answers}:
         return "not run in every revision"
     runs = [run for answer in answers for run in answer.runs]

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: parameters and scorecard of one profile, at a Git revision or in the working tree.
+"""Loads the sides of a comparison: parameters and scorecard of one profile, at a Git revision or in the working tree.
 
 Files of a revision are read from Git: nothing is checked out.
 """
@@ -26,7 +26,7 @@ class ComparisonError(UserError):
 
 @dataclass(frozen=True)
 class Answer:
-    """A row of a scorecard: our number (None for a statement, which has a verdict only), its spread, its verdict.
+    """A row of a scorecard: our number, its spread and its verdict. A statement has no number (`value` is None).
 
     Attributes:
         sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
@@ -82,7 +82,7 @@ class Tree:
         return shown.stdout if shown.returncode == 0 else None
 
     def params(self, profile: str = "") -> dict[str, Any]:
-        """A profile's parameters; by default those at the top of the repository, whose profile is the current one.
+        """The parameters of a profile, by default of the current one (`params.yaml` at the top of the repository).
         Raises `ComparisonError` if there are none.
         """
         values = self._params(PARAMS)
@@ -100,11 +100,11 @@ class Tree:
 
 
 def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> list[Side]:
-    """The sides that the words name: `.` for the working tree, profiles, or Git revisions, DVC experiments included.
+    """The sides named by `words`. A word is `.` for the working tree, a profile, a Git revision or a DVC experiment.
 
     Args:
         root: the repository.
-        profile: profile of revisions and the working tree; by default the current profile of the last of them.
+        profile: profile of revisions and of the working tree. By default it is the current profile of the last one.
 
     Raises:
         ComparisonError: a word is unknown or ambiguous, or the side has no such profile or no scorecard of it.
@@ -142,7 +142,7 @@ def _answer(row: Mapping[str, Any]) -> Answer:
 
 
 def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
-    """Where to read what a word names, and the profile if it names one."""
+    """The files that a word names, and the profile if the word is one."""
     if word == WORKING_TREE:
         return Tree(root, "the working tree"), None
     profiles = [profile.name for profile in Profiles(root).all()]
@@ -163,7 +163,7 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
 
 
 def _commit(root: Path, word: str) -> str | None:
-    """The commit of a Git revision or a DVC experiment; None if there is none, or no repository."""
+    """The commit of a Git revision or a DVC experiment. None if there is none, or no repository."""
     from dvc.scm import SCM, SCMError, resolve_rev
 
     try:

@@ -16,11 +16,11 @@ AFFNIST_SIZE = 40
 
 
 def build_affnist(raw: Path, versions: int = 32) -> Dataset:
-    """The official affNIST test images, 40x40 pixels, all of them in the test part, from `test_batches.zip`, an archive
-    of numbered Matlab files. Raises `UserError` as `reading`.
+    """Read the official affNIST test images, 40x40 pixels, from `test_batches.zip`. All of them are in the test part.
 
-    Each of its 32 files has one random version of all 10,000 MNIST test digits. The first `versions` files are read;
-    the factor `version` counts them from 1.
+    The archive has 32 numbered Matlab files. Each file has one random version of all 10,000 MNIST test digits. The
+    first `versions` files are read. The factor `version` counts the files from 1. Raises `UserError` if the archive is
+    missing or damaged.
     """
     from scipy.io import loadmat
 

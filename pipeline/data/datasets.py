@@ -1,7 +1,7 @@
-"""Data sets: images, labels, factors and a fixed split, in one file that is safe to open.
+"""Stores a data set (images, labels, factors of variation and a fixed split) in one file that is safe to open.
 
-Images keep their published order; the split consists of their indices, drawn with a seed or in published order. Of
-rendered data sets, only the images of the split are rendered and kept.
+Images keep their published order. The split consists of image indices, in published order or shuffled with a seed. A
+rendered data set has only the images of its split.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeline.files import write_arrays
 PARTS = ("train", "validation", "test")
 
 OWN_IMAGES = "images.npz"
-"""The file of the user's own images among the raw data: a data set from which no validation images are drawn yet."""
+"""Name of the file with the user's own images in the raw data. It holds a `Dataset` without validation images."""
 
 Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 """Images `[N, C, S, S]` and their classes `[N]`."""
@@ -36,11 +36,11 @@ class Dataset:
 
     Attributes:
         name: its key in `datasets` of params.yaml.
-        label: its display name, which also says if it is a stand-in.
+        label: its display name. The name also says whether the data set is a stand-in.
         images: `[N, C, H, W]` uint8.
         labels: `[N]` int64.
-        factors: other properties of each image, by name, `[N]` each.
-        split: indices of the images in each of `PARTS`, int64; the parts do not overlap.
+        factors: arrays `[N]` of other properties of the images, by name.
+        split: int64 indices of images, by part (`PARTS`). The parts do not overlap.
         classes: display names of the labels 0, 1, ...
     """
 
@@ -59,7 +59,7 @@ class Dataset:
 
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
-    """Write a data set as one compressed npz, atomically; equal data sets give equal bytes. Raises `UserError`."""
+    """Write a data set to one compressed npz, atomically. Equal data sets give equal bytes. Raises `UserError`."""
     texts = {"format": _FORMAT, "name": dataset.name, "label": dataset.label, "classes": dataset.classes}
     arrays: dict[str, NDArray[Any]] = {name: np.array(text, dtype=str) for name, text in texts.items()}
     arrays |= {"images": dataset.images, "labels": dataset.labels}
@@ -69,7 +69,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
 
 
 def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
-    """The data set that `save_dataset` wrote. Raises `UserError` as `reading`, also if the file holds no data set."""
+    """Load what `save_dataset` wrote. Raises `UserError` if the file is missing, is damaged or holds no data set."""
     with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         arrays = dict(stored)
         if str(arrays["format"]) != _FORMAT:
@@ -86,7 +86,7 @@ def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
 
 
 def pixel_bytes(path: Path) -> int:
-    """The size of a data set's images in memory, from the header of its file; 0 if the file is missing or damaged."""
+    """Bytes of a data set's images in memory, read from the header of its file. 0 if the file is missing or damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.getinfo("images.npy").file_size
@@ -96,14 +96,14 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
-    """Turn any error but `UserError` in the block into one that names the file and the stage (if any) that makes it."""
+    """Raise any error of the block as a `UserError` that names the file and, if given, the stage that makes it."""
     try:
         yield
     except UserError:
         raise
     except FileNotFoundError as error:
         raise UserError(f"{error.filename} is missing{f': run the {stage} stage first' if stage else ''}") from None
-    # All exceptions: the libraries raise many kinds on damaged files.
+    # All exceptions are caught, because the libraries raise many kinds on damaged files.
     except Exception as error:
         advice = f"delete it and run the {stage} stage again" if stage else "it is damaged, or of another kind"
         raise UserError(f"{path} cannot be read ({str(error) or type(error).__name__}): {advice}") from error

@@ -1,7 +1,7 @@
-"""Validation on held-out values of a factor, such as toys of smallNORB that training never sees.
+"""Holds out images for validation by a factor of variation. An example is one toy of each class of smallNORB.
 
-Test images of smallNORB show other toys than training images. Random validation images show known toys, so that their
-error is far below the test error.
+The test images of smallNORB show toys that no training image shows. Random validation images show toys that training
+images show, too. So the error on random validation images is far below the test error.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""Name of the images that are measured, not trained on, and whose values of the factor occur in training."""
+"""Name of a random sample of the images that are not held out. They are measured and not trained on."""
 
 _SEED = 0
-"""Seed that draws known images and watched test images, which are the same for all runs with equal settings."""
+"""Seed of `KNOWN` images and of watched test images. Runs with equal settings have the same images."""
 
 
 def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
-    """`count` random test images and their classes (all if there are fewer), named `test`; empty if `count` is 0."""
+    """Up to `count` random test images and their classes, under the name `test`. Empty if `count` is 0."""
     images, labels = dataset.part("test")
     chosen = np.random.default_rng(_SEED).permutation(len(labels))[:count]
     return {"test": (images[chosen], labels[chosen])} if count else {}
@@ -31,11 +31,11 @@ def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
 def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[str, Labelled]]:
     """Split the training and validation images of a data set anew, by the value of a factor of variation.
 
-    Returns:
-        the data set, with the images of `holdout.value` for validation and the others for training; and a random share
-        of the others, removed from training: images and classes named `KNOWN`; empty if `known_share` gives none.
+    Images with `holdout.value` are for validation. A random share (`holdout.known_share`) of the others is set apart.
+    The rest is for training. Returns the data set with this split. Also returns the images that were set apart and
+    their classes, under the name `KNOWN`. This dictionary is empty if the share is.
 
-    Raises `UserError` if the factor is unknown for any image, no image has the value, or none is left to train on.
+    Raises `UserError` if the factor is unknown for an image, if no image has the value, or if none is left to train on.
     """
     pool, factor = np.concatenate([dataset.split["train"], dataset.split["validation"]]), holdout.factor
     if factor not in dataset.factors:

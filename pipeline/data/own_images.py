@@ -1,7 +1,7 @@
-"""Images of the user's own: PNG and JPEG files in class folders, or arrays in an npz file.
+"""Reads the user's own images: PNG and JPEG files in class folders, or arrays in an npz file.
 
-Names and kinds of all files are checked first (`find`), then whether the images fit into memory. After that, each image
-is decoded, turned upright, converted and resized (`read`).
+`find` checks the names and kinds of all files. `read` checks whether the images fit into memory. It then decodes each
+image, turns it upright, converts it and resizes it.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from pipeline.memory import COPIES, available_bytes, check_fits, readable
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 LARGEST = 50_000_000
-"""Largest number of pixels of an image file: a few kilobytes can decode to billions of pixels."""
+"""Largest number of pixels of an image file. Without a limit, a few kilobytes could decode to billions of pixels."""
 SMALLEST = 4
-"""Least height and width of images in an array, in pixels, so that a side is not mistaken for channels."""
+"""Smallest height and width of images in an array, in pixels. A shorter side could be mistaken for channels."""
 MODES = ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA")
-"""The kinds of pixels that are read, as Pillow calls them."""
+"""Pillow's names of the pixel formats that are read."""
 
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
-"""Labels with images: files in the order of classes and then names, or arrays `[C, H, W]` in the order of the npz."""
+"""Pairs of a label and an image: a file (sorted by class, then name) or an array `[C, H, W]` (in the npz's order)."""
 
 
 def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
-    """The path of own images, and the files of each part (none for an npz), from names and kinds alone.
+    """Find own images. Returns their path and the files of each part (none for an npz). No file is opened.
 
-    Links in folders are refused (DVC does not see their targets change); so are pipes and devices, which DVC would wait
-    for without end, and names that are not UTF-8. Raises `UserError` for a refused file, a path that does not fit
-    `format`, class folders other than `classes`, a class without images, or a file that is no image.
+    Raises `UserError` for a path that does not fit `format`, class folders other than `classes`, a class without images
+    and a file that is no image. Links are also refused (DVC does not see changes of their targets), as are pipes and
+    devices (DVC would wait for them without end) and names that are not UTF-8.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
@@ -56,7 +56,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
-    """UserError if own images cannot be found (`find`), or hold or lie in one of the paths `outs` that stages write."""
+    """Raise `UserError` as `find` does, and if own images contain, or lie in, a path of `outs`, which stages write."""
     for name, params in own_images.items():
         place = (root / params.path).resolve()
         for out in ((root / out).resolve() for out in outs):
@@ -66,12 +66,12 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 
 
 def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
-    """All images of an entry of `own_images` in params.yaml, resized, in the order of `Part`; the split has
-    test images only with `test_part`. A relative `path` is relative to `root`. Prints the number of images before they
-    are decoded, then the number of duplicates, if any.
+    """Read and resize the images of the entry `name` of `own_images`. Returns a data set in the order of `Part`.
 
-    Raises `UserError` as `find`, and if a file is damaged, too large, animated or in an unsupported mode, arrays are
-    not as `params` says, or there is too little memory.
+    The split has no validation images, and test images only with `test_part`. A relative `path` starts at `root`.
+    Prints the number of images before they are decoded, then the number of duplicates if there are any. Raises
+    `UserError` as `find`, and if a file is damaged, too large, animated or in an unsupported mode, if arrays are not as
+    `params` says, or if there is too little memory.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     place, parts = find(params, where, root)
@@ -99,7 +99,7 @@ def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Visible files and folders, sorted. UserError for links, other kinds, names not in UTF-8, an unreadable folder."""
+    """Visible files and folders, sorted. UserError for a link, pipe, device, unreadable folder or name not in UTF-8."""
     try:
         paths = sorted(folder.iterdir())
     except OSError as error:
@@ -117,7 +117,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
-    """The folders `names` inside `folder`. UserError if one is missing, or there are other folders or loose images."""
+    """The folders `names` in `folder`. UserError if one is missing, or if there are other folders or loose images."""
     entries = _entries(folder)
     if loose := [path.name for path in entries if path.is_file() and path.suffix.lower() in SUFFIXES]:
         raise UserError(f"{folder} holds {loose[0]!r}: an image must be in the folder of its class")
@@ -146,7 +146,7 @@ def _image_files(folder: Path) -> list[Path]:
 
 
 def _decoded(file: Path, channels: int) -> Image.Image:
-    """A PNG or JPEG file after `upright_on_black`. UserError if damaged, too large, animated or in a wrong mode."""
+    """Decode a file by `upright_on_black`. UserError if it is damaged, too large, animated or of a wrong mode."""
     with reading(file), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
         with Image.open(file, formats=("PNG", "JPEG")) as image:
@@ -157,7 +157,7 @@ def _decoded(file: Path, channels: int) -> Image.Image:
                 raise UserError(f"{file} is animated: save it as one image")
             if image.mode not in MODES:
                 raise UserError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
-            # Three copies of 4 bytes per pixel: the image itself, turned, and as RGBA.
+            # Three copies of 4 bytes per pixel: the image as decoded, turned upright, and converted to RGBA.
             check_fits(12 * image.width * image.height, str(file), "Make it smaller.")
             return upright_on_black(image, channels)
 
@@ -165,7 +165,7 @@ def _decoded(file: Path, channels: int) -> Image.Image:
 def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
     """An image turned upright by its EXIF data, over black where it is transparent, in grey (1 channel) or colour."""
     upright = ImageOps.exif_transpose(image)
-    if upright.mode.startswith("I;16"):  # Pillow would cut values off
+    if upright.mode.startswith("I;16"):  # Pillow would clip values at 255
         upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
     if upright.mode in ("LA", "PA", "RGBA") or "transparency" in upright.info:
         coloured = upright.convert("RGBA")
@@ -174,7 +174,7 @@ def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
 
 
 def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArray[np.uint8]:
-    """An image as `[channels, side, side]`."""
+    """Decode and resize an image, `[channels, side, side]`."""
     if isinstance(image, Path):
         pictures = [_decoded(image, params.channels)]
     else:
@@ -186,7 +186,7 @@ def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArra
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
-    """An image resized to a square of `params.side` pixels; an image that has this size keeps its pixels."""
+    """An image resized to a square of `params.side` pixels. An image of this size keeps its pixels."""
     side, bicubic = params.side, Image.Resampling.BICUBIC
     if params.fit == "crop":
         shortest = min(image.size)
@@ -202,7 +202,7 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
 
 
 def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> list[Part]:
-    """Labels and images of each part of an npz file; `where` and `advice` word the error if arrays are too large."""
+    """Labels and images of each part of an npz file. The error for too large arrays contains `where` and `advice`."""
     names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
     with reading(place), place.open("rb") as file, np.load(file, allow_pickle=False) as stored:

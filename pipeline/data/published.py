@@ -1,11 +1,11 @@
-"""Builds data sets from downloaded files: reads what was published, centres images on the canvas, and splits.
+"""Builds data sets from raw data: reads the images, centres them on a canvas and splits them.
 
 Files are read by the library made for their format. The hash of each file was checked when it was downloaded
 (`data.sources`), so its content is not checked again.
 
-smallNORB has stereo pairs of fifty toys from many viewpoints (LeCun, Huang & Bottou 2004): five categories of ten
-instances each, five instances for training and five for the test, at 18 azimuths, 9 elevations and 6 lightings: 24,300
-pairs of 96x96 pixels in each part. `smallnorb48` is a smaller copy.
+smallNORB (LeCun, Huang & Bottou 2004) has stereo pairs of fifty toys: ten instances of each of five categories. Five
+instances are for training and five for the test. Each toy is shown at 18 azimuths, 9 elevations and 6 lightings. So
+each part has 24,300 pairs of 96x96 pixels. `smallnorb48` is a smaller copy.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ UNKNOWN = -1
 """The value of a factor that is unknown for an image."""
 
 _ELEMENTS = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
-"""Kinds of elements of the binary matrix format, by magic number."""
+"""Element types of the binary matrix format, by magic number."""
 
 Arrays = dict[str, NDArray[Any]]
-"""One part of smallNORB: `images` `[N, 2, 48, 48]`, left before right; `category` `[N]`, an index into `CATEGORIES`;
-and the published numbers `[N]` of `instance`, `elevation`, `azimuth` and `lighting`, where they are known.
+"""One part of smallNORB: `images` `[N, 2, 48, 48]` (left before right), `category` `[N]` (an index into `CATEGORIES`)
+and, where known, the published numbers `[N]` of `instance`, `elevation`, `azimuth` and `lighting`.
 """
 
 _DIGITS = tuple("0123456789")
@@ -60,8 +60,8 @@ class Content:
     Attributes:
         images: `[N, C, side, side]` uint8, or a function that returns the images of given indices `[n]`.
         labels: `[N]`.
-        test: size of the official test part, which comes last; 0 if there is none.
-        factors: other properties of each image, by name, `[N]` each.
+        test: number of images in the official test part, the last ones; 0 if there is none.
+        factors: arrays `[N]` of other properties of the images, by name.
     """
 
     label: str
@@ -141,7 +141,7 @@ def _cifar10(raw: Path) -> Content:
 
 
 def read_matrix(path: Path) -> NDArray[Any]:
-    """The array in a gzip'd file of NORB's binary matrix format: bytes or 32-bit integers, in the shape it states.
+    """The array in a gzip'd file of NORB's binary matrix format: bytes or 32-bit integers, in the stated shape.
 
     Format, all little-endian: a magic number for the element type, the number of dimensions, the dimensions (padded to
     at least three), the elements.
@@ -154,14 +154,14 @@ def read_matrix(path: Path) -> NDArray[Any]:
 
 
 def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Images `[..., 2 H, 2 W]` at half their size `[..., H, W]`: means of 2x2 pixels, halves rounded up."""
+    """Images `[..., 2 H, 2 W]` at half their size, `[..., H, W]`: means of 2x2 pixels, rounded (1/2 upwards)."""
     *rest, height, width = images.shape
     total = images.reshape(*rest, height // 2, 2, width // 2, 2).sum(axis=(-3, -1), dtype=np.uint16)
     return ((total + 2) // 4).astype(np.uint8)
 
 
 def _norb(label: str, train: Arrays, test: Arrays) -> Content:
-    """Both parts, with viewpoints in degrees: elevations 0 to 8 become 30 to 70, azimuths 0 to 34 become 0 to 340."""
+    """Join both parts. Viewpoints get degrees: elevations 0 to 8 become 30 to 70, azimuths 0 to 34 become 0 to 340."""
     factors = {}
     for name, first, step in (("instance", 0, 1), ("azimuth", 0, 10), ("elevation", 30, 5), ("lighting", 0, 1)):
         unknown = np.full(len(train["category"]), UNKNOWN)  # training part of smallnorb48
@@ -183,13 +183,13 @@ def _smallnorb(raw: Path) -> Content:
 
 
 def _smallnorb48(raw: Path) -> Content:
-    """The smaller copy: JPEG images in the official order, decoded and halved; no viewpoints in the training part."""
+    """The smaller copy: JPEG images in the official order, decoded and halved. The training part has no viewpoints."""
     train, test = (dict(np.load(raw / f"{part}.npz")) for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
 
 def _smallnorb48_posed(raw: Path) -> Content:
-    """The official test part, whose viewpoints are known: instances 0, 1, 2 for training, 3 and 5 for the test."""
+    """The smaller copy's test part: instances 0, 1, 2 are for training, 3 and 5 for the test. Viewpoints are known."""
     arrays = dict(np.load(raw / "test.npz"))
     is_test = np.isin(arrays["instance"], (3, 5))
     train, test = ({name: values[mask] for name, values in arrays.items()} for mask in (~is_test, is_test))
@@ -233,18 +233,18 @@ READERS: dict[str, Callable[[Path], Content]] = {
     "smallnorb48-posed": _smallnorb48_posed,
     "toys": _toys,
 }
-"""The function that reads the folder of raw data, by the name of the published source."""
+"""Functions that read a folder of raw data, by the name of the source."""
 
 
 def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
-    """Read the raw data of a data set, the entry `name` of `datasets` in params.yaml, and split it.
+    """Read the data set `datasets.<name>` of params.yaml from its raw data, and split it.
 
-    The official test part is kept separate; if there is none (digits), test images are taken from the whole set. With
-    a `split_seed`, images are shuffled first, so that those taken are a random sample. Keeping fewer training
-    images does not change the validation and test images.
+    Test images come from the official test part. If there is none, as for digits, they come from the whole set. With a
+    `split_seed`, images are shuffled first, so that each part is a random sample. A smaller number of training images
+    leaves the validation and test images as they are.
 
-    Factors: smallNORB and toys have `instance` (0 to 9), `azimuth` and `elevation` (degrees) and `lighting` (0 to 5),
-    -1 where unknown; the category is the label.
+    smallNORB and toys have the factors `instance` (0 to 9), `azimuth` and `elevation` (degrees) and `lighting` (0 to
+    5). An unknown value is -1. The label is the category.
 
     Raises:
         UserError: a file of the folder `raw` is missing or damaged, more images are requested than there are, or a
@@ -278,8 +278,8 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
 
 
 def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:
-    """The indices of each part. Without a seed they are in published order: the first images for training, the last for
-    validation, and the first test images; without an official test part, the test images come just before validation.
+    """The indices of each part, random if there is a seed. Otherwise the first images are for training, the last ones
+    for validation, and the test images are the first of the test part or, without one, come just before validation.
     """
     pool_size, train, validation = len(content.labels) - content.test, params.train, params.validation
     try:

@@ -20,11 +20,11 @@ class Published:
     """Properties of a source's images, as known before they are read.
 
     Attributes:
-        channels, side: of an image; side in pixels.
+        channels, side: number of channels, and height and width in pixels, of an image.
         classes: number of classes.
-        images: number of training images, or of all images if there is no official test part; None: unknown.
-        test: number of images in the official test part; 0: there is none, or the number is unknown.
-        factors: factors of variation, each known for every image; None: unknown.
+        images: number of training images, or of all images if there is no official test part; None if unknown.
+        test: number of images in the official test part; 0 if there is none, or if the number is unknown.
+        factors: names of the factors of variation that are known for every image; None if unknown.
     """
 
     channels: int
@@ -46,11 +46,11 @@ PUBLISHED = {
     "smallnorb48-posed": Published(2, 48, 5, 14_580, 9_720, _VIEWS),
     "toys": Published(2, 48, 5, 24_300, 24_300, _VIEWS),
 }
-"""Properties of the sources of data sets, by name; sides are those of images as `data.published` reads them."""
+"""Properties of the sources of data sets, by name. `side` is the size after `data.published` has read the images."""
 
 
 class DatasetParams(Section):
-    """One data set: where it comes from and how it is split."""
+    """The source and the split of one data set."""
 
     source: Name = Field(description="one of `sources` other than affnist, or a key of `own_images`")
     train: int = Field(ge=1, le=10_000_000, description="training images kept (the first ones of the training part)")
@@ -64,7 +64,7 @@ class DatasetParams(Section):
     )
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
-        """ValueError if the parts need more images than the source has: `images` and `test`, as in `Published`."""
+        """ValueError if the parts need more images than the source has (`images` and `test`, as in `Published`)."""
         parts = [("train", "validation"), ("test",)] if test else [("train", "validation", "test")]
         for wanted, there in zip(parts, (images, test), strict=False):
             total = sum(getattr(self, part) for part in wanted)
@@ -117,12 +117,12 @@ class OwnImagesParams(Section):
 
     @property
     def known(self) -> Published:
-        """Properties of the images, as known before they are read."""
+        """Properties of the images that are known before they are read."""
         return Published(self.channels, self.side, len(self.classes), None, 0, None)
 
 
 class HoldoutParams(Section):
-    """Validation on images with a held-out value of a factor, such as a toy that training never sees."""
+    """Validation on images with one value of a factor, such as one toy per class. Training never sees this value."""
 
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(
         description="factor of variation, of smallNORB and of toys, by whose value images are held out"

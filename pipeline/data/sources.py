@@ -1,4 +1,4 @@
-"""Sources of raw data: every file with its SHA-256 and mirrors. The first mirror with the right content is used."""
+"""Downloads raw data. A source has files, each with its SHA-256. The first mirror with the right content is used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeline.errors import UserError
 from pipeline.files import write_text
 
 MIRROR_VARIABLE = "CAPSULES_MIRROR"
-"""Environment variable with the user's own mirror, which the stages pass to `fetch`."""
+"""Environment variable with the user's own mirror. The stages pass its value to `fetch`."""
 
 TIMEOUT = (10.0, 30.0)  # seconds to wait for a connection, and for the next bytes
 ATTEMPTS = 4  # per file and mirror, if the connection breaks in the middle of a file
@@ -34,10 +34,10 @@ class Source:
     """Files that belong together.
 
     Attributes:
-        mirrors: URLs (or folders) to which a file's name is appended, tried in this order. Empty if only the user's own
-            mirror can have the files, or there are none (toys).
+        mirrors: URLs (or folders) to which a file's name is appended, tried in this order. Empty if there are no files
+            (toys), or if only the user's own mirror can have them.
         files: the SHA-256 of each file, in hexadecimal, by name.
-        folder: folder with the files on the user's own mirror; if empty, the source's name.
+        folder: folder with the files on the user's own mirror; an empty string means the source's name.
     """
 
     mirrors: tuple[str, ...]
@@ -103,8 +103,8 @@ SOURCES = {
             f"{NORB_TESTING}-info.mat.gz": "16adf314226327ee006d1a44db8cfef52773c06c829951d5653a9f6f310248a2",
         },
     ),
-    # Not published anywhere: smallNORB decoded from JPEG copies at half size, for when the official server is down;
-    # `posed`: its test part alone, because viewpoints of the training part are unknown.
+    # smallNORB at half size, decoded from JPEG copies, for use when the official server is down. It is not published.
+    # `posed` is its test part alone, because viewpoints of the training part are unknown.
     "smallnorb48": Source(mirrors=(), files=_SMALLNORB48),
     "smallnorb48-posed": Source(mirrors=(), files={"test.npz": _SMALLNORB48["test.npz"]}, folder="smallnorb48"),
     "toys": Source(mirrors=(), files={}),
@@ -113,11 +113,11 @@ SOURCES = {
 
 
 def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
-    """Download every file of a source to `folder`, and return the paths. Files with the right hash are kept.
+    """Download every file of a source to `folder`. Files with the right hash are kept. Returns the paths.
 
-    `mirror` is a folder or URL with `<name>/<file>` (or `<folder>/<file>` if the source has a `folder`), tried first.
-    Raises `UserError` if no mirror has a file with the right content, `mirror` is a URL of an unknown kind, or a file
-    cannot be written. For toys, which have no files, it writes a README.
+    `mirror`, a folder or URL, is tried first. It has `<name>/<file>`, or `<folder>/<file>` if the source has a
+    `folder`. Toys have no files. A README is written for them. Raises `UserError` if no mirror has a file with the
+    right content, if `mirror` is a URL of an unknown kind, or if a file cannot be written.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
         raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
@@ -130,7 +130,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
-    """Get one file, unless it is there, from the first of `places` (folders or URLs) that has it; returns its path."""
+    """Get one file from the first of `places` (folders or URLs) that has it, unless it is there. Returns its path."""
     source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:
@@ -157,8 +157,8 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
 
 
 def _download(url: str, output: str, _: object) -> None:
-    """A downloader for pooch: copy a local file, or download one, in several attempts if the connection breaks. Raises
-    `UserError` if there is no such local file, or the server cannot be reached, refuses, or breaks off every attempt.
+    """Copy a local file or download a URL, for pooch. A broken connection is tried again. Raises `UserError` if the
+    local file does not exist, or if the server cannot be reached, refuses or breaks off every attempt.
     """
     parsed = urlparse(url)
     if parsed.scheme not in ("http", "https"):

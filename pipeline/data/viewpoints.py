@@ -22,8 +22,8 @@ STEPS = {"azimuth": 20, "elevation": 5}
 
 
 def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
-    """Whether each image has a familiar viewpoint, `[N]`; else its viewpoint is novel. The `factors` are `[N]` each, in
-    degrees. Raises `UserError` if they lack `by`, or an angle is unknown, or neither familiar nor novel.
+    """Whether each image's viewpoint is familiar (true) or novel (false), `[N]`. Each of `factors` is `[N]`, angles in
+    degrees. Raises `UserError` if `factors` lacks `by`, or if an angle is neither familiar nor novel, or unknown.
     """
     if by not in factors:
         known = ", ".join(sorted(factors)) or "none"
@@ -41,11 +41,11 @@ def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "ele
 
 
 def neighbours(labels: NDArray[Any], factors: Mapping[str, NDArray[Any]], by: str) -> NDArray[np.int64]:
-    """Pairs of images of one toy in the same light whose viewpoints differ by one step of a factor, `[P, 2]`: indices
-    of the images before and after the step, sorted by the former; no pairs for images with unknown viewpoints.
+    """Pairs of images of one toy in the same light, one step of the factor `by` apart. Returns indices `[P, 2]` of the
+    images before and after the step, sorted by the image before it. Images with unknown viewpoints have no pairs.
 
-    The images' classes `labels` and their `factors` are `[N]` each; `by` is azimuth, which wraps around at 360 degrees,
-    or elevation.
+    `labels` (classes) and each of `factors` are `[N]`. `by` is elevation, or azimuth, which wraps around at 360
+    degrees.
     """
     import pandas as pd
 

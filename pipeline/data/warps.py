@@ -1,10 +1,9 @@
 """Affine warps of whole batches, on the device of the images.
 
-Coordinates: x to the right, y down, both in [-1, 1] with -1 and +1 the outer edges of the canvas
-(`align_corners=False`). A matrix `[..., 2, 3]` moves content forward, out(M x) = in(x): the output at u samples the
-input at M^-1 u. So a rotation of the image by R multiplies the poses of everything in it by R from the left
-(`pipeline.layers.poses`, whose `compose` and `invert` serve here too). Nothing here waits for a GPU or branches on
-values.
+The x axis points right, the y axis down. The outer edges of the canvas are at -1 and +1 (`align_corners=False`). A
+matrix M `[..., 2, 3]` moves content forward: out(M x) = in(x). The output at u is sampled from the input at M^-1 u. If
+an image is rotated by R, all poses in it are multiplied by R from the left (`pipeline.layers.poses`). The functions do
+not wait for a GPU and do not branch on values.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ def shifts(pixels: Tensor, size: int) -> Tensor:
 
 
 def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
-    """Move the content of each image by its matrix: `[B, C, S, S]` float32 in [0, 1]; bilinear, black outside.
+    """Move each image's content by its matrix. Returns `[B, C, S, S]`, float32 in [0, 1], bilinear, black outside.
 
     Args:
         images: `[B, C, H, H]`, uint8 (0..255) or float in [0, 1].
         matrices: `[B, 2, 3]`, forward, in coordinates of the canvas.
         canvas: side `S` of the result in pixels; by default `H`. On a larger canvas the image keeps its pixel size and
-            is in the middle before it is moved. ValueError if `canvas` is smaller, or the margins are not whole pixels.
+            is in the middle before it is moved. ValueError if `canvas` is below `H`, or margins are not whole pixels.
     """
     count, channels, height, _ = images.shape
     size = height if canvas is None else canvas
@@ -44,7 +43,7 @@ def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
     pixels = images.float()
     if images.dtype == torch.uint8:
         pixels = pixels / 255
-    # Canvas coordinates become the image's by a stretch; the black margin never has to exist in memory.
+    # A stretch turns canvas coordinates into the image's, so that the black margin is never stored.
     sampling = invert(matrices.float()) * (size / height)
     grid = functional.affine_grid(sampling, [count, channels, size, size], align_corners=False)
     return functional.grid_sample(pixels, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
@@ -60,9 +59,9 @@ def uniform_rotations(count: int, angle: float, generator: torch.Generator, devi
 def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: torch.device, images: Tensor) -> Tensor:
     """Random warps `[count, 2, 3]` with affNIST's published ranges: a stand-in for the official affNIST images.
 
-    Per image: scale each axis by 0.8 to 1.2, shear by -0.2 to 0.2 (x moves by this share of y), turn by -20 to 20
-    degrees, then move to anywhere on the canvas where all ink stays inside, all uniformly. A digit too large for the
-    canvas is put in the middle.
+    A warp scales each axis by 0.8 to 1.2, shears by -0.2 to 0.2 (x moves by this share of y), turns by -20 to 20
+    degrees, and moves to any place where all ink stays on the canvas. All numbers are uniform. A digit that is too
+    large for the canvas is put in the middle.
 
     Args:
         canvas: pixels a side of the canvas given to `warp`; affNIST has 40.
@@ -88,8 +87,7 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
 def _ink_box(images: Tensor, canvas: int) -> tuple[Tensor, Tensor]:
     """Left and right `[B, 2]`, top and bottom `[B, 2]` of each image's ink, in coordinates of the canvas.
 
-    A pixel reaches one pixel to each side of its centre, as far as bilinear sampling sees it. An image without ink
-    counts as filled.
+    Bilinear sampling spreads a pixel to one pixel on each side of its centre. An image without ink counts as filled.
     """
     height = images.shape[-1]
     ink = (images != 0).any(dim=1)  # [B, H, H]

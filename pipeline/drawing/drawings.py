@@ -1,4 +1,4 @@
-"""A figure with its title and caption, and a record of the figures that are written."""
+"""Figures with their titles and captions, and the record of figures that are written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Picture:
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
         code: file and function that draw it, such as "pipeline/report/equivariance.py#summary"; empty if not known.
         film: the film shown in place of the figure, as JSON (`drawing.films`); empty if there is none.
-        uri, width: the image as a data URI, and its width in CSS pixels, once it is inside a page.
+        uri, width: the image as a data URI, and its width in CSS pixels; "" and 0 until `page.figures.load_figure`.
     """
 
     name: str
@@ -55,8 +55,8 @@ class Drawing(Picture):
     figure: Callable[[], Figure]
 
     def write_pdf(self, path: Path) -> None:
-        """Draw it as PDF, the same bytes for the same data, with TrueType fonts: publishers refuse Type 3, matplotlib's
-        default.
+        """Draw the figure into the PDF file `path`. The same data give the same bytes. Fonts are TrueType, because
+        publishers refuse Type 3, matplotlib's default.
         """
         with matplotlib.rc_context({**RC, "pdf.fonttype": 42}):
             self.figure().savefig(path, metadata={"Title": self.title, "CreationDate": None})
@@ -64,21 +64,21 @@ class Drawing(Picture):
 
 @dataclass
 class Written:
-    """The record of figures that are written: by file, the ids of the tracked runs whose results the figure shows; and
-    the items that are not shown because something is missing.
+    """The record of written figures. `tracking_runs` has the ids of the tracked runs that a figure shows, by file.
+    `missing` has the items that are not shown because their arrays or table are missing.
     """
 
     tracking_runs: dict[Path, list[str]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
     def examples(self, results: Results, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """The arrays of an item as from `Results.examples`; if there are none, the item is recorded as missing."""
+        """The arrays of an item as from `Results.examples`. If they are None, the item is recorded as missing."""
         if (found := results.examples(stage, item, names)) is None:
             self.miss(f"{stage}/{item} (its examples)")
         return found
 
     def table(self, results: Results, stage: str, item: str, columns: Sequence[str]) -> pd.DataFrame | None:
-        """The table of an item as from `Results.table`; if there is none, the item is recorded as missing."""
+        """The table of an item as from `Results.table`. If it is None, the item is recorded as missing."""
         if (found := results.table(stage, item, columns)) is None:
             self.miss(f"{stage}/{item} (its table)")
         return found

@@ -1,5 +1,5 @@
-"""Films, which a page shows one picture at a time, by a slider: a rotated image with the parts that a model finds, or
-routing, iteration by iteration. Routing can also be drawn as a strip of pictures.
+"""Films: sequences of pictures that a page shows by a slider. A film shows a rotated image with the parts that a model
+finds, or the iterations of routing. Routing can also be drawn as a strip of pictures.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pipeline.drawing.style import VERMILLION, plain
 
 _COLOURS = 128
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
-"""Colours of a part with share 0 for a class, and with the largest share of all; they differ in lightness."""
+"""Colours of a share of 0 and of the largest share of all. They differ in lightness."""
 _SIDE, _EDGE = 112, 4
-"""Pixels: about the side of a map in a strip, and the width of the edge of the right class's map."""
+"""Approximate side of a map in a strip, and width of the edge of the right class's map, in pixels."""
 _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
 
 
@@ -36,11 +36,11 @@ def turning(
     presences: NDArray[np.float32],
     colours: NDArray[np.float32],
 ) -> str:
-    """The film of a rotated image, as JSON: the strips are one PNG image, a row for each strip, a column per value.
+    """The film of a rotated image, as JSON. Its pictures form one PNG image, a row for each strip, a column per angle.
 
     Args:
-        values: values of the slider, `[N]`, degrees.
-        strips: what each strip shows, and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
+        values: angles of the slider, `[N]`, degrees.
+        strips: name of each strip, and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
         frames: `[N, P, 4, 2]`, corners of parts, in coordinates from -1 to 1 over a picture.
         presences: presences of the parts, `[N, P]`, in [0, 1].
         colours: colours of the parts, `[P, 3]`, in [0, 1].
@@ -79,7 +79,7 @@ def rounded(values: NDArray[np.float32]) -> Any:
 
 @dataclass(frozen=True)
 class RoutingFilm:
-    """The class capsules of K images in each of T iterations, n classes, c types of parts at X positions.
+    """The routing of K images in T iterations, from c types of parts at X positions to n class capsules.
 
     Attributes:
         classes: names of the classes.
@@ -105,27 +105,27 @@ class RoutingFilm:
         return int(self.shares.shape[1])
 
     def name_of(self, image: int) -> str:
-        """Class of an image, and the class predicted after the network's own iterations if it differs."""
+        """The name of an image's class. If the network predicts another class, that class is added."""
         label, taken = int(self.labels[image]), int(self.activations[image, self.used - 1].argmax())
         return self.classes[label] + ("" if taken == label else f", taken for {self.classes[taken]}")
 
     def stage_of(self, iteration: int) -> str:
-        """What an iteration, counted from 1, shows: which update of the shares, and whether the network runs it."""
+        """A description of an iteration, counted from 1: the update before it, and whether the network runs it."""
         update = f"after update {iteration - 1}" if iteration > 1 else "equal shares"
         if iteration == self.used:
             return f"{update}, the network's last"
         return update if iteration < self.used else f"{update}, beyond the network's"
 
     def positions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Activations `[K, X]` and shares `[K, T, n, X]` of the positions, drawn as squares: the mean activation of a
-        position's parts, and the mean of their shares, weighted by activation.
+        """Activations `[K, X]` and shares `[K, T, n, X]` of the positions. A position's activation is the mean over its
+        parts. Its share is the mean of its parts' shares, weighted by activation.
         """
         together = self.parts.sum(-1)
         given = (self.shares * self.parts[:, None, None]).sum(-1)
         return together / self.parts.shape[-1], given / np.maximum(together, 1e-9)[:, None, None]
 
     def to_json(self) -> str:
-        """The film as JSON, by position, with shares in percent."""
+        """The film as JSON, with activations and shares (percent) of positions."""
         parts, shares = self.positions()
         images = [
             {
@@ -153,8 +153,8 @@ class RoutingFilm:
 
 
 def strip(film: RoutingFilm) -> Figure:
-    """A row for each image and iteration: the image, and a map of its parts for each class, with an orange edge for the
-    right class. The row's label has the most active class and its activation.
+    """Draw a row for each image and iteration: the image, then a map of its parts for each class. The map of the right
+    class has an orange edge. The row's label has the iteration, the most active class and its activation.
     """
     parts, shares = film.positions()
     rows = []
@@ -168,8 +168,8 @@ def strip(film: RoutingFilm) -> Figure:
 
 
 def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -> NDArray[np.float64]:
-    """A picture `[S, S, 3]` with a square for each of X positions, row by row: the larger, the more active its parts;
-    the brighter, the larger their share, in [0, 1]. With an orange edge if it is of the `right` class.
+    """A picture `[S, S, 3]` with a square for each of X positions, row by row. A larger square has more active parts. A
+    brighter square has a larger share, in [0, 1]. The picture of the `right` class has an orange edge.
     """
     side = round(len(parts) ** 0.5)
     pixels = max(8, _SIDE // side)  # of a position, each way

@@ -13,7 +13,7 @@ from pipeline.drawing.style import WIDTH, in_house_style, plain
 MOST_COLUMNS, MOST_ANGLES, MOST_SAMPLES = 16, 13, 48
 GAP = 2  # pixels between cells
 PER_CLASS, MOST_CLASSES = 10, 40
-"""Most images of a class, and most classes, in a preview: own images may have a thousand classes."""
+"""Maximum number of images per class and of classes in a preview. Own images may have a thousand classes."""
 _LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
 _CHARACTER, _LINE = 0.062, 0.15  # inches, about: width and height of a heading's characters
 _PAD = 3  # points between the images and their labels
@@ -22,8 +22,8 @@ _PAD = 3  # points between the images and their labels
 def mosaic(rows: Sequence[np.ndarray]) -> np.ndarray:
     """One RGB picture of `rows`, each an array `[N, h, w]` (grey) or `[N, h, w, 3]`, values in [0, 1].
 
-    Cells take the size of the largest image; smaller ones are enlarged by a whole factor, repeated pixel by pixel, and
-    centred. Cells are `GAP` pixels apart on white.
+    All cells have the size of the largest image. Smaller images are enlarged by an integer factor, by repeating pixels,
+    and centred. Cells are `GAP` pixels apart on white.
     """
     height = max(row.shape[1] for row in rows)
     width = max(row.shape[2] for row in rows)
@@ -45,9 +45,9 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     """Labelled rows of images.
 
     Args:
-        rows: what each row shows, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
+        rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
         columns: one heading per column, of one or several lines.
-        names: what each line of the headings is, such as "rotation (degrees)", drawn on their left.
+        names: a name for each line of the headings, such as "rotation (degrees)", drawn on their left.
     """
     images = [row for _, row in rows]
     picture, count = mosaic(images), max(len(row) for row in images)
@@ -80,11 +80,11 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
 
 
 def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) -> Figure:
-    """One digit rotated step by step, a row per kind of image; of more than 13 angles, 13 evenly spaced ones are drawn.
+    """One digit rotated step by step, a row per kind of image. At most 13 angles are drawn, evenly spaced.
 
     Args:
         angles: `[N]` degrees.
-        rows: what each row shows, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
+        rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
     """
     kept = np.unique(np.linspace(0, len(angles) - 1, min(len(angles), MOST_ANGLES)).round().astype(int))
     headings = [f"{angle:.0f}°".replace("-", "\N{MINUS SIGN}") for angle in np.asarray(angles)[kept]]
@@ -113,7 +113,7 @@ def samples(images: np.ndarray) -> Figure:
 def preview(dataset: Dataset) -> Figure:
     """The first ten training images of each class, one row per class, at most `MOST_CLASSES` classes.
 
-    Three channels are shown as colours; otherwise the first channel is shown, the left image of a stereo pair.
+    Three channels are shown as colours. Otherwise the first channel is shown: of a stereo pair, the left image.
     """
     images, labels = dataset.part("train")
     shown = images.transpose(0, 2, 3, 1) if images.shape[1] == 3 else images[:, 0]

@@ -1,7 +1,7 @@
-"""The house style of every figure: one palette, one type size, and the same bytes for the same data.
+"""The house style of every figure: one palette, one font, and the same bytes for the same data.
 
-Colours are those of Okabe and Ito (2008), distinct for all common forms of colour blindness. Which colour stands for
-what is not said here but in `features` and `systems`, because data sets are prepared again if this module changes.
+The palette is by Okabe and Ito (2008). Its colours are distinct for all common forms of colour blindness. The modules
+`features` and `systems` assign colours, because data sets are prepared again if this module changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLUMN = 3.3
 DPI = 220
 """Dots per inch of PNG figures."""
 COLOURS = 256
-"""Colours of PNG figures."""
+"""Maximum number of colours in a PNG figure."""
 
 INK = "#1a1a1a"
 FAINT = "#8a8a8a"
@@ -35,7 +35,7 @@ TRAIN, VALIDATION = BLUE, VERMILLION
 
 
 def plain(text: str) -> str:
-    """A text as matplotlib draws it unchanged: between dollar signs it would read mathematics."""
+    """The text with escaped dollar signs: matplotlib would otherwise read mathematics between them."""
     return text.replace("$", r"\$")
 
 
@@ -97,7 +97,7 @@ def panels(columns: int, height: float, width: float = WIDTH, **options: Any) ->
 
 
 def to_bytes(figure: Figure, kind: Kind) -> bytes:
-    """The figure as bytes of a file, the same for the same data (no date, no random ids)."""
+    """The bytes of the figure's file. The same data give the same bytes (no date, no random ids)."""
     buffer = io.BytesIO()
     named = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
     metadata: dict[str, Any] = dict.fromkeys(named)

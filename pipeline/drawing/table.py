@@ -1,4 +1,4 @@
-"""A table in two forms, and the format of its cells."""
+"""Tables in two forms, as data and as text, and functions that build them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Table:
 
     Attributes:
         name: file name without its ending.
-        data: tidy, one measurement per row, units in the columns' names.
-        shown: the same as text, for people.
-        records: provenance of every item in it.
-        document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
+        data: the numbers, for the CSV file.
+        shown: the table as text, for the page.
+        records: provenance of every item in the table.
+        document: number of the document that the table belongs to, such as "000"; empty if it belongs to none.
         code: file and function that build it; empty if not known.
     """
 
@@ -37,12 +37,12 @@ class Table:
     code: str = ""
 
     def to_csv(self) -> str:
-        """The tidy form as CSV, floats with six significant digits."""
+        """`data` as CSV. Floats have six significant digits."""
         return self.data.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def sources(records: Sequence[Record]) -> str:
-    """One line on what is behind a table or figure: items, data sets, tracked runs and commits."""
+    """One line on the origin of a table or figure: items, data sets, tracked runs and commits."""
     merged = merged_provenance(records)
     parts = [", ".join(merged["items"]), dataset_label(records)]
     if merged["tracking_runs"]:
@@ -53,8 +53,8 @@ def sources(records: Sequence[Record]) -> str:
 
 
 def as_text(number: Measured | None, digits: int = 1) -> str:
-    """A mean with its sd, such as "93.1 ± 0.4", or alone if it has one replica; or a mean with its standard error, even
-    of one replica, with two decimals, or three if the mean is below 0.095. Empty if there is no number.
+    """A number as text, such as "93.1 ± 0.4": its mean and sd, or the mean alone for one replica. A standard error is
+    shown even for one replica, with two decimals, or three if the mean is below 0.095. Empty if `number` is None.
     """
     if number is None:
         return ""
@@ -78,13 +78,13 @@ def tracked(records: Sequence[Record]) -> str:
 
 
 Columns = dict[str, tuple[str, str]]
-"""Heading and format of the cells, by column of a study's measurements; percentages are shown without the sign."""
+"""Heading and format of the cells, by column of a study's table. Percentages are shown without the percent sign."""
 
 
 def study_table(
     name: str, title: str, caption: str, data: pd.DataFrame, columns: Columns, records: list[Record]
 ) -> Table:
-    """A table of a study's measurements, a row for each row of `data`; missing values are blank."""
+    """A table of a study's measurements, with a row for each row of `data`. Missing values are shown as blank cells."""
     shown = {
         head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
         for column, (head, form) in columns.items()
@@ -100,7 +100,7 @@ Heads = dict[str, tuple[str, int]]
 
 
 def cells(numbers: Numbers | None, heads: Heads, *place: str) -> dict[str, Measured | None]:
-    """The measurements by column, under `place` by its name without `_percent`; in percent if the heading has (%)."""
+    """The measurement of each column, from `place` and its name without `_percent`, times 100 if the heading has %."""
     found: dict[str, Measured | None] = {}
     for column, (words, _) in heads.items():
         value = numbers.measured(*place, column.replace("_percent", "")) if numbers else None
@@ -111,8 +111,8 @@ def cells(numbers: Numbers | None, heads: Heads, *place: str) -> dict[str, Measu
 def measured_table(
     name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Iterable[Row], error: str = "sd"
 ) -> list[Table]:
-    """A list with one table of `rows`, or an empty list if there are no rows; `keys` name the key columns, and `error`
-    names what follows ±: the sd over seeds, or the standard error (se).
+    """A list with one table of `rows`, or an empty list if there are no rows. `keys` are the names of the key columns.
+    `error` is "sd" if the number after ± is the sd over seeds, "se" if it is a standard error.
     """
     data, shown = [], []
     records: list[Record] = []
@@ -140,7 +140,7 @@ def measured_table(
 def tables_of(
     name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Mapping[str, Iterable[Row]]
 ) -> list[Table]:
-    """A table for each group of rows, such as a data set; its name and its title end with the group's name."""
+    """A table for each group of rows, such as a data set. The table's name and title end with the group's name."""
     return [
         table
         for group, each in rows.items()

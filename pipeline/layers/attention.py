@@ -1,7 +1,7 @@
 """Set transformer (Lee et al. 2019) and attention pooling over space (document 000, section 4).
 
-Linear maps with one weight per set element ("independent MLPs") are `PerElement`. On a CPU, blocks of multihead
-attention run in a compiled kernel (`attention.cpp`); `MultiheadAttentionBlock.plain_forward` is the readable form.
+The document's "independent MLPs" have separate weights for each set element (`PerElement`). On a CPU, attention blocks
+run in a compiled kernel (`attention.cpp`). `MultiheadAttentionBlock.plain_forward` is the readable form.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SOURCE = Path(__file__).with_name("attention.cpp")
 _LANES = 8
 """The width of a head must be a multiple of this number."""
 _PARTS = ("query", "key_value", "feed", "norm_query", "norm_key", "norm_feed")
-"""Layers of a block, in the order of their gradients in the kernel: weight, then bias."""
+"""Layers of a block in the kernel's order of gradients. Each has a weight, then a bias."""
 
 
 class PerElement(nn.Module):
@@ -47,8 +47,8 @@ class PerElementMLP(nn.Sequential):
 
 
 class AttentionPooling(nn.Module):
-    """Spatial features pooled once per part: a 1x1 convolution to (features + 1) channels for each part, a softmax of
-    the extra channel over space, and the weighted sum of the others.
+    """Pools spatial features for each part. A 1x1 convolution gives each part (features + 1) channels. A softmax of the
+    last channel over space weights the sum of the others.
 
     `[B, channels, H, W] -> [B, parts, features]`.
     """
@@ -61,8 +61,8 @@ class AttentionPooling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
         bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
-        # Summing first is the same, because a part's shares sum to one, and the linear map of the features is computed
-        # once per part, not at every position. The bias of the scores is the same everywhere and changes no share.
+        # Features are summed over space before their linear map, which is then computed once per part. The result is
+        # the same, because a part's shares sum to one. The bias of the scores is left out, because it changes no share.
         scores = F.conv2d(x, weight[:, -1, :, None, None])
         shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
         pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)
@@ -73,8 +73,8 @@ class MultiheadAttentionBlock(nn.Module):
     """MAB(X, Y) = H + relu(W LN(H)), H = X + attention(LN(X), LN(Y)); `X [B, n, d]`, `Y [B, m, d]`, result `[B, n, d]`.
 
     LayerNorm comes before attention and feed-forward (pre-norm), so that the residual path leaves X unchanged. With
-    LayerNorm after them, as first published, a stack of eight blocks loses its input at these learning rates: the
-    encoder of the objects gives the same output for every image and does not recover.
+    LayerNorm after them, as first published, a stack of eight blocks loses its input: the encoder of the objects gives
+    the same output for every image and does not recover.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -89,7 +89,7 @@ class MultiheadAttentionBlock(nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # (B, heads, n, d / heads)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """By the compiled kernel where it can be used, else by `plain_forward`."""
+        """The block by the compiled kernel if it is `supported`, else by `plain_forward`."""
         return attend(self, x, y) if supported(self, x, y) else self.plain_forward(x, y)
 
     def plain_forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -116,8 +116,8 @@ class InducedSetAttentionBlock(nn.Module):
 
 
 class SetTransformer(nn.Module):
-    """Maps a set of n elements to a fixed number of codes: ISABs, then pooling by attention with one seed per output,
-    then a linear map. `[B, n, width] -> [B, outputs, code]`; the order of the elements does not matter.
+    """Maps a set of n elements to a fixed number of codes: `[B, n, width] -> [B, outputs, code]`. It has ISABs, pooling
+    by attention with one seed per output, and a linear map. The order of the elements does not matter.
     """
 
     def __init__(self, width: int, heads: int, inducing: int, blocks: int, outputs: int, code: int) -> None:
@@ -136,7 +136,7 @@ class SetTransformer(nn.Module):
 
 
 def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
-    """Whether the kernel can be used for queries `x [B or 1, n, d]` and keys `y [B, m, d]` of such a block."""
+    """Whether the kernel can be used for queries `x [B or 1, n, d]` and keys `y [B, m, d]` of a block."""
     return (
         x.device.type == "cpu"
         and x.dtype == y.dtype == block.query.weight.dtype == torch.float32
@@ -149,8 +149,8 @@ def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
 
 
 def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
-    """`block.plain_forward(x, y)`, `[B, n, d]`, where `supported`. `form` is the form of the kernel, by default the
-    best on this processor. Raises `MemoryError` if there is not enough memory.
+    """Compute `block.plain_forward(x, y)`, `[B, n, d]`, by the kernel. The inputs must be `supported`. `form` is the
+    form of the kernel, by default the best on this processor. Raises `MemoryError` if memory is too small.
     """
     parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
     kernel, eps = form or kernels.load(_SOURCE), block.norm_query.eps

@@ -1,6 +1,6 @@
 """Classification losses on the activations or lengths of class capsules.
 
-Shapes: activations or lengths `[B, n]` of n classes, labels `[B]`; each function returns the loss of every image `[B]`.
+Shapes: activations or lengths `[B, n]` of n classes, labels `[B]`. Each function returns the loss of every image `[B]`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def spread_loss(activations: Tensor, labels: Tensor, margin: Tensor | float) -> 
 
 
 def cross_entropy(activations: Tensor, labels: Tensor) -> Tensor:
-    """Negative log of the true class's share in the sum of all activations, which must not be negative."""
+    """Negative log of the true class's share in the sum of all activations. Activations must not be negative."""
     target = one_hot(labels, activations.shape[-1]).to(activations)
     least = torch.finfo(activations.dtype).tiny
     return activations.sum(-1).clamp_min(least).log() - (activations * target).sum(-1).clamp_min(least).log()

@@ -4,8 +4,8 @@ Shapes: B images, m capsules of d numbers, n capsules of D numbers above; transf
 `[B, n, m, D]`, logits and weights `[B, n, m]`.
 
 Routing is limited by memory bandwidth: every iteration reads all votes twice. `route` therefore works on a few images
-at a time, whose votes fit in the cache. It does not store votes for the backward pass but computes them again, and
-writes their gradient once, as a product: each iteration adds weights times capsules to it.
+at a time, whose votes fit in the cache. The backward pass computes votes again instead of storing them. It writes their
+gradient once, as a matrix product that sums the terms of all iterations.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 _BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
-"""Bytes of votes at once; on a CPU, few enough for its cache, and for reuse by the allocator."""
+"""Bytes of votes at once. On a CPU, they fit in its cache, and the allocator reuses their memory."""
 
 
 def squash(vectors: Tensor) -> Tensor:
-    """Vectors `[..., D]` shortened to lengths below 1, short ones to almost 0 (document 001, section 2)."""
-    # The smallest positive number in place of 0, whose root has no gradient.
+    """Shorten vectors `[..., D]` to lengths below 1, and short vectors to almost 0 (document 001, section 2)."""
+    # The smallest positive number replaces 0, because the root has no gradient at 0.
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     return vectors * (squares.sqrt() / (1 + squares))
 
@@ -37,19 +37,19 @@ def cast_votes(capsules: Tensor, transformations: Tensor) -> Tensor:
 
 
 def weighted_sum(weights: Tensor, votes: Tensor) -> Tensor:
-    """Sums `[B, n, D]` over the capsules below of their votes times weights."""
+    """Sums `[B, n, D]` of votes times weights, over the capsules below."""
     return (weights.unsqueeze(-2) @ votes).squeeze(-2)
 
 
 def products(votes: Tensor, capsules: Tensor) -> Tensor:
-    """Scalar products `[B, n, m]` of the votes with the `capsules [B, n, D]` that they are for."""
+    """Scalar products `[B, n, m]` of the votes with the `capsules [B, n, D]` above."""
     return (votes @ capsules.unsqueeze(-1)).squeeze(-1)
 
 
 def agreement(votes: Tensor, updates: int) -> Tensor:
     """Weights `[B, n, m]` after `updates` updates: a softmax, over the capsules above, of logits that start at zero.
 
-    Each update adds the products of votes with the capsules computed with the current weights.
+    Each update computes the capsules above from the current weights, and adds their products with the votes to logits.
     """
     logits = votes.new_zeros(votes.shape[:3])
     for _ in range(updates):
@@ -103,8 +103,8 @@ def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
     """The gradient of a loss by the votes, from its gradient by the last weighted sum, `[B, n, D]`.
 
     Iteration t computes, from logits a, weights c = softmax(a), sums s = sum_i c_i votes_i, capsules v = squash(s), and
-    adds votes_i v to a. In the backward pass each of these two products adds a number times a vector to the gradient
-    by votes_i: c_i times the gradient by s, and the gradient by a_i times v.
+    adds votes_i v to a. In the backward pass, both products with votes_i add a number times a vector to its gradient:
+    c_i times the gradient by s, and the gradient by a_i times v.
     """
     logits, weights, sums = votes.new_zeros(votes.shape[:3]), [], []
     for _ in range(updates):
@@ -124,7 +124,7 @@ def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
 
 
 def _through_squash(vectors: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient by `vectors [..., D]`, from that by their squashed form x h(|x|), h(r) = r / (1 + r^2)."""
+    """The gradient by `vectors [..., D]` from the gradient by `squash`: x h(|x|) with h(r) = r / (1 + r^2)."""
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     along = (vectors * gradient).sum(-1, keepdim=True)
     return (squares.sqrt() * gradient + (1 - squares) / (1 + squares) * along / squares.sqrt() * vectors) / (

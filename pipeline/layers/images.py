@@ -1,4 +1,4 @@
-"""First operations of networks on images `[B, C, S, S]`."""
+"""Operations on the input of networks, images `[B, C, S, S]`: standardisation, convolution and crops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipeline.layers.poses import compose, invert
 
 
 def standardise(images: Tensor) -> Tensor:
-    """Each image with mean 0 and variance 1 over its pixels and channels; a uniform image becomes 0."""
+    """Each image with mean 0 and variance 1 over its pixels and channels. A uniform image becomes 0."""
     centred = images - images.mean((-3, -2, -1), keepdim=True)
     variance = centred.square().mean((-3, -2, -1), keepdim=True)
     count = images.shape[-3:].numel()
@@ -57,10 +57,10 @@ def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
 
 
 def warped_crops(images: Tensor, size: int, places: Tensor, matrices: Tensor) -> Tensor:
-    """As `crops`, in float32, of images whose content is moved first, in one bilinear resampling for all channels.
+    """Move the content of images, then cut out `crops`. Returns float32, by one bilinear resampling for all channels.
 
-    The matrices `[B, 2, 3]` map places before the move to places after it, in pixels from the images' middle, x to the
-    right and y down. Beyond the images' edges, the pixels at the edge are repeated.
+    The matrices `[B, 2, 3]` map positions before the move to positions after it. Positions are in pixels from the
+    images' middle, x to the right and y down. Beyond the images' edges, the pixels at the edge are repeated.
     """
     count, channels, side, _ = images.shape
     # Places of a crop in [-1, 1] become pixels from the image's middle, then the pixels where the content was before,

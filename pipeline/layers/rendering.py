@@ -1,7 +1,7 @@
-"""Rendering of templates at their poses by alpha compositing (document 000, section 2.1).
+"""Renders templates at their poses by alpha compositing (document 000, section 2.1).
 
-On a CPU it runs in a compiled kernel (`rendering.cpp`), without an array for each layer; `plain_render` is the
-readable form.
+On a CPU, a compiled kernel (`rendering.cpp`) renders without an array for each layer. `plain_render` is the readable
+form.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _ticks(like: Tensor, size: int) -> Tensor:
 
 
 def sampling_points(A: Tensor, size: int) -> Tensor:
-    """The position of each image pixel in each template's frame, `[B, P, size, size, 2]`: (I + A)^-1 x.
+    """The position (I + A)^-1 x of each image pixel x in each template's frame, `[B, P, size, size, 2]`.
 
     The terms of columns and of rows are computed separately and added in one pass over the result. One matrix product
     over all pixels takes twice as long on a CPU.
@@ -44,10 +44,10 @@ def sampling_points(A: Tensor, size: int) -> Tensor:
 
 
 def warp_templates(templates: Tensor, A: Tensor, size: int) -> Tensor:
-    """Templates `[P, C, h, w]`, or `[B, P, C, h, w]` if each image has its own, drawn with bilinear interpolation at
-    poses `A [B, P, 6]`, zero outside: `[B, P, C, size, size]`.
+    """Draw templates at poses `A [B, P, 6]` with bilinear interpolation, zero outside. Returns `[B, P, C, size, size]`.
+    Templates are `[P, C, h, w]`, or `[B, P, C, h, w]` if each image has its own.
 
-    The pose maps the template's frame to the image, so the value at image point x is the template's at (I + A)^-1 x.
+    A pose maps the template's frame to the image. So the image at x has the template's value at (I + A)^-1 x.
     """
     return sample_templates(templates, sampling_points(A, size))
 
@@ -64,7 +64,7 @@ def sample_templates(templates: Tensor, points: Tensor) -> Tensor:
 def composite(layers: Tensor) -> Tensor:
     """Layers `[B, P, 2, H, W]`, intensity C_j and opacity a_j in [0, 1], composited over black: `[B, H, W]`.
 
-    With a black background and premultiplied colour the operator "over", in order, is P <- P + a_j (C_j - P).
+    The operator "over" changes the picture P, at first black, by one layer after the other: P <- P + a_j (C_j - P).
     """
     # All layers are unbound at once: the gradient is then one stack. Indexing would fill a full-size zero tensor for
     # each layer.
@@ -76,8 +76,8 @@ def composite(layers: Tensor) -> Tensor:
 
 
 def render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
-    """The image `[B, size, size]` of templates `[P, 2, h, w]`, intensity and opacity in [0, 1], at poses `A [B, P, 6]`,
-    each part's opacity weighted by its presence `[B, P]` in [0, 1].
+    """Draw templates `[P, 2, h, w]` (intensity and opacity in [0, 1]) at poses `A [B, P, 6]`. Their opacity is
+    multiplied by `presence [B, P]`, in [0, 1]. Returns images `[B, size, size]`.
     """
     found = compiled_render if supported(templates, A, presence) else plain_render
     return found(templates, A, presence, size)
@@ -107,8 +107,8 @@ def supported(templates: Tensor, A: Tensor, presence: Tensor) -> bool:
 def compiled_render(
     templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None
 ) -> Tensor:
-    """`plain_render(templates, A, presence, size)`, `[B, size, size]`, where `supported`. `form` is the form of the
-    kernel, by default the best on this processor. Raises `MemoryError` if there is not enough memory.
+    """Compute `plain_render(templates, A, presence, size)` by the kernel. The inputs must be `supported`. `form` is the
+    form of the kernel, by default the best on this processor. Raises `MemoryError` if memory is too small.
     """
     inverse = poses.invert(poses.to_matrix(A))
     pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))

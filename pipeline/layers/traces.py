@@ -1,4 +1,4 @@
-"""The terms of the evidence lower bound of a model and a guide that are written in Pyro."""
+"""Computes the terms of the evidence lower bound of a model and a guide that are written in Pyro."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from pyro import poutine
 
 Sites = dict[str, dict[str, Any]]
-"""What Pyro records of each sample site by name: `fn`, `value`, `log_prob`; the model's result is `_RETURN`."""
+"""Pyro's records of sample sites (`fn`, `value`, `log_prob`), by name. The site `_RETURN` has the model's result."""
 
 
 def traced(model: Callable[[], object], guide: Callable[[], object]) -> tuple[Sites, Sites]:
     """The sites of the model, at the guide's samples, and the sites of the guide, both with log probabilities.
 
-    `Trace_ELBO` adds up the same terms but converts each to a Python number, which stalls a GPU.
+    `Trace_ELBO` adds up the same terms, but converts each to a Python number. This conversion stalls a GPU.
     """
     q = poutine.trace(guide).get_trace()
     p = poutine.trace(poutine.replay(model, trace=q)).get_trace()

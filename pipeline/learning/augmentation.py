@@ -13,9 +13,9 @@ Augmentation = AugmentationParams | CropParams
 
 
 def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator, training: bool = True) -> Tensor:
-    """Warp or crop uint8 images `[B, C, S, S]` as `augmentation` says. Returns floats `[B, C, s, s]` in [0, 1], or
-    beyond where gain or offset change the brightness. In validation, warps are drawn as in training, but crops are the
-    unchanged central crops.
+    """Warp or crop uint8 images `[B, C, S, S]` as `augmentation` says. Returns floats `[B, C, s, s]` in [0, 1]. Gain
+    and offset can change brightness beyond this range. If `training` is false, warps are still random, but crops are
+    central and unchanged.
     """
     count = len(images)
     if isinstance(augmentation, CropParams):
@@ -37,9 +37,9 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
 
 
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
-    """Random crops of images `[B, C, S, S]`, warped where asked for, with changed brightness."""
+    """Random crops of images `[B, C, S, S]` with changed brightness, warped if `augmentation.warps`."""
     B, size = len(images), augmentation.crop
-    # Place (2), gamma, and an unused number, which keeps seeded results the same.
+    # Place (two numbers), gamma, and an unused number, which keeps the results of a seed the same.
     draws = torch.rand(B, 4, generator=generator, device=images.device)
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:
@@ -55,7 +55,7 @@ def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -
 
 
 def crop_warps(count: int, augmentation: CropParams, generator: torch.Generator, device: torch.device) -> Tensor:
-    """Random matrices `[count, 2, 3]` for `layers.images.warped_crops`: content is scaled, sheared, turned, moved."""
+    """Random matrices `[count, 2, 3]` for `layers.images.warped_crops`: they scale, shear, turn and move."""
     draws = 2 * torch.rand(count, 6, generator=generator, device=device) - 1
     scale, aspect = augmentation.scale * draws[:, 0], augmentation.aspect * draws[:, 1]
     shear, zero = augmentation.shear * draws[:, 2], torch.zeros_like(scale)

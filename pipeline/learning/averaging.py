@@ -4,9 +4,9 @@ After step t, with the weights w_t,
 
     average_t = (1 - c_t) average_(t-1) + c_t w_t,    c_t = (p + 1) / (t + p),    p = 1 / window - 2
 
-The weights of step s count about as s^p: this is an exponential moving average whose horizon grows with training, so
-that the mean age of the averaged weights is always `window * t` steps. An exponential average with a fixed decay needs
-another decay for every number of epochs and batch size, and a correction for its initial values. Polynomial decay needs
+The weights of step s count about as s^p. This is an exponential moving average whose horizon grows with training: the
+mean age of the averaged weights is always `window * t` steps. With a fixed decay, an exponential average needs another
+decay for every number of epochs and batch size, and a correction for its initial values. Polynomial decay needs
 neither: `window` keeps its meaning in shortened trainings, and c_1 = 1 forgets the initial weights.
 """
 
@@ -22,9 +22,9 @@ class Average:
     """The running average of some parameters.
 
     Args:
-        parameters: by name; they are changed in place by the optimiser.
-        window: mean age of the averaged weights, as a share of all steps so far, above 0 and up to 1/2 (a plain mean of
-            all steps).
+        parameters: by name. The optimiser changes them in place.
+        window: mean age of the averaged weights, as a share of all steps so far. It is above 0 and at most 1/2, which
+            gives the plain mean of all steps.
 
     Attributes:
         averaged: the averages of the parameters, by name.

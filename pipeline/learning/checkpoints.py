@@ -1,8 +1,8 @@
-"""Trained weights and checkpoints during training: named tensors with a JSON header in one safetensors file.
+"""Stores trained weights, and checkpoints during training: named tensors with a JSON header in one safetensors file.
 
-A training's fingerprint is a hash of everything that it depends on: parameters, data and code. Its checkpoint is in a
-folder with that name. So training with a changed parameter never uses an old checkpoint, and changing the parameter
-back finds the old checkpoint again.
+A training's fingerprint is a hash of its parameters, data and code. The fingerprint names the folder of the training's
+checkpoint. So a training with a changed parameter never uses an old checkpoint. If the parameter is changed back, the
+old checkpoint is found again.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _HEADER = "capsules"
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write `tensors` and a JSON `header` to `path`, atomically. Raises `UserError`.
 
-    The header also gets the tensors' `sha256`, which is checked when they are loaded: the format itself would not
-    notice a changed number.
+    The tensors' `sha256` is added to the header and checked when they are loaded. The file format itself would not
+    detect a changed number.
     """
     detached = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
     header = {**header, "sha256": tensors_sha256(detached)}
@@ -54,7 +54,7 @@ def tensors_sha256(tensors: dict[str, Tensor]) -> str:
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors that `save_tensors` wrote, and their header with the `sha256`. Raises `UserError`."""
+    """Load tensors and their header with the `sha256`. Raises `UserError` for a missing, damaged or other file."""
     if not path.exists():
         raise UserError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
     try:
@@ -76,7 +76,7 @@ def fingerprint(**dependencies: Any) -> str:
 
 
 def code_fingerprint(root: Path, places: Iterable[str]) -> str:
-    """A hash of Python and C++ source files: those of `places`, files or folders relative to `root`."""
+    """A hash of the source files (Python and C++) in `places`: files or folders, relative to `root`."""
     files: set[Path] = set()
     for place in places:
         path = root / place
@@ -85,10 +85,10 @@ def code_fingerprint(root: Path, places: Iterable[str]) -> str:
 
 
 class Checkpoint:
-    """The latest state of one training: one file, replaced atomically, in a folder whose name is the training's
+    """The latest state of one training, in a file that is replaced atomically. The name of its folder is the training's
     fingerprint `key`.
 
-    Saves that are not forced are at least `interval` seconds apart, so that checkpoints cost little time.
+    Saves are at least `interval` seconds apart, unless they are forced, so that checkpoints cost little time.
     """
 
     def __init__(self, folder: Path, key: str, interval: float = 10.0) -> None:
@@ -97,14 +97,14 @@ class Checkpoint:
         self._saved = -float("inf")
 
     def load(self, device: torch.device | str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The last saved tensors and JSON state; None if there is no checkpoint. Raises as `load_tensors`."""
+        """The last saved tensors and JSON state, or None if there is no checkpoint. Raises as `load_tensors`."""
         if not self.path.exists():
             return None
         tensors, header = load_tensors(self.path, device)
         return tensors, header["state"]
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
-        """Save `tensors` and the JSON `state`; without `force`, not within `interval` seconds of the last save."""
+        """Save `tensors` and the JSON `state`. Without `force`, nothing is saved within `interval` of the last save."""
         if force or time.monotonic() - self._saved >= self.interval:
             save_tensors(self.path, tensors, {"state": state})
             self._saved = time.monotonic()

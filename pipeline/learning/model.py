@@ -22,20 +22,20 @@ class Model(nn.Module):
     """Number of random numbers per image that the loss needs."""
 
     batch_statistics: ClassVar[frozenset[str]] = frozenset()
-    """Metrics of the whole batch, not means over images; they can be compared only between batches of equal size."""
+    """Metrics that are not means over images. They can be compared only between batches of equal size."""
 
     statistics_images: int = 0
     """Number of training images that `end_epoch` needs."""
 
     @abstractmethod
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
-        """Noise `[*shape, noise_size]`: `noise_size` random numbers for each image of an array of this shape."""
+        """Draw noise `[*shape, noise_size]` for an array of images of this shape, such as (steps, batch size)."""
 
     @abstractmethod
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a batch, and metrics by name: scalar tensors, means over the batch.
+        """The loss of a batch, and metrics by name: scalar tensors, means over images except for `batch_statistics`.
 
         Random numbers are passed as `noise [B, noise_size]`, so that they depend on the seed and the epoch alone. The
         scalar tensor `epoch` is the number of passes over the data so far, such as 2.5. Models may use `labels [B]`.
@@ -46,20 +46,20 @@ class Model(nn.Module):
         return 0
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """Change the model before an epoch, given training images `[B, C, S, S]`; not called if none are needed."""
+        """Change the model before an epoch, from images `[B, C, S, S]`. Not called if `beginning_images` is 0."""
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
-        """Set the parameters without a gradient, such as running statistics, after an epoch: from training images
-        `[N, C, S, S]` in batches of `batch`. Not called where `statistics_images` is 0.
+        """Set the parameters without a gradient, such as running statistics, from training images `[N, C, S, S]` in
+        batches of `batch`. Called after every epoch, unless `statistics_images` is 0.
         """
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Features of images `[B, C, S, S]` for probes: arrays `[B, d]` by name; empty if there is nothing to probe."""
+        """Features of images `[B, C, S, S]` for probes: arrays `[B, d]` by name. Empty if there is nothing to probe."""
         return {}
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
-        """Further features: samples `[B, d]` from the posterior by name, given the other features `found` of the same
-        images; `generator` is on the CPU. Empty if the posterior is not probed by samples.
+        """Samples `[B, d]` from the posterior, by name, as further features. `found` has the other features of the
+        images. `generator` is on the CPU. Empty if the posterior is not probed by samples.
         """
         return {}
 
@@ -70,11 +70,11 @@ class Model(nn.Module):
 
 @dataclass(frozen=True)
 class EvaluationInputs:
-    """The inputs of the evaluation of a trained run.
+    """The inputs for the evaluation of a trained run.
 
     Attributes:
-        sections: sections of `params.yaml` that the stage depends on, by name; each package uses its own.
-        official: reads affNIST's test images; returns None unless the parameters ask for them and the size matches.
+        sections: sections of `params.yaml` that the stage depends on, by name. A package uses only its section.
+        official: reads affNIST's test images. Returns None unless the parameters ask for them and the size matches.
     """
 
     models: Sequence[Model]

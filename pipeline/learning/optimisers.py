@@ -1,7 +1,7 @@
 """Optimisers by their names in params.yaml.
 
-They do not subclass `torch.optim.Optimizer`: creating one imports torch's compiler (`torch._dynamo`), which takes a
-second, longer than some trainings. Adam's arithmetic is torch's own.
+They do not subclass `torch.optim.Optimizer`, because creating one imports torch's compiler (`torch._dynamo`). The
+import takes a second, longer than some trainings. Adam's arithmetic is torch's own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pipeline.learning.settings import TrainingParams
 
 
 class Optimiser:
-    """Base class: the `parameters` to update, the step size `lr`, which may be changed between steps, and the `state`:
-    tensors by name, for each parameter.
+    """Base class. It has the `parameters` to update, the step size `lr`, and the `state`: tensors by name, for each
+    parameter. `lr` may be changed between steps.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, eps: float = 1e-8) -> None:
@@ -27,7 +27,7 @@ class Optimiser:
 
 
 class Adam(Optimiser):
-    """Adam as `torch.optim.Adam` has it by default, to the bit."""
+    """Adam with the defaults and, to the bit, the results of `torch.optim.Adam`."""
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
@@ -56,12 +56,12 @@ class Adam(Optimiser):
 
 
 class RMSProp(Optimiser):
-    """RMSProp as TensorFlow 1 has it, for gradients g and step size lr:
+    """RMSProp as in TensorFlow 1, for weights w, gradients g and step size lr:
 
         s = decay s + (1 - decay) g^2,  v = momentum v + lr g / sqrt(s + eps),  w = w - v
 
-    torch's RMSProp differs in three things that a tuned step size depends on: s starts at 0 and not at 1, eps is added
-    outside of the root, and a change of lr rescales the whole velocity at once.
+    torch's RMSProp differs in three points, and a tuned step size depends on each: s starts at 0 and not at 1, eps is
+    added outside of the root, and a change of lr rescales the whole velocity at once.
     """
 
     decay = momentum = 0.9
@@ -80,7 +80,7 @@ class RMSProp(Optimiser):
 
 
 def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Adam | RMSProp:
-    """The optimiser of a training. RMSProp's constants are those of the code of SCAE's authors."""
+    """The optimiser of a training. RMSProp's constants are from the code of SCAE's authors."""
     if training.optimiser == "adam":
         return Adam(parameters, training.learning_rate)
     return RMSProp(parameters, training.learning_rate, eps=1e-2 / training.batch_size**2)

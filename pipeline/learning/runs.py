@@ -1,4 +1,4 @@
-"""Training of a run from its settings, its summary numbers, and loading of models from trained weights."""
+"""Trains a run from its settings, summarises the training, and saves and loads the trained models."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from pipeline.tracking import TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 BuildModel = Callable[[RunSettings, int], Model]
-"""Builds a new model of a run for square images with this many pixels per side (`systems.build_model`)."""
+"""Builds a new model from a run and the side of its square images in pixels (`systems.build_model`)."""
 
 SUMMARY = "model.json"
 _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
-"""The columns of a training's history that are no metrics, and the column of its speed."""
+"""The columns that identify a row of a training's history, and the column of the speed."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Context of a stage's trainings. `code` hashes a variant's code: checkpoints of other code are not continued."""
+    """Context of a stage's trainings. `code` returns a hash of a variant's code, which its checkpoints depend on."""
 
     build: BuildModel
     device: torch.device
@@ -62,20 +62,20 @@ def train_run(
     watched: Mapping[str, Labelled] | None = None,
     part: str = "",
 ) -> tuple[Trained, list[Model]]:
-    """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted. Returns what
-    `train` does, and the models, one per replica, ready for evaluation.
+    """Train all replicas of a run. A training that was interrupted continues from its checkpoint. Returns the result of
+    `train`, and the model of each replica in evaluation mode.
 
-    If the run has `held_out`, the held-out images are for validation, and the images `KNOWN` are watched.
+    If `run.held_out` is set, the held-out images are for validation, and the images `KNOWN` are watched.
 
     Args:
-        data_sha256: hash of the data set's file; the checkpoint depends on it.
-        tracked: records the data set and every epoch, epochs before an interruption included.
+        data_sha256: hash of the data set's file. The checkpoint depends on it.
+        tracked: records the data set and every epoch, also those before an interruption.
         title, start, frozen: as for `train`.
-        watched: images and classes of the data set, by name, on which the model is measured after every epoch.
-        part: the training's name if the tracked run has several, such as "pixel_sd=0.1": a prefix of metric names.
+        watched: images and classes, by name. The model is measured on them after every epoch.
+        part: the prefix of metric names, such as "pixel_sd=0.1", if the tracked run has several trainings.
 
-    Raises `UserError` if the data set does not fit the model (`check_fits`), has no images to be held out as the run
-    says, training produced a number that is not finite, or a checkpoint is damaged.
+    Raises `UserError` if the data set does not fit the run (`check_fits`), if it cannot be split as `run.held_out`
+    says, if a number in training is not finite, or if a checkpoint is damaged.
     """
     prepare(setup.device)
     _, channels, image_size, _ = dataset.images.shape
@@ -122,8 +122,8 @@ def train_run(
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """A training's result: validation metrics at each replica's best epoch, also on `KNOWN` images if there are any;
-    epochs, speed, seconds, parameters. Its table has every epoch of every replica, but no speeds, which always differ.
+    """The result of a training. Its numbers are metrics at each replica's best epoch (for validation and, if any,
+    `KNOWN` images), epochs, speed, seconds and parameters. Its table has a row per replica and epoch, without speeds.
     """
     history, best, names = trained.history, best_rows(trained), list(trained.history.columns)
     measured = {
@@ -153,7 +153,7 @@ def best_rows(trained: Trained) -> list[pd.Series[float]]:
 
 
 def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Spread over replicas of the highest validation bound (`bound`) or, without one, of the lowest loss (`loss`)."""
+    """Spread over replicas of the highest validation bound (`bound`). If there is none, of the lowest loss (`loss`)."""
     replicas = history.groupby("replica")
     if "validation_bound" in history:
         return {"bound": spread(replicas["validation_bound"].max())}
@@ -168,7 +168,7 @@ def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:
 
 
 def _models(skeleton: Model, parameters: Sequence[Parameters]) -> list[Model]:
-    """Copies of a model, one for each entry of `parameters`, with these values, ready for evaluation."""
+    """Copies of a model in evaluation mode, one with the values of each entry of `parameters`."""
     models = [copy.deepcopy(skeleton).eval() for _ in parameters]
     for model, values in zip(models, parameters, strict=True):
         model.load_state_dict(values)
@@ -176,7 +176,7 @@ def _models(skeleton: Model, parameters: Sequence[Parameters]) -> list[Model]:
 
 
 def _identity(name: str, run: RunSettings, image_size: int) -> dict[str, Any]:
-    """The entries of `model.json` that identify a run's weights, beside the model's settings."""
+    """The entries of `model.json` that, with the model's settings, identify a run's weights."""
     return {"run": name, "variant": run.variant, "image_size": image_size, "seeds": run.seeds}
 
 
@@ -190,8 +190,8 @@ def save_run(
 ) -> None:
     """Write a trained run's weights, one file per seed, and their description `model.json`.
 
-    The description has the settings and the hashes of data set and code. So a stage that depends on the folder depends
-    on all three, even if other code gives the same weights.
+    The description has the settings and the hashes of the data set and the code. A stage that depends on the folder
+    therefore depends on all three, even if other code gives the same weights.
     """
     files = {weights_file(seed): weights for seed, weights in zip(run.seeds, trained.parameters, strict=True)}
     for file, weights in files.items():

@@ -30,10 +30,10 @@ class AugmentationParams(Section):
 
 
 class CropParams(Section):
-    """Random crops in random light, warped if a setting of warps is not 0; drawn again in every epoch.
+    """Random crops in random light, drawn again in every epoch. They are warped if a setting of warps is not 0.
 
-    Channels of an image, such as the two of a stereo pair, are changed alike, except by gain and offset: a network that
-    standardises images does not see what all channels share. Validation and tests use the unchanged central crop.
+    Gain and offset are drawn for each channel, because standardised images hide what all channels share.
+    All other changes are the same for all channels. Validation and tests use the unchanged central crop.
     """
 
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
@@ -101,11 +101,11 @@ class RunSettings(Section):
 
     @property
     def held_out(self) -> HoldoutParams | None:
-        """Which images are held out for validation; None: the data set's validation images are used."""
+        """The images held out for validation. None if the data set's own validation images are used."""
         return None
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
-        """UserError if the model does not fit images `[N, channels, size, size]` with this number of classes."""
+        """Raise `UserError` if the run does not fit images `[N, channels, size, size]` of this number of classes."""
         if self.channels != channels:
             images = f"images of {self.dataset} have {channels} channel{'s' * (channels > 1)}"
             has_views = "views" in type(self.model).model_fields
@@ -115,13 +115,13 @@ class RunSettings(Section):
             raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")
 
     def without_effect(self) -> dict[str, str]:
-        """Settings of the model that have no effect, by name, each with the other settings that would give it one."""
+        """The settings that the model ignores, by name. The value says which other setting would give it an effect."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:
         """The run trained for `epochs`, with the model's schedule shortened or extended in proportion.
 
-        Otherwise a short training would end before the schedule does, and the model would not reach its last phase.
+        With an unchanged schedule, a short training would end before the model reaches its last phase.
         """
         return self.model_copy(
             update={

@@ -1,10 +1,10 @@
-"""The training loop for all models trained by gradient descent: one seed after the other, resumable, without waiting
-for the device after each step.
+"""The training loop for all models trained by gradient descent. It trains one seed after the other, can be resumed, and
+does not wait for the device after each step.
 
-In each epoch: draw order, warps and noise from (seed, epoch) only; train on all batches, keeping the metrics on the
-device; read metrics once; validate; keep the best parameters; save a checkpoint. If training is interrupted at any time
-and run again, it therefore gives the same weights (bit for bit on the CPU). With `training.averaging`, the average of
-the weights is validated and kept.
+An epoch trains on all full batches, reads the metrics from the device once, validates, keeps the best parameters and
+saves a checkpoint. The order of images, the warps and the noise depend only on the seed and the epoch. So a training
+that was interrupted gives the same weights when it is run again (bit for bit on the CPU). With `training.averaging`,
+the average of the weights is validated and kept.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Trained:
 
     Attributes:
         parameters: the model's parameters at the best validation loss, by replica.
-        history: one row per replica and epoch: replica (index of its seed), epoch (from 1), `<part>_<metric>` for the
-            parts train, validation and those watched, images_per_second.
+        history: one row per replica and epoch, with columns replica (index of its seed), epoch (from 1),
+            images_per_second, and `<part>_<metric>` for the parts train, validation and each watched name.
         best_epoch: the epoch of the best validation loss, by replica.
-        seconds: time spent training and validating, all replicas and earlier parts of a resumed training together.
+        seconds: time of training and validation, summed over replicas, with the time before an interruption.
     """
 
     parameters: list[Parameters]
@@ -63,7 +63,7 @@ class Trained:
 
 
 Row = dict[str, float]
-"""One epoch of one seed, by the names of the history's columns."""
+"""A row of the history: the values of one epoch and seed, by column."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Task:
 
     Attributes:
         train_part, validation_part: images `[N, C, S, S]` and their classes `[N]`.
-        watched: further images and classes, by name, measured after every epoch as validation is, but not used for
-            model selection.
+        watched: further images and classes, by name. They are measured after every epoch. They are not used for model
+            selection.
     """
 
     build: Callable[[], Model]
@@ -98,14 +98,14 @@ def train(
     """Train one replica per seed.
 
     Args:
-        checkpoints: one per seed; None: not resumable.
-        on_epoch: called with each epoch's row of the history after the epoch, and again for each row that a checkpoint
+        checkpoints: one per seed. A seed with None cannot be resumed.
+        on_epoch: called with a row of the history after each epoch. It is also called with each row that a checkpoint
             restores.
-        start: initial values by parameter, for each seed; the other parameters start as in a fresh model.
+        start: initial values by parameter, for each seed. Other parameters start as in a new model.
         frozen: names of parameters that are not trained.
 
-    Raises `UserError` if a loss, another metric or the gradient norm is not finite; the last good checkpoint, if there
-    is one, is kept.
+    Raises `UserError` if a metric of training or validation or the gradient norm is not finite. The last good
+    checkpoint, if there is one, is kept.
     """
     each_of = zip(seeds, start or [{}] * len(seeds), checkpoints or [None] * len(seeds), strict=True)
     loops = [
@@ -244,7 +244,7 @@ class _Loop:
         return last + (first - last) * 0.5 * (1 + math.cos(math.pi * share))
 
     def _check_finite(self, metrics: Mapping[str, NDArray[np.float64]], where: str = "") -> None:
-        """UserError if metrics `[steps]` are not all finite; `where` says what was measured, by default the step."""
+        """UserError if metrics `[steps]` are not all finite. Its message says `where`, by default at which step."""
         finite = {name: np.isfinite(values) for name, values in metrics.items()}
         step = min((int(np.argmin(each)) for each in finite.values() if not each.all()), default=None)
         if step is None:

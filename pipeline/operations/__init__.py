@@ -1,1 +1,1 @@
-"""Commands around the pipeline: run it in parallel, publish, export, show tracked runs, and a demonstration."""
+"""Commands around the pipeline: run it in parallel, publish and export results, show tracked runs, draw a demo."""

@@ -1,4 +1,4 @@
-"""Pictures of what two published models see in a few digits, for new users who have not trained anything yet."""
+"""Pictures of two published models on ten digits, for new users who have not trained anything yet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsule
 from pipeline.systems.matrix_capsules.routing import follow, iterations_of
 
 WEIGHTS = Path("published", "demo")
-"""Copies of the weights of two runs of the profile quick; unlike those in DVC's remote, they fit any `dvc.lock`."""
+"""Copies of the weights of two runs of the profile quick. Weights from DVC would depend on the `dvc.lock`."""
 PARTS, ROUTING = "capsules-digits", "matrix-digits"
 DIGITS = DatasetParams(source="digits", canvas=28, train=1200, validation=237, test=360, split_seed=0)
 """The data set that the two runs were trained on."""
@@ -36,7 +36,7 @@ DIGITS = DatasetParams(source="digits", canvas=28, train=1200, validation=237, t
 
 @torch.no_grad()
 def demo(root: Path, folder: Path) -> dict[Path, str]:
-    """Draw what the two models see in ten test digits. Returns the pictures' descriptions by path, in `folder`."""
+    """Draw pictures of both models on ten test digits into `folder`. Returns their descriptions by path."""
     capsules = cast(GenerativeModel, load_trained(root / WEIGHTS / PARTS).models[0])
     trained = load_trained(root / WEIGHTS / ROUTING)
     network = cast(MatrixCapsules, trained.models[0])

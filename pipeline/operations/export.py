@@ -1,7 +1,7 @@
-"""A profile's figures, tables and scorecard as a folder to cite and archive: a research object crate (RO-Crate).
+"""Exports a profile's figures, tables and scorecard as a research object crate (RO-Crate), to cite and archive.
 
-Figures are PDF if the arrays that they need are present, else the files in Git; tables are CSV and LaTeX. The crate's
-metadata give each figure and table its title and caption, with the results and commits that it shows.
+A crate is a folder with metadata. Figures are PDF if their arrays are present, else the files in Git. Tables are CSV
+and LaTeX. For each figure and table, the metadata have the title, the caption, and the results and commits behind it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLAIM = ("id", "document", "where", "claim", "paper", "ours", "verdict", "datase
 
 
 def export(root: Path, folder: Path) -> int:
-    """Write the results of the current profile into a new folder; returns the number of files. UserError if the folder
+    """Write the results of the current profile into a new folder. Returns the number of files. UserError if the folder
     exists, the profile has no scorecard, parameters are invalid, or a result is corrupt.
     """
     if folder.exists():

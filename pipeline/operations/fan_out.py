@@ -1,10 +1,10 @@
 """Runs the items that are out of date on several workers at once, with Dask distributed.
 
-The process that is started (the *head*) asks DVC which items are out of date, and gives Dask a graph with one task for
-each. A task calls `dvc repro --single-item` in a clone of the head's repository at the head's commit. Data, weights and
+The process that is started (the *head*) asks DVC which items are out of date, and gives Dask a graph of one task per
+item. A task calls `dvc repro --single-item` in a clone of the head's repository at the head's commit. Data, weights and
 arrays travel through the DVC cache that head and workers share, or through a DVC remote. Everything else that an item
 makes is a few kilobytes: its entry in dvc.lock, and the outputs that DVC does not cache. This *packet* is the result of
-the task. Dask passes it on to the tasks of the items that need it; the head writes it into its own repository and
+the task. Dask passes the packet on to the tasks of items that need it. The head writes it into its own repository, and
 checks out the cached outputs. Afterwards `dvc repro` has nothing to run.
 
 Functions whose docstrings begin with "On a worker" are pickled by value: they must not import `pipeline`.
@@ -164,7 +164,7 @@ def _submit(
 
 
 def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[str], failed: set[str]) -> None:
-    """Record every item as soon as it is done, and add it to `done`; add items whose own task fails to `failed`."""
+    """Record every item as soon as it is done, and add it to `done`. Add an item to `failed` if its own task fails."""
     from distributed import as_completed
 
     for batch in as_completed(futures.values()).batches():
@@ -205,7 +205,7 @@ def _lock_entries(root: Path) -> dict[str, Any]:
 
 
 def _dvc(root: Path, *words: str) -> int:
-    """Run DVC in a repository; returns the exit code."""
+    """Run DVC in a repository. Returns the exit code."""
     return subprocess.run([sys.executable, "-m", "dvc", *words], cwd=root, check=False).returncode
 
 
@@ -223,7 +223,7 @@ def _write_files(root: Path, packet: Packet) -> None:
 
 
 def run_item(job: dict[str, Any], name: str, uncached: tuple[str, ...], packets: Sequence[Packet]) -> Packet:
-    """On a worker: bring an item up to date, given its packet and those of items that it needs. Returns the new one."""
+    """On a worker: bring an item up to date, from packets of it and of the items it needs. Returns its new packet."""
     import yaml
 
     begun = time.monotonic()
@@ -268,7 +268,7 @@ def _clone(job: dict[str, Any]) -> Path:
 
 
 def _call(folder: Path, *command: str) -> str:
-    """On a worker: run a command (killed with the worker on Linux); return its output. `RuntimeError` if it fails."""
+    """On a worker: run a command (killed with the worker on Linux). Returns its output. `RuntimeError` if it fails."""
     words = (sys.executable, "-m", *command) if command[0] == "dvc" else command
     guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}

@@ -7,9 +7,9 @@ here, and incomplete outputs are pushed again or removed.
 Git keeps every version of the remote permanently, so sizes are limited. Raw data, data sets and checkpoints are never
 published.
 
-Another DVC remote can get everything that DVC's run cache remembers (`share`). `dvc push --run-cache` pushes all of its
-records, but only the cached outputs that `dvc.lock` names. A record restores a stage only if all outputs of the record
-are available.
+`share` pushes DVC's run cache, which has a record of every execution, to another DVC remote, with the outputs of all
+records. `dvc push --run-cache` pushes all records, but only the outputs that `dvc.lock` names. A record restores a
+stage only if all of its outputs are available.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ REMOTE = "published"
 LARGEST_FILE = 20_000_000
 """Bytes of the largest file that is published."""
 LARGEST_TOTAL = 150_000_000
-"""Bytes of all published files together, those of other profiles included."""
+"""Bytes of all published files together, including the files of other profiles."""
 _MODELS, _ARRAYS = "models/", "results/"
 
 
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
-    """Copy the recorded outputs of the current profile to the remote; write a card for each trained run, and the list
+    """Copy the recorded outputs of the current profile to the remote. Write a card for each trained run, and the list
     of cards. Returns the bytes of each published output, and the reason for each output that is left out.
 
     Raises `UserError` if there are uncommitted changes, the profile is not for publication or too large, or DVC cannot
@@ -58,11 +58,11 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     params = load_params(root / PARAMS)
     if not params.publish:
         raise UserError(f"profile {params.profile} has `publish: false` in {PARAMS}")
-    # A clone of the commit must be the same, except for the remote and for which profile is current.
+    # A clone of the commit must equal this repository, except for the remote and the current profile.
     apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
     changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
     committed = _run(root, "git", "ls-tree", "-r", "HEAD")
-    for file in FILES:  # their content is what counts: switching profiles moves them
+    for file in FILES:  # compared by content, because switching profiles moves them
         if (root / file).exists() and _run(root, "git", "hash-object", file).strip() not in committed:
             changed += f" M {file}\n"
     if changed:
@@ -85,8 +85,8 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
-    """Push the outputs `wanted` to the remote; remove from it each file that belongs to no complete output of `locked`.
-    Returns the reason for each output of `wanted` that is not on the remote, and for each of `locked` removed from it.
+    """Push the outputs `wanted` to the remote. Remove files there that belong to no complete output of `locked`.
+    Returns why an output of `wanted` is not on the remote, or an output of `locked` was removed, by output.
     Raises `UserError` if the remote has become too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
@@ -103,7 +103,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
 
 
 def stored(root: Path, output: Output) -> list[Path]:
-    """An output's file on the remote, or a folder's listing and files. UserError if one is missing or damaged."""
+    """Paths of an output on the remote: a file, or a folder's listing and files. UserError if missing or damaged."""
 
     def checked(name: str) -> Path:
         path = _place(root, name)
@@ -117,7 +117,7 @@ def stored(root: Path, output: Output) -> list[Path]:
 
 
 def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
-    """Remove each file that belongs to no complete output of small enough files; returns why outputs are left out."""
+    """Remove files that belong to no complete output with small enough files. Returns why outputs are left out."""
     kept, refused = set(), {}
     for output in locked:
         if not _place(root, output.md5).exists():
@@ -194,11 +194,11 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
 
 
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
-    """Push the run cache of the repository in `root`, and the outputs of its records, except those of records with an
-    output in `without` (folders or files). Returns the number of all records, and of files pushed by this call.
+    """Push the run cache of the repository in `root`, and the outputs of its records. The outputs of a record are left
+    out if one is in `without` (folders or files). Returns the number of all records, and of files pushed by this call.
 
     Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not take all files, cannot
-    have a run cache (one over HTTP), or is the folder of published results, which is in Git.
+    have a run cache (over HTTP), or is the folder of published results, which is in Git.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo

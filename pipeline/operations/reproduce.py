@@ -1,8 +1,8 @@
 """Runs the items that are out of date in this repository, several at once: one `dvc repro` for each core.
 
 DVC lets several `dvc repro` run in one repository if none of them writes what another reads or writes. So items are put
-in groups: a trained run and its studies, or the studies of the same several runs, which wait for these runs' groups.
-Data sets are prepared before, figures and tables are made at the end. Results are those of a plain `dvc repro`.
+in groups: a trained run with its studies, or the studies of several runs. Such studies wait for the groups of the runs.
+Data sets are prepared first; figures and tables are made last. The results are the same as with a plain `dvc repro`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PREPARING = frozenset({"download", "own_images", "preprocess"})
 DRAWING = frozenset({"figures", "tables"})
 """Stages that show all results."""
 Group = frozenset[str]
-"""The trained runs that the group's items need; for an item that needs no run, the item itself."""
+"""A group of items, named by the trained runs that they need. An item that needs no run is a group by itself."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class PlannedItem:
     """One item of dvc.yaml.
 
     Attributes:
-        needs: all items that it needs, directly or indirectly: a study of a run also reads the run's data set.
+        needs: all items that it needs, directly or indirectly: a study of a run also needs the run's data set.
         behind: the items of `needs` that are out of date.
-        stale: whether the item itself is out of date, or one of `needs`.
+        stale: whether the item, or one of `needs`, is out of date.
         uncached: its outputs that DVC does not cache: paths relative to the repository.
     """
 
@@ -77,7 +77,7 @@ def read_plan(root: Path, targets: Sequence[str] = ()) -> Plan:
 
 
 def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) -> int:
-    """Bring the targets up to date, `jobs` groups at once (default: one per core); returns the exit code."""
+    """Bring the targets up to date, `jobs` groups at once (by default, one per core). Returns the exit code."""
     plan = read_plan(root, targets)
     data = [name for name, item in plan.items() if item.stale and name.partition("@")[0] in PREPARING]
     if data and _dvc(root, "--single-item", *data).wait():
@@ -94,7 +94,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
 
 
 def grouped(plan: Plan) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
-    """Stale items by group, in order, without those that prepare data or draw; and the groups that each waits for."""
+    """Stale items by group, and the groups that each group waits for. Items that prepare data or draw are left out."""
     groups: dict[Group, list[str]] = {}
     for name, item in plan.items():
         if item.stale and name.partition("@")[0] not in PREPARING | DRAWING:

@@ -16,7 +16,7 @@ from pipeline.tracking.delivery import Delivery
 
 HOST = "127.0.0.1"
 VIEW = "mlflow.sharedViewState."
-"""Prefix of an experiment's tag that holds a view; the view's name follows."""
+"""Prefix of the tags of an experiment that hold views. The rest of a tag is the name of the view."""
 
 
 def delivery_of(root: Path) -> Delivery:
@@ -37,13 +37,13 @@ def send(delivery: Delivery) -> None:
 
 
 def show(root: Path, port: int) -> NoReturn:
-    """Send the runs to the repository's database, print links to the views, and become MLflow's server. UserError if
-    the port cannot be used, another server is starting there, or MLflow is switched off.
+    """Send the runs to the repository's database, print links to views, and replace this process by MLflow's server.
+    UserError if the port cannot be used, another server is starting there, or MLflow is switched off.
     """
     path = lock_path(root, f"ui-{port}")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT)
-    os.set_inheritable(lock, True)  # the server keeps the lock: for seconds, its port still looks free
+    os.set_inheritable(lock, True)  # the server keeps the lock, because its port looks free for some seconds
     try:
         socket.create_server((HOST, port)).close()
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Claims as text: one card per row of the scorecard, with what every profile found and where numbers come from."""
+"""Cards of claims for the page: a card for each row of the scorecard, with all profiles' findings and their origin."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ verdict clear without colour.
 """
 
 QUICK, PAPER = "quick", "paper"
-"""The default profile, and the one with the documents' data: the page of any profile shows their numbers, too."""
+"""The default profile and the profile with the documents' data. The page of any profile shows the numbers of both."""
 CHANGES = {
     "not run": "",
     "budget": "with a longer training in params.yaml",
@@ -38,18 +38,18 @@ CHANGES = {
     "setting": "with the document's settings, as in profile paper-gpu",
     "unexplained": "with another seed in params.yaml",
 }
-"""What to change in order to test a claim, by the kind of reason that its row gives (`why`)."""
+"""Changes that would test a claim, in words, by the kind of reason in the row's `why`."""
 
 _AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
 _FEW = 3
-"""How many items, or commits, a line names; it counts the others."""
+"""Maximum number of items or of commits that a line names. The line counts the others."""
 
 Content = dict[str, Any]
 """Values that the template `page.html.j2` shows, by their names in the template."""
 
 
 def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
-    """The scorecards of `QUICK` and `PAPER`, without `profile`, where they exist in the repository `root`."""
+    """The existing scorecards of `QUICK` and `PAPER` in the repository `root`, by profile; `profile` is left out."""
     paths = {name: Layout(root, name).scorecard_path for name in (QUICK, PAPER) if name != profile}
     return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
 
@@ -61,11 +61,11 @@ def cards(
     differing: Mapping[str, str],
     others: Mapping[str, Sequence[Row]],
 ) -> list[Content]:
-    """One card per row: the claim, the document's number, the page's own finding, and those of other profiles.
+    """One card per row: the claim, the document's number, this profile's finding, and other profiles' findings.
 
     Args:
-        differing: results that do not belong to the profile as it is now, with the reason (`freshness.compare`).
-        others: the scorecards of other profiles.
+        differing: why results are missing or differ from the current profile, in words (`freshness.compare`).
+        others: the scorecards of other profiles, by profile.
     """
     shown = []
     for row, claim in zip(rows, claims, strict=True):
@@ -94,8 +94,8 @@ def cards(
 
 
 def _cell(row: Row, claim: Claim, profile: str) -> Content:
-    """What one profile found about a claim: its number, what ± stands for, and the sort key; its verdict, the verdict
-    by the number alone if that is another, and its tier; and the shell commands that measure it again.
+    """One profile's finding about a claim: number, meaning of ±, sort key, verdict, tier, and the shell commands that
+    measure it again. `judged` is the verdict by the number alone; it is empty if it equals the verdict.
     """
     ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
     mark, tone = MARKS[verdict]
@@ -121,8 +121,8 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
 
 
 def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
-    """What to change in order to test a claim whose reason is of `kind`, with the time that it took before, and the
-    command. If the row of profile paper is given and was run, that profile tests it.
+    """Advice on how to test a claim, with the time of the last run, and the shell command. `kind` is the kind of the
+    row's reason. If the row `paper` of profile paper was run, the advice is to use that profile.
     """
     change = CHANGES[kind]
     if paper and paper["verdict"] != "not run":
@@ -138,7 +138,7 @@ def _repro(items: Sequence[str]) -> str:
 
 
 def _tolerance(claim: Claim) -> str:
-    """The tolerance of a claim's number and its reason; empty for a claim without a number."""
+    """A claim's number, its tolerance and the reason for the tolerance, as text. Empty for a claim without a number."""
     if claim.value is None:
         return ""
     distance, reason = tolerance(claim)
@@ -146,8 +146,8 @@ def _tolerance(claim: Claim) -> str:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """`value ± sd` with as many decimals as the claim's number or its sd, at least one, and none from 1,000 on. Without
-    sd, an absolute value below 0.05 has two significant digits.
+    """`value ± sd` as text. It has the decimals of the claim's number or sd, whichever has more, but at least one. From
+    1,000 on it has none. Without `sd`, an absolute value below 0.05 has two significant digits.
     """
     published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
     digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])
@@ -159,7 +159,7 @@ def _spread(value: float, sd: float | None, claim: Claim) -> str:
 
 
 def bar(verdicts: Iterable[Verdict]) -> list[Content]:
-    """The segments of a bar of verdicts, from agreement to disagreement, without empty ones."""
+    """The segments of a bar of verdicts, in the order of `MARKS`. Verdicts that do not occur have no segment."""
     counted = list(verdicts)
     return [
         {"verdict": verdict, "key": verdict.replace(" ", "-"), "mark": mark, "count": count}
@@ -169,8 +169,8 @@ def bar(verdicts: Iterable[Verdict]) -> list[Content]:
 
 
 def origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
-    """One line on where numbers come from, of a provenance merged by `merged_provenance`: items, data, commits, time
-    and device; and the rest, as names and texts, under `record`. None if there are no items.
+    """The origin of numbers, from a provenance that `merged_provenance` merged: items, data set, commits, time and
+    device. Further facts are under `record`, as text by name. None if there are no items.
     """
     found, items, seconds = commits(merged["commit"]), merged["items"], merged["seconds"]
     texts = {
@@ -192,7 +192,7 @@ def origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
 
 
 def commits(merged: str | None) -> list[str]:
-    """The commits that `merged_provenance` joins by commas, each once, its hash shortened."""
+    """The commits that `merged_provenance` joined by commas, with short hashes and without repetitions."""
     return unique(re.sub(r"^([0-9a-f]{7})[0-9a-f]+", r"\1", name) for name in (merged or "").split(", ") if name)
 
 

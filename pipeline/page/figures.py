@@ -1,8 +1,8 @@
-"""A profile's figures, on disk and inside the page, with their titles and captions; and tables for plots of all runs.
+"""Writes a profile's figures, prepares them for the page, and writes the tables of `dvc plots`.
 
-Titles and captions are in `figures.json`, next to the folder of figures; what sliders show is in the folder `films`. A
-picture whose arrays are missing cannot be drawn again (Git holds pictures and numbers, but no arrays). It is kept as
-long as the results that it was drawn from are the same; one that is not drawn although nothing is missing is removed.
+Titles and captions are in `figures.json`, next to the folder of figures. Films are in the folder `films`. Git holds
+pictures and numbers, but no arrays. A picture whose arrays are missing is kept as long as its results are the same. A
+picture is removed if it is not drawn although its arrays are there.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _SOURCE = ("stage", "item", "tracking_run")
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
 FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
-"""How names of figures on the first screen begin, one for each document."""
+"""Prefixes of the names of figures on the first screen, one for each document."""
 FRONT_SIZE = (640, 320)
-"""Maximum width and height in pixels of such a picture: twice what the page shows, for dense screens. Only the top
-of a taller figure is shown.
+"""Maximum width and height of a picture on the first screen, in pixels: twice its size on the page, for dense screens.
+A taller figure is cropped at the bottom.
 """
 _UNSEEN = re.compile(r"<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
 _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
@@ -45,8 +45,8 @@ _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
 
 
 def write_figures(folder: Path, results: Results) -> Written:
-    """Draw every figure into `folder` and write titles and captions next to it; remove files of figures that are no
-    longer shown. Returns what was written and what was missing. Raises `UserError`.
+    """Draw every figure into `folder`, write titles and captions next to it, and remove files of figures that are no
+    longer shown. Returns the record of written figures. Raises `UserError` if a file cannot be read or written.
     """
     before, _ = on_disk(folder, results)
     written, drawn = Written(), dict[str, Picture]()
@@ -63,7 +63,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         and any(item_name(record) in away for record in each.records)
         and (folder / each.file).exists()
     }
-    places = [each.name for each in before if kept]  # figures keep their order; new ones come last
+    places = [each.name for each in before if kept]  # if some are kept, the order stays; new ones come last
     shown = [found for name in dict.fromkeys([*places, *drawn]) if (found := kept.get(name) or drawn.get(name))]
     entries = [
         {key: getattr(each, key) for key in _TEXTS}
@@ -84,8 +84,8 @@ def write_figures(folder: Path, results: Results) -> Written:
 
 
 def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
-    """The figures on disk whose results have not changed since they were drawn, with their titles and captions; and the
-    executed items whose arrays or tables were missing when they were drawn.
+    """The figures on disk whose results have not changed since the figures were drawn, and the executed items whose
+    arrays or tables were missing at that time.
     """
     path = folder.with_suffix(".json")
     content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"figures": [], "incomplete": []}
@@ -100,7 +100,7 @@ def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
 
 
 def _record(results: Results, source: dict[str, Any]) -> Record | None:
-    """The provenance record that a source names; None if that result is gone or was made again."""
+    """The provenance record that `source` identifies. None if the result is gone or was made again."""
     numbers = results.numbers(str(source["stage"]), str(source["item"]))
     records = numbers.records if numbers else []
     return next((each for each in records if all(each.get(key) == source[key] for key in _SOURCE)), None)
@@ -110,7 +110,7 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
 
 
 def load_figure(folder: Path, figure: Picture) -> Picture:
-    """The figure with its file in `folder` as a data URI, and with its width."""
+    """The figure with `uri`, its file in `folder` as a data URI, and `width` in CSS pixels."""
     path = folder / figure.file
     if figure.kind == "png":
         with Image.open(path) as picture:
@@ -131,15 +131,15 @@ def webp_uri(picture: Image.Image, **options: Any) -> str:
 
 
 def vector_uri(svg: str) -> str:
-    """The data URI of an SVG drawing, shorter than in base64: only characters that a URI cannot have are encoded, and
-    comments, metadata and most white space are gone.
+    """The data URI of an SVG drawing, without comments, metadata and most white space. It is shorter than base64,
+    because only characters that a URI cannot have are encoded.
     """
     svg = re.sub(r"\s+", " ", _UNSEEN.sub("", svg)).replace("'", "&#39;").replace('"', "'")
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
 
 
 def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
-    """A document's picture on the first screen: `uri` and `alt` of a figure, made smaller. None if it has none."""
+    """`uri` and `alt` of a document's picture on the first screen, made smaller. None without a PNG in `FRONT`."""
     shown = next((each for each in figures if each.kind == "png" and each.name.startswith(FRONT)), None)
     if shown is None:
         return None
@@ -154,8 +154,8 @@ def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
 
 
 def write_plots(folder: Path, results: Results) -> None:
-    """Write the table of every plot that `dvc plots` shows of all runs, a row for each point; those without rows, too,
-    because DVC expects the files. Raises `UserError`.
+    """Write a table for each plot of `dvc plots` over all runs, a row for each point. A table without rows is written,
+    too, because DVC expects the file. Raises `UserError` if a file cannot be read or written.
     """
     for name, columns, tables in (
         ("learning", ["epoch", "loss"], _validation(results, "loss")),
@@ -168,7 +168,7 @@ def write_plots(folder: Path, results: Results) -> None:
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
-    """A metric of validation after every epoch, for every run that has it: the mean over seeds still training."""
+    """Yield a table for each run with the metric: a row per epoch, the validation mean over seeds still training."""
     for run, numbers in results.executed("train"):
         if metric in numbers.names("validation"):
             table = results.table("train", run, ("replica", "epoch", column := f"validation_{metric}"))
@@ -178,7 +178,7 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Accuracy of probes on rotated test images, refitted at each angle, for all features: the mean over seeds."""
+    """Yield a table for each probed run: a row per features and angle, the mean accuracy over seeds of refit probes."""
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")
         table = results.table("evaluate", run, columns) if numbers.names("probe") else None

@@ -1,8 +1,8 @@
 """The page: one self-contained HTML file with the claims, the figures and the tables of a profile.
 
-It contains everything it shows and needs no network and no server: figures are data URIs, styles and scripts are
-inline. Without scripts everything can be read, and the filters (plain CSS) work; `page.js` adds sorting, search and the
-state in the address, `tables.js` sorts tables, and `films.js` shows pictures by a slider.
+The file needs no network and no server. Figures are data URIs; styles and scripts are inline. Without scripts,
+everything can be read, and the filters (plain CSS) work. `page.js` sorts and searches claims and keeps the state in the
+address. `tables.js` sorts tables. `films.js` shows pictures by a slider.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def build_page(
 
     Args:
         rows: the scorecard, one row per claim in the order of `claims`.
-        differing: `<stage>/<item>` of results that do not belong to the profile as it is now, or are not there, with
-            the reason in words (`freshness.compare`). Figures, tables and claims that use one are marked.
+        differing: why results are missing or differ from the current profile, in words, by `<stage>/<item>`
+            (`freshness.compare`). Figures, tables and claims that use such a result are marked.
         incomplete: executed items whose arrays or tables were missing when the figures were drawn.
-        scorecards: of other profiles, to be shown beside this one's.
-        repository: its address, for links to commits and code; without one, code is linked by its file.
+        scorecards: scorecards of other profiles by profile, shown beside this profile's scorecard.
+        repository: web address for links to commits and code. If it is empty, links to code are relative paths.
     """
     records = [record for table in tables for record in table.records]
     all_cards = cards(rows, claims, profile, differing, scorecards or {})

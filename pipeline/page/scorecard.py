@@ -1,34 +1,34 @@
 """The scorecard: every claim with the document's number, our number and a verdict.
 
-The rules of the verdict, all of them:
+All rules of the verdict:
 
 - A claim without a number "holds" or "fails", as its check finds.
-- A claim with a number is "within" when our mean lies within a tolerance of it. The tolerance is two of the document's
-  standard deviations if it gives one; else the claim's own `tolerance` in claims.yaml if it has one; else twice the
-  binomial standard error of the document's number on 10,000 test images (as many as MNIST has): the same model would
-  vary at least that much with another sample of test images.
-- Outside the tolerance it is "better" on the good side (`better` in claims.yaml: accuracies higher, errors lower) and
-  "worse" on the other. A baseline's number has no good side: it is "worse" on either (`better: neither`), because a
+- A claim with a number is "within" if our mean differs from the number by at most a tolerance. The tolerance is two of
+  the document's standard deviations if it gives one; else the claim's `tolerance` in claims.yaml if it has one; else
+  twice the binomial standard error of the document's number on 10,000 test images, the size of MNIST's test set. The
+  same model would vary at least that much with another sample of test images.
+- Outside the tolerance, a claim is "better" if our mean is on the good side, else "worse" (`better` in claims.yaml:
+  accuracies higher, errors lower). A baseline has no good side (`better: neither`). It is "worse" on both sides: a
   better baseline weakens the document's comparison.
-- A claim without a measurement is "not run". Where results are for publication (`publish` in params.yaml), so is one
-  whose number rests on a draft: a result made from uncommitted changes.
+- A claim without a measurement is "not run". A draft is a result made from uncommitted changes. If results are for
+  publication (`publish` in params.yaml), a claim whose number rests on a draft is "not run", too.
 
-These rules give `judged` of a row. Its verdict is the same except in two cases, in which the page shows both:
+These rules give `judged` of a row. The row's verdict is the same except in two cases. The page then shows both:
 
 - "undecided": our mean lies outside the tolerance, but within two of its standard errors of the document's number.
-- "not tested": a number that is "worse", where the document's regime was not reached (`untested` says why). The
-  training took fewer steps than the document's or its published code's; or at its end, the error on training images,
-  augmented as they were, is above the document's number for the test error; or the error still falls: the
-  mean error on watched test images (else on validation images) is lower in the last eighth of the epochs than in the
-  eighth before it, by more than two standard errors of the difference (binomial, taking both as independent); or the
-  images stand in for distorted ones that the document does not give.
+- "not tested": our mean is "worse", and the document's conditions were not reached in one of four ways (`untested` of
+  the row). The training took fewer steps than the document's or its published code's. At the end of training, the error
+  on augmented training images is above the document's test error. The error still falls: its mean on watched test
+  images (else validation images) is lower in the last eighth of the epochs than in the eighth before, by more than two
+  standard errors of the difference (binomial, both taken as independent). The images stand in for distorted images that
+  the document does not give.
 
 The cause of a disagreement is never certain. `why` of a row gives the first candidate: the reason for "not tested"
 (budget, data) or "undecided" (noise); else the first of the finding's remarks in the order budget, data, setting,
 noise; else "unexplained".
 
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
-judged like any other, its `dataset` says what differs ("digits (scikit-learn); not the paper's data (MNIST)"), and it
+judged like any other. Its `dataset` names the differences ("digits (scikit-learn); not the paper's data (MNIST)"). It
 is counted separately (`tier`, `count_verdicts`).
 """
 
@@ -62,7 +62,7 @@ _SEPARATOR = "; "
 
 
 class Row(TypedDict):
-    """A row of `scorecard.json`. `ours`: mean `value` of `n` replicas, `sd` (standard error if `standard_error`)."""
+    """A row of `scorecard.json`. `ours` has the mean `value` and `sd` of `n` replicas. `sd` may be a standard error."""
 
     id: str
     document: str
@@ -82,8 +82,8 @@ class Row(TypedDict):
 
 
 def tolerance(claim: Claim) -> tuple[float, str]:
-    """Largest distance of our mean from a claim's number, in its unit, that counts as "within", and its reason. See the
-    rules above. Raises `ValueError` for a claim without a number.
+    """The largest distance between our mean and a claim's number that counts as "within", in the claim's unit, and the
+    reason for it. See the rules above. Raises `ValueError` for a claim without a number.
     """
     if claim.value is None:
         raise ValueError(f"{claim.id} has no number")
@@ -112,8 +112,8 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
 
 
 def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
-    """Why a number outside the tolerance does not decide its claim: the kind ("noise": undecided; others: not tested),
-    and the reason. None if the number decides, or if what the rules need is not known. See the rules above.
+    """The kind and the text of the reason why a number outside the tolerance does not decide its claim. Kind "noise"
+    gives "undecided"; other kinds give "not tested". None if `judge` has the verdict. See the rules above.
     """
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
     if claim.value is None or ours is None or judged not in ("better", "worse"):
@@ -140,8 +140,8 @@ def _by_kind(remarks: Sequence[Remark]) -> list[Remark]:
 
 
 def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
-    """What may explain that a finding does not agree with its document: the kind and the reason. None if it agrees. See
-    the rules above.
+    """The kind and the text of the first candidate cause of a disagreement with the document. None if the verdict is
+    "within" or "holds". See the rules above.
     """
     if judged in ("within", "holds"):
         return None
@@ -155,7 +155,7 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
 
 
 def _notes(claim: Claim, finding: Finding) -> list[str]:
-    """A finding's notes, then its numbers by other protocols, each with the verdict that it would get."""
+    """A finding's notes, then a note on its number by each other protocol, with the verdict on that number."""
     others = [
         f"{protocol}: {each.mean:.1f} {claim.unit}, {judge(claim, replace(finding, ours=each))}"
         for protocol, each in finding.others.items()
@@ -164,7 +164,7 @@ def _notes(claim: Claim, finding: Finding) -> list[str]:
 
 
 def _draft_note(claim: Claim, finding: Finding) -> str:
-    """The verdict that drafts would give, as a note on a claim that they do not answer."""
+    """A note on a claim that is "not run" because of drafts: the verdict that these drafts would give."""
     value = "" if finding.ours is None else f" ({finding.ours.mean:.4g} {claim.unit})"
     drafts = unique(item_name(record) for record in finding.records if record.get("dirty"))
     return f"drafts would say {judge(claim, finding)}{value}: {', '.join(drafts)} made from uncommitted changes"
@@ -182,11 +182,11 @@ def build_scorecard(
     """One row per claim, in the claims' order.
 
     Args:
-        measures: the measure of each claim; `report.measures()` by default.
-        profile: the profile that the rows name.
-        others: `<stage>/<item>` of results with other settings than the profile's; a row names those that it uses.
-        drafts: whether results of uncommitted changes answer claims; if not, a row with only such results notes the
-            verdict that they would give.
+        measures: the measure of each claim, by the claim's id; `report.measures()` by default.
+        profile: the name of the profile, for the rows.
+        others: `<stage>/<item>` of results that differ from the profile. A row lists the ones behind its number.
+        drafts: whether drafts answer claims. If not, a claim that rests on a draft is "not run". A note then has the
+            verdict that the draft would give.
     """
     measures = report.measures() if measures is None else measures
     answering = replace(results, drafts=drafts)
@@ -226,7 +226,7 @@ def build_scorecard(
 
 
 def dataset_and_remarks(row: Row) -> tuple[str, list[str]]:
-    """A row's data set, and how its setting differs from the document's (an empty list if it does not)."""
+    """A row's data set, and remarks on differences of its setting from the document's (empty if they are equal)."""
     label, *remarks = (row["dataset"] or "").split(_SEPARATOR)
     return label, remarks
 
@@ -242,7 +242,7 @@ def tier(row: Row) -> Tier | None:
 
 
 def count_verdicts(rows: Sequence[Row]) -> dict[Tier | None, dict[Verdict, int]]:
-    """How many rows have each verdict, by tier; the tier of rows that were not run is None."""
+    """The number of rows with each verdict, by tier. Rows that were not run have the tier None."""
     counts: dict[Tier | None, dict[Verdict, int]] = {each: dict.fromkeys(VERDICTS, 0) for each in (*TIERS, None)}
     for row in rows:
         counts[tier(row)][row["verdict"]] += 1

@@ -1,8 +1,8 @@
-"""The evaluation on test images of every model with features: probes, clusters, and the model's own metrics.
+"""Evaluates models with features on test images, by probes, clusters and the metrics of the model itself.
 
 Clusters are an unsupervised classification (Kosiorek et al. 2019, section 3.1): k-means finds as many clusters as there
-are classes, without labels. Labels are used only to match clusters and classes one to one, with the most images correct
-(Hungarian algorithm).
+are classes. Labels are used only to match clusters to classes one to one. The Hungarian algorithm finds the matching
+with the highest accuracy.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, spread_each, stack_replicas
 
 STARTS = 10
-"""Random starts of k-means; the one with the lowest inertia is used."""
+"""Random starts of k-means. The result with the lowest inertia is used."""
 
 
 def matched_accuracy(clusters: NDArray[np.integer], labels: NDArray[np.integer]) -> float:
-    """Share of images whose cluster is matched to their label, under the best one-to-one matching; both `[N]`."""
+    """Share of images whose cluster is matched to their label by the best one-to-one matching. Both are `[N]`."""
     from scipy.optimize import linear_sum_assignment
     from sklearn.metrics.cluster import contingency_matrix
 
@@ -47,8 +47,8 @@ def kmeans_accuracy(values: NDArray[np.float32], labels: NDArray[np.int64], clas
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Accuracies of probes on rotated and affinely warped test images, and on affNIST's own if given; accuracies of
-    clusters, and the training metrics, on unwarped test images.
+    """Measure accuracies of probes on rotated and affinely warped test images, and on affNIST's own if given.
+    Accuracies of clusters and the metrics of training are measured on unwarped test images.
     """
     models, dataset, device, params = inputs.models, inputs.dataset, inputs.device, inputs.sections["evaluate"]
     assert isinstance(params, EvaluateParams)

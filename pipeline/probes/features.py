@@ -1,4 +1,4 @@
-"""Outputs of a trained model for images: the features that probes are fit on, and its metrics on test images."""
+"""Computes outputs of a trained model: the features that probes are fit on, and the metrics on test images."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def features(
     """Features of uint8 images `[N, C, S, S]`, computed in batches on the device.
 
     Args:
-        warp: returns the warps `[B, 2, 3]` of the next B images; None: no warp.
-        samples: generator on the CPU for sampled features; None: without sampled features.
+        warp: returns the warps `[B, 2, 3]` of the next B images. By default images are not warped.
+        samples: generator, on the CPU, of sampled features. By default there are none.
 
     Raises:
         TypeError: the model has no features.
@@ -60,9 +60,9 @@ def features(
 
 @torch.no_grad()
 def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
-    """Metrics of the model on the test images, with one noise sample per image: columns metric, value.
+    """A row (metric, value) for each metric of the model on the test images, with one noise sample per image.
 
-    Metrics of the whole batch (`batch_statistics`) are left out: batches here have another size than in training.
+    Metrics among `batch_statistics` are left out, because batches here have another size than in training.
     """
     images, labels = dataset.part("test")
     generator = torch.Generator(device).manual_seed(seed)

@@ -1,8 +1,8 @@
-"""Linear probes: the accuracy of a linear classifier on a model's features, also of images that are out of distribution
-for the model (document 000, sections 5.1 and 5.2, Table 1).
+"""Linear probes: the accuracy of a linear classifier on a model's features. Test images may be out of distribution for
+the model (document 000, sections 5.1 and 5.2, Table 1).
 
-The model is frozen. There are two protocols: `refit` fits the linear probe again on features of training images warped
-in the same way (the paper's numbers agree with this one); `fixed` fits it once on clean images.
+The model is frozen. The protocol `fixed` fits the probe once, on clean images. The protocol `refit` fits it again for
+each test, on training images warped in the same way. The document's numbers agree with `refit`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float]) -> Pipeline:
-    """Fit a probe per strength on `train` (features, labels); keep the best on `validation`, the first of equals.
+    """Fit a probe per inverse regularisation strength on `train`. Returns the best on `validation`, first of equals.
 
-    Features are standardised in double precision: in single, the sd of a nearly constant feature would be zero.
-    Each fit starts at the weights of the next smaller strength, in single precision: at 60,000 examples of 160 features
-    this takes a third of the time of separate fits in double precision, and ends at the same objective (within 0.5 %)
-    and accuracy (within 0.1 points).
+    Features are standardised in double precision: in single, the sd of a nearly constant feature would be zero. A fit
+    is in single precision and starts at the weights of the next smaller strength. With 60,000 examples of 160 features,
+    it takes a third of the time of a separate fit in double precision. The objective agrees within 0.5 %, the accuracy
+    within 0.1 points.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -77,7 +77,7 @@ AFFINE = "affine"
 OFFICIAL = "affnist"
 """The name of the test on affNIST's own images, with the probe of the affine test."""
 _SAMPLES = 200
-"""Added to `seed` for the posterior samples of the first part of the data; part i adds i."""
+"""Posterior samples of part i of the data have the seed `seed + _SAMPLES + i`."""
 _UNWARPED: Mapping[str, Warp | None] = dict.fromkeys(PARTS)
 
 
@@ -100,7 +100,7 @@ def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> War
 
     def warp(count: int) -> Tensor:
         nonlocal position
-        # The warps depend on the images, whose ink must stay on the canvas; each version repeats all images.
+        # The warps depend on the images, because ink must stay on the canvas. Each version repeats all images.
         rows = np.arange(position, position + count) % len(images)
         position += count
         batch = torch.from_numpy(images[rows]).to(device)
@@ -125,7 +125,7 @@ class _Subject:
         self.labels = {part: dataset.part(part)[1][: most.get(part)] for part in PARTS}
 
     def features(self, warp_of: Mapping[str, Warp | None] = _UNWARPED, test_versions: int = 1) -> dict[str, Features]:
-        """Features of each part of the data, with images warped by `warp_of`, test images `test_versions` times."""
+        """Features of each part of the data, images warped by `warp_of`. Test images occur `test_versions` times."""
         found = {}
         for i, (part, images) in enumerate(self.images.items()):
             several = np.concatenate([images] * (test_versions if part == "test" else 1))
@@ -148,13 +148,13 @@ def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParam
 def probe_accuracies(
     model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, official: Dataset | None = None
 ) -> pd.DataFrame:
-    """Fit and test every probe of one trained model, also probes on samples of its posterior.
+    """Fit and test all probes of a trained model, also the probes on samples of its posterior.
 
     Args:
         official: affNIST's own test images, of the same size as the data set's.
 
     Returns:
-        columns features, protocol ("refit" or "fixed"), test, strength, accuracy (share of test images, in [0, 1]).
+        a row for each kind of features, protocol ("refit" or "fixed") and test, with strength and accuracy in [0, 1].
     """
     subject = _Subject(model, dataset, params, device, sampled=True)
     clean = subject.features()
@@ -184,7 +184,7 @@ def probe_accuracies(
 def rotation_probes(
     model: Model, dataset: Dataset, angle: float, params: EvaluateParams, device: torch.device, sampled: bool = False
 ) -> pd.DataFrame:
-    """Probes fit and tested on images rotated within +-angle: columns features, strength, accuracy (Figure 4).
+    """Fit and test probes on images rotated within +-angle: a row (features, strength, accuracy) for each probe.
 
     Args:
         sampled: whether samples of the posterior are probed, too.

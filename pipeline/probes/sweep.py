@@ -1,4 +1,4 @@
-"""The measurements of the sweep over rotations, for a model trained within an angle (document 000, Figure 4)."""
+"""Measures a model of the sweep over rotations, trained on images rotated within an angle (document 000, Figure 4)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
 def swept(run: AnyRun, angle: float, replicas: int, training_share: float) -> AnyRun:
-    """The run for the sweep: trained on rotations within +-`angle` degrees, for a share of its own epochs, because
-    systems need different numbers of epochs.
+    """The run as the sweep trains it, on images rotated within +-`angle` degrees. It is trained for a share of its own
+    epochs, because systems need different numbers of epochs.
     """
     augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
     shorter = run.with_epochs(math.ceil(run.training.epochs * training_share))
@@ -27,8 +27,8 @@ def swept(run: AnyRun, angle: float, replicas: int, training_share: float) -> An
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """Accuracies of probes, also on posterior samples, fit and tested on images rotated within the angle of a run that
-    was `swept`; and the run's best validation bound or loss.
+    """Measure a `swept` run: the accuracies of probes (also on posterior samples), fit and tested on images rotated
+    within its angle, and its best validation bound or loss.
 
     Args:
         trained: the run's training.

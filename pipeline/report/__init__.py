@@ -1,14 +1,14 @@
-"""Figures, tables and measures of claims, by question: a module each, here or in the folder `report` of a system.
+"""Collects the figures, the tables and the measures of claims from all report modules.
 
-Modules are found by their files. Each defines what it has to show:
+A report module is about one question. Its file is in this folder or in the folder `report` of a system. The module
+defines one or more of these names:
 
-- `draw(results, written)`: an iterator of figures (`Drawing`); names of items whose arrays are missing go to `written`,
-- `build(results)`: tables (`Table`),
-- `MEASURES`: how claims are measured, by their ids (`Measure`),
-- `DOCUMENT`: the document it is about, where figures and tables do not say so themselves; in a system's folder, always
-  the system's.
+- `draw(results, written)`: yields figures (`Drawing`) and records items without arrays in `written`,
+- `build(results)`: returns tables (`Table`),
+- `MEASURES`: the measure of each claim (`Measure`), by the claim's id,
+- `DOCUMENT`: the number of its document. Modules of a system use the system's document instead.
 
-Modules of systems come first, in the order of the systems; those of one folder are sorted by name.
+Modules of systems come first, in the order of `SYSTEMS`. Modules in one folder are sorted by name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def modules(part: str) -> Iterator[tuple[Any, str]]:
-    """Every module that defines `part`, such as `draw`, and the number of its document; "" if none is declared."""
+    """Yield each module that defines `part`, such as `draw`, and its document's number ("" if it declares none)."""
     packages = [(system.part("report"), system.document) for system in REPORTS.values()]
     for package, document in [*packages, (sys.modules[__name__], "")]:
         for name in sorted(found.name for found in iter_modules(package.__path__)):
@@ -44,21 +44,21 @@ def modules(part: str) -> Iterator[tuple[Any, str]]:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Every figure that the results of a profile give, one at a time; `ResultError` if a result file is corrupt."""
+    """Yield every figure of a profile's results. Raises `ResultError` if a result file is corrupt."""
     for module, document in modules("draw"):
         for drawing in module.draw(results, written):
             yield replace(drawing, document=drawing.document or document, code=code_of(drawing.figure))
 
 
 def build(results: Results) -> Iterator[Table]:
-    """Every table that the results of a profile give; `ResultError` if a result file is corrupt."""
+    """Yield every table of a profile's results. Raises `ResultError` if a result file is corrupt."""
     for module, document in modules("build"):
         for table in module.build(results):
             yield replace(table, document=table.document or document, code=code_of(module.build))
 
 
 def code_of(function: Callable[..., object]) -> str:
-    """The file of a function in the repository, and its name: `pipeline/report/equivariance.py#summary`."""
+    """The path and the name of a function in the repository: `pipeline/report/equivariance.py#summary`."""
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -67,10 +67,10 @@ def code_of(function: Callable[..., object]) -> str:
 
 
 def measures() -> dict[str, Measure]:
-    """The measure of each claim, by its id, which returns None wherever results are missing.
+    """The measure of each claim, by the claim's id. A measure returns None if a result is missing.
 
     Raises:
-        ValueError: two modules measure the same claim.
+        ValueError: if two modules measure the same claim.
     """
     found: dict[str, Measure] = {}
     for module, _ in modules("MEASURES"):

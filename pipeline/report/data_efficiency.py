@@ -1,4 +1,4 @@
-"""Test errors by the number of training images, all systems side by side (document 003): a figure and a claim."""
+"""Compares test errors of all systems by number of training images (document 003), in a figure and for a claim."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """The document whose claims it measures."""
 ITSELF = "itself"
-"""Stands in place of the features of a linear probe where the model itself classifies."""
+"""The key of the model's own predictions. The other keys are features of linear probes."""
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """The run of an item; what classifies: `ITSELF`, or the features of the linear probe that is best on the largest
-    share of the training images; and the shares of test images misclassified, by the share of training images.
+    """An item's run, its classifier, and its test errors (fractions) by share of the training images. The classifier is
+    the key (`ITSELF` or features) with the lowest mean error on the largest share.
     """
     shares = sorted(numbers.names("share"), key=float)
     how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
@@ -35,7 +35,7 @@ def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """One figure of all systems, if any was measured."""
+    """Yield one figure of all systems, or none if no item was executed."""
     if measured := dict(results.executed("data_efficiency")):
         yield Drawing(
             "data-efficiency",
@@ -52,7 +52,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def errors_over_images(measured: dict[str, Numbers]) -> Figure:
-    """A panel for each data set, all with one scale of errors; markers for each run, joined if it has three or more."""
+    """Draw a panel for each data set on a shared error axis. A run's markers are joined if there are three or more."""
     datasets = list(dict.fromkeys(dataset_label(numbers.records) for numbers in measured.values()))
     figure, axes = panels(len(datasets), 2.6, sharey=True)
     for axis, dataset in zip(axes, datasets, strict=True):
@@ -83,8 +83,8 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
 
 
 def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int, Measured]]:
-    """The run that evidence names for a role, its result, its parameters, and its errors by the number of training
-    images. Raises `NotMeasuredError` if one is missing, or if the run does not classify by itself.
+    """The run that evidence names for `role`, its numbers, its parameter count, and its errors by number of training
+    images. Raises `NotMeasuredError` if one of these is missing, or if the run is no classifier.
     """
     named = results.evidence.comparison.data_efficiency.get(role)
     item, numbers = results.answering("data_efficiency", named)
@@ -97,8 +97,9 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int
 
 
 def capsules_need_less(results: Results) -> Finding | None:
-    """The claim holds if capsules have fewer parameters, and errors lower by over two standard errors (binomial, and
-    over replicas) on every share. None if data differ, or if fewer than two shares, or not the largest, are common.
+    """The largest ratio of the capsules' test error to the CNN's, over common shares of the training images. The claim
+    holds if capsules have fewer parameters and, on each share, errors lower by two standard errors (binomial and over
+    replicas). None if the data sets differ, or if fewer than two shares, or not the largest, are common.
     """
     (capsules, ours, size, errors), (cnn, theirs, cnn_size, cnn_errors) = (
         _network(results, role) for role in ("capsules", "cnn")
@@ -126,4 +127,3 @@ def capsules_need_less(results: Results) -> Finding | None:
 
 
 MEASURES: dict[str, Measure] = {"003.params": capsules_need_less}
-"""The measure of document 003's claim about parameters and data."""

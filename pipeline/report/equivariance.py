@@ -1,5 +1,5 @@
-"""Equivariance and invariance of all systems side by side (document 003): the measure of its claim, the best layer of
-each run in one picture, and all layers in tables.
+"""Compares equivariance and invariance of all systems (document 003). There is a measure of the document's claim, a
+figure of the best layer of each run, and tables of all layers.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures: errors of predicting by theory, by a fitted map, or no change; and errors of moving there and back."""
+"""Measures: errors of the prediction by theory, by a fitted map and of no change; errors of moving there and back."""
 TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
 CONTROLS = ("pixels", "moments", "quarter turns")
 FAMILIES = ("rotation", "shift", "scale", "shear")
 VIEWPOINTS = ("azimuth", "elevation")
-"""Factors of viewpoint: from one value to the next, the photograph of a toy changes."""
+"""Factors of variation of the viewpoint in photographs of toys. A move is from one value to the next."""
 POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
-"""Names of systems of capsules with layers that should be equivariant: poses."""
+"""Names of capsule systems with layers of poses, which should be equivariant."""
 _SHOWN = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "there and back"}
 
 
 def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Measured | None:
-    """The error of a subject, layer, measure, family and (but for derivatives) magnitude: its mean over replicas, with
-    the standard error over test images and replicas; None if it was not measured.
+    """The mean error over replicas, with its standard error over test images and replicas; None if not measured.
 
     Args:
+        place: subject (`TRAINED`, `UNTRAINED` or a control), layer, measure, family, and magnitude if not a derivative.
         kind: "relative_error", "within_classes", or "derivative".
     """
     error, over_images = numbers.measured(kind, *place), numbers.measured(f"{kind}_se", *place)
@@ -52,7 +52,7 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
 
 def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
-    """The error of a trained layer over all maps of the plane: its mean over magnitudes, then over families.
+    """The error of a trained layer over all maps of the plane (`FAMILIES`): its mean over magnitudes, then families.
 
     Standard errors are averaged, too, because the same images are moved each time. None if nothing was measured.
     """
@@ -73,7 +73,7 @@ class Followed:
     """A layer of a trained network that is meant to move with the image, and its errors over all transformations.
 
     Attributes:
-        measure: how it is predicted to move: by theory, or by a fitted map where theory does not say.
+        measure: the prediction of how the layer moves: `OWN`, or `FITTED` if theory has no prediction.
         error: the error of this prediction; None if the layer is constant.
         stays: the error of predicting that the layer does not change; None if it was not measured.
     """
@@ -88,7 +88,7 @@ class Followed:
 
     @property
     def words(self) -> str:
-        """The layer, and what says how it moves."""
+        """The name of the layer and the words for its measure, such as "poses, by theory"."""
         return f"{self.name}, {_SHOWN[self.measure]}"
 
     def better_than(self, other: Followed) -> bool:
@@ -111,7 +111,7 @@ def run_of(item: str, numbers: Numbers) -> str:
 
 
 def layers_of(item: str, numbers: Numbers | None) -> Iterator[Followed]:
-    """The layers of an item that are meant to move with the image and that were measured; none without its numbers."""
+    """Yield the measured layers of an item that are meant to move with the image. No layer if `numbers` is None."""
     if numbers is None:
         return
     run = run_of(item, numbers)
@@ -133,11 +133,11 @@ def best_of(item: str, numbers: Numbers | None) -> Followed | None:
 
 
 def poses_are_equivariant(results: Results) -> Finding | None:
-    """Equations 3 to 6: errors of capsules' poses against those of a convolutional network's features on the same data.
+    """Equations 3 to 6: the largest ratio of the error of a layer of poses to the error of a CNN's best layer.
 
-    Every layer of poses of every capsule run must be better than the best layer of the network. A layer of poses that
-    is not refutes the claim. The claim holds only if all systems of capsules were measured, each beside a convolutional
-    network on its data; None if one is missing.
+    Each layer of poses is compared with a CNN on the same data. The claim fails if a layer of poses is not better than
+    the CNN's best layer. It holds if all are better and all capsule systems (`POSES`) were measured beside a CNN. None
+    if no layer was compared, or if all compared layers are better but a system or a CNN is missing.
     """
     pairs: list[tuple[Followed, Followed]] = []
     alone: list[str] = []
@@ -178,7 +178,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
 
 
 def _data(layer: Followed) -> Recorded:
-    """Settings of the data of a layer's run."""
+    """The settings of the data set of a layer's run."""
     return layer.numbers.dataset_of(layer.run)
 
 
@@ -189,7 +189,7 @@ MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """One figure of the best layer of each run, sorted by system; none if no layer was measured."""
+    """Yield one figure of the best layer of each run, sorted by system. No figure if no layer was measured."""
     best = [layer for each in results.executed("equivariance") if (layer := best_of(*each))]
     if not best:
         return
@@ -210,7 +210,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def summary(best: list[Followed]) -> Figure:
-    """A row for each run: a filled mark for the error of the prediction, an open one for that of no change."""
+    """Draw a row for each run: a filled mark for the prediction's error, an open mark for the error of no change."""
     figure = Figure(figsize=(WIDTH, 0.2 * len(best) + 0.45))
     axes = figure.subplots()
     for place, layer in enumerate(best):
@@ -238,13 +238,13 @@ def summary(best: list[Followed]) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """A table of maps of the plane and one of viewpoints, without empty ones. `ResultError` if a result is corrupt."""
+    """The tables of maps of the plane and of viewpoints, if not empty. Raises `ResultError` if a result is corrupt."""
     items = [(run_of(item, numbers), numbers) for item, numbers in results.executed("equivariance")]
     return [*_maps_of_the_plane(items), *_viewpoints(items)]
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """One table of all systems and controls, each with its untrained network if measured; none without results."""
+    """A list with one table, a row for each layer and family of a run or control. An empty list without results."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}
@@ -282,7 +282,7 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """One table of errors from one viewpoint of a toy to the next, or none if no run has them."""
+    """A list with one table, a row for each layer of a run and step of viewpoint. An empty list without such errors."""
     unmoved = ("relative_error", TRAINED)
     kinds = {"relative_error": "", "within_classes": "within classes, "}
     measures = {OWN: "one matrix", FITTED: "fitted map", INVARIANCE: "no change"}
@@ -308,7 +308,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
-    """Each family and its middle magnitude (of four, the second); for quarter turns, all that have an exact action."""
+    """Each family with its middle magnitude (the second of four). For quarter turns, all moves with an exact action."""
     if subject == "quarter turns":
         own = ("relative_error", subject, "turns", OWN)
         return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]

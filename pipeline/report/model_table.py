@@ -1,5 +1,5 @@
-"""One table of all trained models: errors on clean, rotated and warped images, from few images, from novel viewpoints
-and under attack; sizes and times; equivariance. Every number comes from a result of some stage; none is measured here.
+"""Builds one table that compares all trained models by test errors under many conditions (`COLUMNS`), equivariance
+errors, numbers of parameters and training times. All numbers are read from results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COLUMNS = {
     "equivariance_error": "equivariance error",
     "invariance_error": "without moving",
 }
-"""What is asked of every model: headings on the page, by the name of the measure in the CSV file."""
+"""Headings of the measures on the page, by the name of the measure in the CSV file."""
 PROBED = {
     "error_rotated_45_percent": ("evaluate", "", "probe", "refit", "rotated_45"),
     "error_rotated_180_percent": ("evaluate", "", "probe", "refit", "rotated_180"),
@@ -49,8 +49,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""Errors on a model's features: the stage, the ending of its items' names, and the keys under which their results hold
-the accuracy: the first key, which the key of the features follows, then the others.
+"""Errors on a model's features, each with the place of its accuracy: stage, ending of the item's name, and keys.
+The key of the features is inserted after the first of these keys.
 """
 CLEAN = ("refit", "rotated_0")
 
@@ -64,8 +64,8 @@ class Entry:
 
     Attributes:
         error: test error in percent.
-        how: what classifies: the model itself, or a linear probe on its features.
-        features: the key of the features that a probe classifies best by; empty if no probe was fitted.
+        how: the classifier in words: `ITSELF`, or a linear probe and the name of its features.
+        features: the key of the features whose probe is best on clean images; empty if no probe was fitted.
     """
 
     run: str
@@ -79,7 +79,7 @@ class Entry:
 
 
 def entries(results: Results) -> list[Entry]:
-    """Every model whose test error and parameters are known, sorted by system."""
+    """Every model with a known test error and number of parameters, sorted by system."""
     found = [*_trained(results), *_regressions(results)]
     return sorted(found, key=lambda each: list(SYSTEMS).index(each.system))
 
@@ -101,7 +101,7 @@ def _trained(results: Results) -> Iterator[Entry]:
 
 
 def _best_features(numbers: Numbers) -> str:
-    """The key of the features, not sampled, whose probe is best on clean test images; empty if there is none."""
+    """The key of the features whose probe is best on clean test images; empty without probes. Samples do not count."""
     probes = {
         features: measured.mean
         for features in numbers.names("probe")
@@ -111,7 +111,7 @@ def _best_features(numbers: Numbers) -> str:
 
 
 def _regressions(results: Results) -> Iterator[Entry]:
-    """The model with the largest capsules, of each grid and each way to decide."""
+    """Yield the model with the largest capsules for each study of kind "grid" and each architecture."""
     for study in executed(results):
         table = study.table(("model", "size", "test", "parameters", "seconds")) if study.kind == "grid" else None
         if table is None:
@@ -128,11 +128,11 @@ def _regressions(results: Results) -> Iterator[Entry]:
 
 
 Answer = tuple[str, str, Measured | None, list[Record], str]
-"""Run, measure, the number, the provenance of its result, and what must be known to read it, in a word or two."""
+"""Run, name of the measure, number, provenance of the number, and a remark of a few words ("" if there is none)."""
 
 
 def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[Answer]:
-    """The test error of each model, and errors on those of its features whose probe is best on clean images."""
+    """Yield the test error of each model, then its errors of `PROBED` on the features of its best probe."""
     for entry in models:
         yield entry.run, "error_percent", entry.error, entry.records, ""
         remark = "probe" if entry.how == ITSELF else ""
@@ -169,13 +169,13 @@ def _of_studies(results: Results) -> Iterator[Answer]:
 
 
 def _error(numbers: Numbers, *place: str) -> Measured | None:
-    """The error in percent, from the accuracy under these keys; None if it is missing."""
+    """The error in percent, from the accuracy under the keys `place`. None if the accuracy is missing."""
     accuracy = numbers.measured(*place)
     return accuracy.as_error() if accuracy else None
 
 
 def _images(numbers: Numbers, study: Recorded, run: str) -> str:
-    """The number of test images, as text, of a study that takes the first ones."""
+    """The number of test images of a study, as text: `study.images`, or all if the run's data set has fewer."""
     return f"{min(study.images, numbers.dataset_of(run).test):,} images"
 
 
@@ -183,11 +183,11 @@ def _images(numbers: Numbers, study: Recorded, run: str) -> str:
 
 
 def build(results: Results) -> list[Table]:
-    """One table of all models, or none if there are none."""
+    """A list with one table: on the page a row per model, as CSV a row per model and measure. Empty without models."""
     if not (models := entries(results)):
         return []
     answers = [*_of_models(results, models), *_of_studies(results)]
-    # Where several studies are about a run, the first counts
+    # If several studies answer for the same run and measure, the first one counts
     found = {(run, measure): more for run, measure, *more in reversed(answers) if more[0]}
     data, shown, records = [], [], list[Record]()
     for entry in models:

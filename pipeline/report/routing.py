@@ -1,5 +1,5 @@
-"""Routing of capsule networks: iteration by iteration, a figure with a slider for each network and a table of all; and
-layer by layer, a table of all.
+"""Shows how capsule networks route. Each network has a figure of its iterations, with a slider. All networks share a
+table of iterations and a table of layers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pipeline.systems import SYSTEMS
 from pipeline.systems.matrix_capsules.report.runs import class_names
 
 NAME = "routing"
-"""How the names of its figures and tables begin."""
+"""Prefix of the names of the figures and tables."""
 _ARRAYS = ("images", "labels", "parts", "shares", "activations", "spreads", "used")
 _HEADS = {
     "test_error": ("test error (%)", 1),
@@ -34,7 +34,7 @@ _LAYER_HEADS = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """A figure for each network with arrays of its routing. Raises `ResultError` if a result is corrupt."""
+    """Yield a figure for each study of routing that has arrays. Raises `ResultError` if a result is corrupt."""
     for study, numbers in results.executed("routing"):
         arrays = written.examples(results, "routing", study, _ARRAYS)
         if arrays is None:
@@ -66,7 +66,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def build(results: Results) -> list[Table]:
-    """A table of iterations and one of layers, of all networks, without empty ones. `ResultError` as `draw`."""
+    """Tables with a row per iteration and per layer of each network, if not empty. Raises `ResultError` as `draw`."""
     iterations: list[Row] = []
     layers: list[Row] = []
     for study, numbers in results.executed("routing"):

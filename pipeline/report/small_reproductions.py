@@ -1,4 +1,4 @@
-"""Faults caused in small reproductions, which belong to no profile, and how the reproductions ended."""
+"""Builds the table of the fault campaign: how small reproductions ended after faults. It uses no profile."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OUTCOMES = {
     "differing": "finished with other files",
     "lost": "not finished",
 }
-"""The table's headings, by how reproductions ended, as `benchmarks.faults` counts them."""
+"""Headings of the table, by the name of the outcome in the report of `benchmarks.faults`."""
 
 
 def build(results: Results) -> list[Table]:
-    """One table of the report of the fault campaign, or none if there is no report."""
+    """A list with one table, a row for each kind of fault. An empty list if there is no report of the campaign."""
     path = faults_path(results.records.parents[2])
     if not path.exists():
         return []

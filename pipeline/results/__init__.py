@@ -1,1 +1,1 @@
-"""Results of studies: their form, how they are written, and how they are read back."""
+"""Results of stages (their form, writing and reading), and the documents' claims that they answer."""

@@ -19,7 +19,7 @@ DOCUMENTS = {
 
 
 class Claim(BaseModel):
-    """One claim: a number to reproduce (with a `value`), or a statement that a check confirms or refutes (without)."""
+    """One claim. With a `value`, it is a number to reproduce; without, a statement that a check confirms or refutes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

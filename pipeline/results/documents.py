@@ -1,6 +1,6 @@
-"""Differences of a result's settings from a document's (`documents.yaml` in this folder), in words.
+"""Puts into words how a result's settings differ from a document's, which are in `documents.yaml` in this folder.
 
-Our settings are those that the result recorded: the profile's may have changed since.
+Our settings are read from the record of the result, because the settings of the profile may have changed since.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.results.findings import NOT_THE_PAPERS_DATA, Kind, Remark
 from pipeline.results.reading import Recorded
 
 LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "smallnorb": "smallNORB", "cifar10": "CIFAR-10"}
-"""What the documents call their data sets, by source."""
+"""Names of data sets in the documents, by source."""
 COPIES = {
     "smallnorb48": "decoded from JPEG copies (the paper's: the published files)",
     "smallnorb48-posed": "the test part alone, split by instance, decoded from JPEG copies (the paper's: both parts)",
@@ -27,13 +27,13 @@ _FOR_VALIDATION = 0.02
 _ABOUT = ("words", "budget", "published_code")
 """Keys of `documents.yaml` that are not settings."""
 _STEPS = "training.steps"
-"""Key of the number of steps; a number measured after fewer steps does not test a claim."""
+"""Key of the number of training steps. A worse number after fewer steps does not test a claim."""
 _SAID_APART = ("dataset.source", "dataset.train", "dataset.test", "replicas")
 
 
 @cache
 def documents() -> dict[str, dict[str, dict[str, Any]]]:
-    """The settings that documents give, by system and network or study, each in the shape of `params.yaml`."""
+    """The settings that documents give, by system, then by network or study, in the shape of `params.yaml`."""
     return yaml.safe_load(Path(__file__).with_name("documents.yaml").read_text(encoding="utf-8"))
 
 
@@ -55,7 +55,7 @@ def remarks(
         system, name: keys of the document's network or study in `documents.yaml`.
         settings: settings of our run or study.
         dataset: settings of its data set.
-        replicas, tested: numbers of seeds and of test images measured; None: not compared.
+        replicas, tested: numbers of seeds and of test images; not compared if None.
         share: share of the training images that the run sees.
     """
     document = documents()[system][name]
@@ -85,7 +85,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """Remarks on data other than the document's, or fewer; on stand-in data, training images are not counted."""
+    """Remarks on other or fewer data than the document's. With other data, training images are not counted."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -99,7 +99,7 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:
-    """Training steps in total, and per epoch as text; upper bounds where images are held out by factor of variation."""
+    """Training steps in total, and per epoch as text: upper bounds if images are held out by factor of variation."""
     dataset, holdout = ours.dataset, ours.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
     steps = int(images * share) // ours.training.batch_size
@@ -107,7 +107,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The dotted key, our value and theirs, of each setting that differs or is below theirs, if that is a `least`."""
+    """Yield (dotted key, our value, theirs) for each setting that differs or, if theirs is a `least`, is below it."""
     for key, value in theirs.items():
         if key in _ABOUT or key not in ours:
             continue

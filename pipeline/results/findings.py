@@ -1,4 +1,4 @@
-"""The finding about one claim, how its setting differs from the paper's, and how far its network was trained."""
+"""The finding about one claim, with remarks on its setting and on how far its network was trained."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pipeline.results.provenance import Record
 from pipeline.results.reading import Numbers, Results, training_behind
 
 NOT_THE_PAPERS_DATA = "not the paper's data"
-"""How a remark begins that says that the data set is not the paper's."""
+"""The beginning of a remark on data other than the paper's."""
 _PART = 8
-"""Errors at the end of training are means over the last eighth of the epochs, few enough to have similar errors."""
+"""Errors at the end of training are means over the last eighth of the epochs, in which errors are similar."""
 _NEAR = 0.02
-"""An accuracy up to this much above one over the number of classes counts as guessing."""
+"""An accuracy of at most 1 / classes plus this number counts as guessing."""
 Kind = Literal["budget", "data", "setting", "noise"]
-"""What differs from a document: length of training, images, another setting, or numbers of seeds or test images."""
+"""The subject of a remark: length of training, data, another setting, or numbers of seeds and test images."""
 
 
 class Remark(str):
     """How a setting differs from the document's, in words.
 
     Attributes:
-        untested: whether, because of this difference, a number that is worse does not test its claim.
+        untested: whether a worse number does not test its claim, because this difference may explain it.
     """
 
     kind: Kind
@@ -43,12 +43,12 @@ class Learned:
     """How far a classifier was trained, from the history of its training: errors in percent, means over seeds.
 
     Attributes:
-        training_error: error on the augmented training images in the last epoch; None where it is not known, as with
+        training_error: error on the augmented training images in the last epoch; None if unknown. It is unknown with
             mixup, which gives images two classes.
         measured: images measured after every epoch: "test" (watched test images) or "validation".
-        before, last: error on these images, means over the eighth of the epochs before the last eighth, and over the
-            last eighth.
-        images: number of images measured; 0 if this number or the errors are not known.
+        before, last: mean error on these images over the second to last eighth of the epochs, and over the last
+            eighth.
+        images: number of images measured; 0 if this number or the errors are unknown.
     """
 
     training_error: float | None
@@ -64,13 +64,13 @@ class Finding:
 
     Attributes:
         ours: our number, in the claim's unit.
-        holds: whether the statement holds; None for a claim with a number, which the verdict rules judge.
+        holds: whether the statement holds; None for a claim with a number, because the scorecard judges numbers.
         records: provenance of every item that the measurement uses.
         remarks: how the setting differs from the paper's; empty if it does not.
         notes: other observations that a reader of the verdict should know.
-        others: our numbers by another protocol, by its name. The scorecard adds them to the notes with their verdicts.
-        learned: how far the network whose error answers the claim was trained; None if that is not known, or the claim
-            is not about an error.
+        others: our numbers by other protocols, by name. The scorecard adds them to the notes with their verdicts.
+        learned: how far the network was trained, if the claim is about its error; None if this is unknown, and for
+            other claims.
     """
 
     ours: Measured | None
@@ -83,11 +83,11 @@ class Finding:
 
 
 Measure = Callable[[Results], Finding | None]
-"""A check of one claim on a profile's results; returns None, or raises `NotMeasuredError`, if results are missing."""
+"""A check of one claim on a profile's results. Without results, it returns None or raises `NotMeasuredError`."""
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
-    """How far a classifier's run behind a result was trained; None without its history, or as `training_behind`."""
+    """How far the classifier `run` behind a result was trained; None if its training or its history is missing."""
     trained = training_behind(results, numbers, run)
     columns = ("replica", "epoch", "train_accuracy", "validation_accuracy")
     table = results.table("train", run, columns) if trained else None
@@ -116,12 +116,12 @@ def _error(accuracies: list[pd.Series[float]]) -> float:
 def stalled(history: pd.DataFrame, run: Any) -> str:
     """Signs that a run no longer learns, in words; empty if there are none.
 
-    The signs: validation accuracy no better than guessing at the end, after two epochs or more; a gradient norm of 0 at
-    the end; or a gradient norm above `training.gradient_clip` in every epoch.
+    The signs: validation accuracy is no better than guessing at the end, after two epochs or more; the gradient norm is
+    0 at the end; the gradient norm is above `training.gradient_clip` in every epoch.
 
     Args:
         history: columns replica, epoch, train_gradient_norm and, for classifiers, validation_accuracy.
-        run: settings of the run, current ones or as a result recorded them.
+        run: settings of the run, either current or recorded.
     """
     last, clip = history.groupby("replica").tail(1), run.training.gradient_clip
     signs = {

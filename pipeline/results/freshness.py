@@ -1,7 +1,7 @@
-"""The state of each item, compared with the current parameters (`STATES`), and how long it takes.
+"""The state of each item (`STATES`), from a comparison with the current parameters, and the hours that it takes.
 
-When parameters change, old results stay until their stage runs again; results of items removed from the parameters stay
-until someone deletes them. Reports show both kinds with a mark. `dvc status` finds changes of code.
+When parameters change, old results stay until their stage runs again. Results of items that were removed from the
+parameters stay until someone deletes them. Reports mark both kinds. `dvc status` finds changes of code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATES: dict[State, str] = {
     "gone": "no longer in the profile",
 }
 """Every state, in words."""
-_FEW = 3  # settings shown of a stale item
+_FEW = 3  # changed settings shown of a stale item
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def statuses(
     Args:
         expected: the settings by `<stage>/<item>`, for every item of the profile.
         publish: whether to mark results made from uncommitted changes as drafts.
-        locked: the items whose results are as in the profile's `dvc.lock`; None: all.
-        running: whether an item's stage runs at the moment.
+        locked: the items whose results are as in the profile's `dvc.lock`; by default, all items.
+        running: whether the item with a label is running.
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
     stages = dict.fromkeys([*(label.partition("/")[0] for label in expected), *folders])
@@ -106,8 +106,8 @@ def statuses(
 
 
 def compare(results: Results, expected: Mapping[str, Mapping[str, Any]], *, publish: bool = False) -> dict[str, str]:
-    """Items whose results differ from the profile, `<stage>/<item>`, with their states in the words of `STATES`: items
-    not executed, then stale ones, drafts, and results that are not in the profile. Arguments as for `statuses`.
+    """States, in the words of `STATES`, of items whose results differ from the profile, by `<stage>/<item>`. The order:
+    missing items, stale ones, drafts, and results that are not in the profile. Arguments as for `statuses`.
     """
     found = statuses(results, expected, publish=publish)
     kinds: tuple[State, ...] = ("missing", "stale", "draft", "gone")
@@ -126,7 +126,7 @@ def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, l
 def recorded_hours(numbers: Numbers) -> float | None:
     """Hours that an item took; None if they are not recorded.
 
-    A resumed training records the time of all its parts, and its stage that of the last part: the larger is returned.
+    A resumed training records the time of all its parts, its stage the time of the last part. The larger one counts.
     """
     known = [each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if each is not None]
     return max(known) / 3600 if known else None

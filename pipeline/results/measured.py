@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SIGNIFICANT_SES = 2.0
-"""Standard errors by which two numbers must differ for a claim to count the difference."""
+"""A claim counts a difference of two numbers if it exceeds this number of standard errors."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Measured:
 
     @classmethod
     def of(cls, replicas: pd.Series[float]) -> Measured:
-        """The measurement from one number for each replica."""
+        """The measurement from a series with one number per replica."""
         return cls(float(replicas.mean()), float(replicas.std()) if len(replicas) > 1 else 0.0, len(replicas))
 
     def scaled(self, factor: float) -> Measured:
@@ -36,11 +36,11 @@ class Measured:
         return replace(self, mean=self.mean * factor, sd=self.sd * abs(factor))
 
     def as_error(self) -> Measured:
-        """The error in percent, if this is an accuracy as a fraction."""
+        """The error in percent. This measurement must be an accuracy in [0, 1]."""
         return replace(self, mean=100 * (1 - self.mean), sd=100 * self.sd)
 
     def minus(self, other: Measured) -> Measured:
-        """The difference of two means, with the sd of independent measurements: 0 (unknown) if one has one replica.
+        """The difference of two means, with the sd of independent measurements: 0 (unknown) if either has one replica.
 
         For numbers of the same replicas this sd is too large if they correlate positively, too small if negatively.
         """
@@ -48,7 +48,7 @@ class Measured:
 
     def over(self, other: Measured) -> Measured:
         """The ratio of two numbers of at least 0, with the sd of independent measurements to first order (as in
-        `minus`); infinite if only `other` is 0, and 1 if both are 0.
+        `minus`). The ratio is infinite if only `other` is 0, and 1 if both are 0.
         """
         if other.mean == 0:
             return self._with(other, math.inf if self.mean else 1.0, 0.0)
@@ -56,7 +56,7 @@ class Measured:
         return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
 
     def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """The result of a comparison; with one replica on a side and no standard error of `self`, sd is 0 (unknown)."""
+        """The result of a comparison. sd is 0 (unknown) if a side has one replica, and `self` no standard error."""
         n = min(self.n, other.n)
         return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 
@@ -66,9 +66,9 @@ class Measured:
         return self.sd if self.standard_error else self.sd / math.sqrt(self.n)
 
     def clearly_above(self, other: Measured) -> bool:
-        """Whether its mean is above the other's by more than `SIGNIFICANT_SES` standard errors of the difference."""
+        """Whether this mean exceeds the other by more than `SIGNIFICANT_SES` standard errors of the difference."""
         return self.mean - other.mean > SIGNIFICANT_SES * math.hypot(self.se, other.se)
 
     def variance_of_share(self, images: float) -> float:
-        """The squared standard error of a share of `images` test images: binomial variance, plus that over replicas."""
+        """The squared standard error of a share of `images` test images: binomial variance plus squared `se`."""
         return self.mean * (1 - self.mean) / images + self.se**2

@@ -36,7 +36,7 @@ class Outcome:
     Attributes:
         kind: the kind of study, stored with the numbers.
         table: tidy measurements, for a CSV file.
-        numbers: nested numbers by name; those measured on replicas as `{"mean", "sd", "n"}`.
+        numbers: nested numbers by name. A number measured on replicas is `{"mean", "sd", "n"}`.
         headline: dotted names of about ten numbers to compare between two reproductions.
         arrays: arrays for figures.
     """
@@ -49,14 +49,14 @@ class Outcome:
 
 
 def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]) -> Outcome:
-    """One outcome of several studies, which keeps their numbers, rows and arrays by the study's name.
+    """Combine the outcomes of several studies into one, with numbers, rows and arrays by the study's name.
 
     Args:
         datasets: label of each study's data set; recorded only if the labels differ.
 
     Returns:
-        An outcome with numbers under `studies`, one table whose first column is `study`, with the columns of all
-        studies, and arrays named `<study>/<name>`. `pipeline.results.studies` separates the studies again.
+        An outcome with numbers under `studies`, arrays named `<study>/<name>`, and one table with the rows and columns
+        of all studies. Its first column is `study`. `pipeline.results.studies` separates the studies again.
     """
     table = pd.concat([each.table.assign(study=name) for name, each in outcomes.items()], ignore_index=True)
     table.insert(0, "study", table.pop("study"))
@@ -73,7 +73,7 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Places:
-    """Paths of the parts of a result; `arrays` is None for a stage whose items have none."""
+    """Paths of the parts of a result. `arrays` is None for a stage without arrays."""
 
     record: Path
     table: Path
@@ -86,7 +86,7 @@ def one(value: float) -> dict[str, float]:
 
 
 def _leaves(numbers: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """The keys (or positions in lists) that lead to each value of nested mappings and lists, and the value."""
+    """Yield (keys, value) for each value in nested mappings and lists. Positions in lists count as keys."""
     if not isinstance(numbers, Mapping | list | tuple):
         yield keys, numbers
         return
@@ -97,7 +97,7 @@ def _leaves(numbers: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """The headline numbers (means over replicas), nested as in `numbers` and rounded.
 
-    Names are keys joined by dots; a key may contain dots, too. Names without a number are left out.
+    Names are keys joined by dots. A key may contain dots, too. Names without a number are left out.
     """
     found = {".".join(keys).removesuffix(".mean"): (keys, value) for keys, value in _leaves(numbers)}
     nested: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What a number was made from: the records of the items that it rests on."""
+"""Provenance of numbers: the records of the items that a number is based on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def unique(values: Iterable[Any]) -> list[Any]:
 
 
 def distinct(records: Iterable[Record]) -> list[Record]:
-    """`records` without duplicates: the last of each stage, item and tracked run, in order of first appearance."""
+    """The last record of each stage, item and tracked run, in the order in which they first appear in `records`."""
     kept = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}
     return list(kept.values())
 
@@ -40,9 +40,9 @@ def merged_provenance(records: Sequence[Record]) -> dict[str, Any]:
     """One provenance for a number that is based on several items.
 
     Returns:
-        commit ("-dirty" if the tree had uncommitted changes), params_hash and device, several values joined by commas;
-        the sum of the items' seconds; the largest number of epochs; and the lists of items and tracked runs. A value is
-        None or empty if no record has it.
+        a dictionary. commit ("-dirty" with uncommitted changes), params_hash, device: all values, joined by commas.
+        seconds: the sum. epochs: the largest number. items, tracking_runs: lists. A value is None, or an empty list,
+        if no record has it.
     """
     records = distinct(records)
     commits = unique(_commit(each) for each in records)

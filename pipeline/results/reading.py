@@ -1,7 +1,7 @@
 """Reads and checks the result files of one profile.
 
-If a file does not exist, its item was not executed: readers get `None` and must handle it. If a file cannot be read, or
-does not have the form that stages write, an error names it, so that no figure or verdict is based on a guess.
+If a file is missing, its item was not executed. Methods then return `None`, and callers must handle it. `ResultError`
+names a file that cannot be read or has another form. So no figure or verdict is based on a guess.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ResultError(UserError):
 
     @classmethod
     def at(cls, path: Path, problem: str) -> ResultError:
-        """The error about an item's record, table or arrays at `path`; in its message, `problem` follows the path."""
+        """The error about an item's record, table or arrays at `path`. In its message, `problem` follows the path."""
         place = path.parent if path.suffix == ".npz" else path.with_suffix("")
         again = f"make it again with `dvc repro -f -s {place.parent.name}@{place.name}`"
         return cls(f"{path} {problem}. Get it back with `git checkout` or `dvc pull`, or {again}.")
@@ -174,7 +174,7 @@ class Results:
                 yield item, numbers
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
-        """`item`, which evidence names, and its numbers. Raises `NotMeasuredError` if either is missing."""
+        """The item named by evidence, and its numbers. `NotMeasuredError` if none is named, or it was not executed."""
         numbers = self.numbers(stage, item) if item else None
         if not item or not numbers:
             raise NotMeasuredError(f"evidence of {stage} is not there")
@@ -212,7 +212,7 @@ class Results:
     def examples(
         self, stage: str, item: str, names: Sequence[str], study: str | None = None
     ) -> dict[str, np.ndarray] | None:
-        """The arrays of `<stage>/<item>/examples.npz`; None without it, `ResultError` if it lacks some of `names`.
+        """The arrays of `<stage>/<item>/examples.npz`; None without the file. `ResultError` if it lacks one of `names`.
 
         Args:
             study: if the item is a set, the study whose arrays are returned; None is returned if the study has none.
@@ -245,10 +245,10 @@ def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]
 
 
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
-    """The provenance of the trainings of the runs that a result rests on, then the result's own.
+    """The provenance records of the trainings of `runs`, on which a result is based, then of the result itself.
 
-    A training is left out if it is missing, was repeated later with other settings, or one of the two results lacks a
-    setting that was added later. Drafts are never left out: a number that rests on a draft is a draft, too.
+    A training is left out if `training_behind` does not find it. Drafts are never left out: a number
+    that is based on a draft is a draft, too.
     """
     everything = replace(results, drafts=True)
     found = (training_behind(everything, numbers, run) for run in runs)
@@ -256,23 +256,23 @@ def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record
 
 
 def training_behind(results: Results, numbers: Numbers, run: str) -> Numbers | None:
-    """The training of a run that a result rests on; None if it is missing, was repeated later with other settings, or
-    one of the two results lacks a setting that was added later.
+    """The training of a run that a result is based on. None if the training is missing, or if its record and the
+    result's record have different settings of the run or its data set.
     """
     trained = results.numbers("train", run)
     return trained if trained and _training_of(trained, run) == _training_of(numbers, run) else None
 
 
 def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
-    """The settings that a run's weights depend on: the run's (patience capped at the epochs) and its data set's."""
+    """The settings that weights depend on: of the run, with patience capped at the epochs, and of its data set."""
     settings, dataset = numbers.run(run), numbers.dataset_of(run)
     training = settings.training
     return {**settings, "training": {**training, "patience": min(training.patience, training.epochs)}}, dataset
 
 
 def _rows_of(path: Path, study: str, columns: Sequence[str]) -> pd.DataFrame:
-    """The rows of one study in the table of a set, as its own table would hold them: without columns of other studies,
-    and with dtypes inferred from these rows alone, as a column of integers may hold text in another study.
+    """The rows of one study in the table of a set, without columns of other studies. Types of columns are inferred from
+    these rows alone, because a column of integers may hold text in another study.
     """
     whole = pd.read_csv(path, dtype=str, keep_default_na=False)
     if "study" not in whole:
@@ -287,5 +287,5 @@ def _refuse_constant(name: str) -> float:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """A key that sorts names by the numbers in them."""
+    """A sort key that compares the numbers in names as numbers."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -1,7 +1,7 @@
-"""Which item answers which claims: the section `evidence` of `params.yaml`.
+"""The section `evidence` of `params.yaml`: it names the items that answer the documents' claims.
 
-A role is a kind of evidence, such as the capsules of Table 1; claims on the same evidence share a role. For each role,
-the profile names one item; claims whose role is left out are "not run".
+A role is a kind of evidence, such as the capsules of Table 1. Claims on the same evidence share a role. The profile
+names an item for each role. Claims whose role is left out are "not run".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
-"""Names of items by role: keys of a section; for `networks`, a run or a condition, <ablation>/<condition>."""
+"""Names of items by role: keys of a section. In `networks`, an item is a run, or <ablation>/<condition>."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 KINDS = ("toy", "iterated", "density", "parsing")
@@ -28,9 +28,9 @@ class Role(NamedTuple):
     """A role that is filled, its place `where` in `params.yaml`, and the item that it names.
 
     Attributes:
-        section: section of `params.yaml` that has the item; `networks`: runs, and conditions of `ablation`.
-        kind: what the item must be: variant of a run, kind of a study, or axis of viewpoints; "": any; None: there is
-            no such role.
+        section: section of `params.yaml` that has the item. `networks` stands for runs and conditions of `ablation`.
+        kind: the required variant of a run, kind of a study, or axis of viewpoints; "" if all items are allowed, and
+            None if there is no such role.
     """
 
     where: str
@@ -50,8 +50,8 @@ def group(section: str, kinds: Mapping[str, str]) -> Any:
 
 
 class GenerativeEvidence(Section):
-    """Document 000. `affine`: runs for affNIST, whose digits are shifted; `table_1`: runs for all other claims.
-    `optimise_upright`: for the gain in accuracy, which needs many upright images; `optimise`: for all rotations.
+    """Evidence for document 000. `affine` has the runs for affNIST, `table_1` the runs for the other claims.
+    `optimise_upright` is for the gain in accuracy, which needs many upright images; `optimise` is for all rotations.
     """
 
     table_1: Roles = group("runs", VARIANTS)
@@ -70,7 +70,7 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Document 001, networks. The first entry of `middle` is judged; notes report the other entries."""
+    """Evidence for the networks of document 001. The first entry of `middle` is judged, notes report the others."""
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
     inference: Roles = group("infer", dict.fromkeys(("routed", "unrouted"), ""))
@@ -78,7 +78,7 @@ class CapsNetEvidence(Section):
 
 
 class RegressionEvidence(Section):
-    """Document 002: for each kind of study, a study on each of the document's data sets, or on a substitute."""
+    """Evidence for document 002: for each kind of study, a study on each data set of the document or a substitute."""
 
     grid: Roles = group("regression", dict.fromkeys(DATASETS, "grid"))
     convergence: Roles = group("regression", dict.fromkeys(DATASETS, "convergence"))
@@ -97,14 +97,14 @@ class PosesBesideFeatures(Section):
 
 
 class ComparisonEvidence(Section):
-    """Document 003."""
+    """Evidence for document 003."""
 
     equivariance: list[PosesBesideFeatures] = Field(default_factory=list)
     data_efficiency: Roles = group("data_efficiency", {"capsules": "", "cnn": "cnn"})
 
 
 class MatrixCapsulesEvidence(Section):
-    """Document 004. `crops`: the run whose scores are averaged over crops; `votes`: the run of Figure 2."""
+    """Evidence for document 004. `crops`: the run with scores averaged over crops. `votes`: the run of Figure 2."""
 
     table_1: Roles = group("networks", dict.fromkeys(ROWS, "matrix_capsules"))
     networks: Roles = group("networks", dict.fromkeys(("small", "mnist", "cifar10"), "matrix_capsules"))
@@ -116,7 +116,7 @@ class MatrixCapsulesEvidence(Section):
 
 
 class EvidenceParams(Section):
-    """The evidence of all claims, by the systems that the documents are about."""
+    """The evidence for all claims, by system. `comparison` has the evidence for document 003."""
 
     generative: GenerativeEvidence = GenerativeEvidence()
     capsnet: CapsNetEvidence = CapsNetEvidence()
@@ -127,7 +127,7 @@ class EvidenceParams(Section):
 
 
 def roles_in(section: Section, where: str = "evidence") -> Iterator[Role]:
-    """Every role that is filled in a section, which stands at `where` in `params.yaml`."""
+    """Yield every role that is filled in a section of `params.yaml`. `where` is the place of the section."""
     for field, info in type(section).model_fields.items():
         value, place = getattr(section, field), f"{where}.{field}"
         extra: Any = info.json_schema_extra

@@ -1,4 +1,4 @@
-"""Studies that were executed, each as an item of its own or in a set of several: `regression`, `regression_sets`."""
+"""Executed studies. A study is an item of its own (as in `regression`), or one of a set (`regression_sets`)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Study:
 def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]:
     """All executed studies of a stage and of the sets beside it (`<stage>_sets`), as objects of `kind`.
 
-    Sets come last; items are in natural order, studies in their set's order. `ResultError` if a result is corrupt.
+    Sets come last. Items are in natural order, studies in their set's order. `ResultError` if a result is corrupt.
     """
     for item, numbers in results.executed(stage):
         yield kind(results, stage, item, None, numbers, numbers.settings[stage][item])
@@ -67,7 +67,7 @@ def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]
         settings = numbers.settings[sets][item].studies
         for name in numbers.names("studies"):
             own = numbers.part("studies", name)
-            label = own.at("dataset")  # the study's data, where studies of the set differ in them
+            label = own.at("dataset")  # only recorded if the data sets of the studies differ
             yield kind(results, sets, item, name, own.about(label) if label else own, settings[name])
 
 

@@ -1,11 +1,11 @@
-"""Studies, one module each: studies of any system are here, those of one system in the system's `studies`.
+"""Studies, one module each. Studies of any system are here; a study of one system is in the system's `studies`.
 
-A module is named as its stage in `dvc.yaml` and its section of `params.yaml`. It has
+A module has the name of its stage in `dvc.yaml`, and of its section of `params.yaml`. It has
 
-- `measure`, a function from a `Context` to an `Outcome`: the stage `study` runs it;
-- `SETTINGS`, the class of an entry of its section, or (with `ONE_SECTION`) of the section, which all items then share;
-  `SET`, the class of an item that runs several short studies; both only if `params.yaml` has such sections;
-- `check`, if needed, which raises `ValueError` if an entry does not fit other sections of `params.yaml`.
+- `measure`, a function from a `Context` to an `Outcome`, which `stages/study.py` calls;
+- `SETTINGS`, if it has a section: the class of an entry or, with `ONE_SECTION`, of the section that all items share;
+- `SET`, if it has sets: the class of an item that runs several short studies;
+- `check`, if needed: a function that raises `ValueError` if an entry does not fit other sections of `params.yaml`.
 
 Importing a study needs no torch: `measure` imports the code that computes.
 """

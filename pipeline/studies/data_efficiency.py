@@ -27,7 +27,7 @@ AnyRun = TypeVar("AnyRun", bound=RunSettings)
 LONGEST = 10_000
 """Largest number of epochs of a training."""
 ITSELF = "itself"
-"""Entry of the column `features` where the model itself classifies; other entries: features of a linear probe."""
+"""Entry of the column `features` if the model itself classifies. Other entries are features of a linear probe."""
 _FEWEST = 10
 """Smallest number of validation images kept."""
 
@@ -86,8 +86,8 @@ def measure(context: Context) -> Outcome:
 def share_of(dataset: Dataset, share: float) -> Dataset:
     """The data set with a share of its training and validation images, the same share of every class.
 
-    The images kept are the first of each class in the order of the split, so that a larger share contains a smaller
-    one. About `_FEWEST` validation images are kept at least, and all test images.
+    The first images of each class are kept, in the order of the split, so a larger share contains a smaller one. At
+    least about `_FEWEST` validation images are kept, and all test images.
     """
     import pandas as pd
 
@@ -104,11 +104,11 @@ def share_of(dataset: Dataset, share: float) -> Dataset:
 
 
 def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: int) -> AnyRun:
-    """The run for a share of the training images, without early stopping: it takes the number of steps that the study's
-    epochs have with all images, rounded up to whole epochs.
+    """The run's settings for a share of the training images. It has as many steps as the study's epochs on all images,
+    rounded up to whole epochs, and no early stopping.
 
     Args:
-        images: number of training images of the share, and largest size of a batch.
+        images: number of training images of the share. A batch is not larger.
         whole: number of all training images. Epochs consist of whole batches.
     """
     batch = min(run.training.batch_size, images)
@@ -122,10 +122,10 @@ def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: 
 def errors_of(
     model: Model, run: RunSettings, dataset: Dataset, evaluate: EvaluateParams, device: torch.device
 ) -> pd.DataFrame:
-    """Errors on test images, of the model if it classifies, else of probes on its features: columns features, error.
+    """Errors on test images: one row for a model that classifies, else one per probe. Columns: features, error.
 
     Args:
-        dataset: what the model was trained on; probes are fit on its training images.
+        dataset: the data set of the training. Probes are fit on its training images.
     """
     import pandas as pd
 

@@ -62,8 +62,8 @@ def measure(context: Context) -> Outcome:
 
 
 def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
-    """By factor, two arrays `[N, 2]` of indices of test images one step of the viewpoint apart: at most `fit_images` of
-    the first half of the toys, and `images` of the other half, evenly spread. A factor needs 8 pairs in each half.
+    """By factor, pairs of test images one step of the viewpoint apart: two arrays of indices `[N, 2]`. The first has at
+    most `fit_images` pairs of half of the toys, the second `images` of the others. Each half needs at least 8 pairs.
     """
     import numpy as np
 

@@ -1,8 +1,8 @@
 """The effect of single changes in training on the error on held-out objects.
 
-Model selection uses this error, never that on test images: for each value of a factor in turn, training images with
-that value are held out for validation. Networks are evaluated after the last epoch, because the best epoch would be
-chosen by the reported error. A final run validates on known objects and keeps the weights of the lowest loss there.
+Model selection uses this error, never the test error. For each value of a factor of variation in turn, training images
+with that value are held out. Networks are evaluated after the last epoch, because the best epoch would be chosen by the
+reported error. A final run validates on known objects, and keeps the weights with the lowest validation loss.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=CroppedRun)
 
 ERRORS = {"new": "validation_accuracy", "known": "known_accuracy", "train": "train_accuracy"}
-"""The errors that are kept, and the accuracies in a training's history that they come from."""
+"""For each error in the result, the column of the training's history with the accuracy."""
 
 
 class RecipeParams(Section):
@@ -108,10 +108,10 @@ def measure(context: Context) -> Outcome:
 
 
 def errors(trained: Trained) -> pd.DataFrame:
-    """Errors in [0, 1] and the seconds of training: columns replica, metric, value.
+    """Errors in [0, 1] and seconds of training: one row per replica and metric. Columns: replica, metric, value.
 
-    Metrics: `new`, on held-out objects, and `known`, on other images left out of training (if there are any), after the
-    last epoch; `train`, the mean over the last epoch, on augmented images; `seconds`, the mean over replicas.
+    After the last epoch, `new` is the error on held-out objects, and `known` on other images left out of training, if
+    any. `train` is the mean error on augmented images over the last epoch. `seconds` is the mean over replicas.
     """
     last = trained.history.groupby("replica").tail(1).rename(columns={column: name for name, column in ERRORS.items()})
     measured = [name for name in ERRORS if name in last]

@@ -42,7 +42,7 @@ def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train both networks of an entry of `viewpoint` on familiar viewpoints, and match them."""
+    """Train both networks of an entry of `viewpoint` on familiar viewpoints, and match their errors there."""
     from pipeline.classification.viewpoint_matching import errors, familiar_views, outcome, viewed
 
     settings: ViewpointParams = context.settings

@@ -1,4 +1,4 @@
-"""The systems of the documents, one package each; this is the only list of them.
+"""The list of all systems. A system is a model family of the documents, in a package of its own.
 
 To add a system, see CONTRIBUTING.md.
 """
@@ -35,19 +35,19 @@ CLASSIFIERS = tuple(name for name, run in MODELS.items() if issubclass(run, Clas
 SWEPT = tuple(name for name, system in SYSTEMS.items() if system.swept)
 """Names of the systems that the sweep over rotations can train."""
 ROUTED = tuple(name for name, system in SYSTEMS.items() if system.has("routing"))
-"""Names of the systems whose routing can be followed."""
+"""Names of the systems whose routing the stage `routing` can measure."""
 REPORTS = {name: system for name, system in SYSTEMS.items() if system.has("report")}
-"""Systems with figures, tables and claims of their own; other systems are only in reports that compare systems."""
+"""Systems with figures, tables and claims of their own. The other systems are only in reports that compare systems."""
 
 if TYPE_CHECKING:
     Run = RunSettings
 else:
     Run = Annotated[Union[tuple(MODELS.values())], Field(discriminator="variant")]  # noqa: UP007 (of a tuple)
-"""One entry of `runs` in params.yaml; `variant` names its system."""
+"""The type of an entry of `runs` in params.yaml. The field `variant` of an entry names its system."""
 
 
 def build_model(run: RunSettings, image_size: int) -> Model:
-    """A freshly initialised model of a run, for square images of `image_size` pixels a side.
+    """A freshly initialised model of a run on a data set of square images, `image_size` pixels a side.
 
     Its initial values come from torch's global random state.
     """
@@ -58,15 +58,15 @@ def build_model(run: RunSettings, image_size: int) -> Model:
 
 
 def count_parameters(run: RunSettings, image_size: int) -> int | None:
-    """The number of parameters of a run's model, built on torch's meta device; None if it cannot be built there.
+    """The number of a model's parameters, from torch's meta device. None if the device lacks an operation of the model.
 
     Raises:
-        UserError, ValueError, RuntimeError: the settings allow no model, for example if a kernel exceeds the image.
+        UserError, ValueError, RuntimeError: the settings are impossible, for example a kernel larger than the image.
     """
     import torch
 
     try:
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in build_model(run, image_size).parameters())
-    except NotImplementedError:  # matrix capsules count what their receptive fields see
+    except NotImplementedError:  # receptive fields need bincount, and the meta device has none
         return None

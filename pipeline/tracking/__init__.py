@@ -1,4 +1,4 @@
-"""Tracked runs: a local journal that is always written, and MLflow, which is updated from it.
+"""Tracked runs. Each run writes a local journal, and MLflow is updated from the journals.
 
 Training never waits for MLflow and never fails because of it: `TrackedRun` appends to `<folder>/<run id>/events.jsonl`,
 and another process (`delivery.py`) delivers the journals of the folder, including events that an outage delayed.

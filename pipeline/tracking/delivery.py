@@ -1,8 +1,8 @@
-"""Updates an MLflow store from all journals of a folder, each from where the last delivery stopped.
+"""Delivers all journals of a folder to an MLflow store. Each delivery continues where the last one stopped.
 
 A file beside each journal has the position of its delivery. The file's name has the id and creation time of MLflow's
-experiment: another store, or a new one, gets everything. Events delivered just before an interruption are delivered
-again, which changes nothing: runs are found by the tag `tracking_run`, and values have the journal's time.
+experiment, so another store, or a new one, gets all events. After an interruption, some events are delivered twice.
+This changes nothing, because runs are found by the tag `tracking_run`, and values have the journal's time.
 
 During training, a separate process delivers, because MLflow takes seconds to import and may block for minutes. The
 process outlives the stage that started it, and ends when no run has been written for a while.
@@ -48,7 +48,7 @@ ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFo
 
 
 def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SECONDS) -> None:
-    """Deliver until no run has been written for `idle_seconds`; return after a second if another process delivers.
+    """Deliver until no run has been written for `idle_seconds`. Return after a second if another process delivers.
 
     Only the first of consecutive failures is reported. If the store blocks this process for too long, an alarm kills
     the process, and the next one delivers the rest.
@@ -75,14 +75,14 @@ def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SE
 
 
 class Delivery:
-    """Delivers journals to a store, one process at a time; with `measure`, MLflow records the machine's load."""
+    """Delivers journals to a store, one process at a time. With `measure`, MLflow records the machine's load."""
 
     def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
         self.folder, self.store, self._measure = folder, store, measure
         self._complete, self._measured = set[str](), set[str]()  # ids of runs: ended and delivered; measured
 
     def run(self) -> Iterator[str]:
-        """Deliver all new events, oldest run first; yield the ids of runs that had new events.
+        """Deliver all new events, oldest run first. Yield the ids of runs that had new events.
 
         A run whose process is gone without an end event is marked as killed. A failed delivery does not stop others.
         Raises `UserError` if the store does not answer or rejected a run, and `TimeoutError` if another process
@@ -102,7 +102,7 @@ class Delivery:
             raise UserError(f"MLflow at {self.store.shown} did not accept {failures[0]}")
 
     def unfinished(self) -> list[Journal]:
-        """The journals of runs that are not known to be ended and delivered."""
+        """The journals of all runs, except those that this object has delivered up to their end."""
         folders = (path.parent for path in sorted(self.folder.glob("*/events.jsonl")))
         return [Journal(folder) for folder in folders if folder.name not in self._complete]
 
@@ -124,7 +124,7 @@ class Delivery:
         return MlflowClient(self.store.uri)
 
     def _deliver(self, journal: Journal) -> bool:
-        """Deliver the events of one journal that are not yet in the store; return whether there were any."""
+        """Deliver the events of one journal that are not yet in the store. Returns whether there were any."""
         is_written = journal.is_written()  # before reading, so that no event is missed
         start = next((event for event, _ in journal.read()), {})
         run = self._deliver_news(journal, start) if start.get("event") == "start" else None
@@ -139,7 +139,7 @@ class Delivery:
         return bool(run)
 
     def _deliver_news(self, journal: Journal, start: Mapping[str, Any]) -> str | None:
-        """Deliver a journal's new events. Returns MLflow's id of the run; None without events or for a deleted run."""
+        """Deliver a journal's new events. Returns MLflow's id of the run; None if it has no events or was deleted."""
         name = start["experiment"]
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
@@ -161,8 +161,8 @@ class Delivery:
 
 
 class _Run:
-    """The run of one journal in MLflow and, if it is in a group, the run that represents the group. `id` is MLflow's id
-    of the journal's run, which is created if it is missing; None if somebody has deleted the run in MLflow.
+    """The run of one journal in MLflow and, if it is in a group, the run that represents the group. A missing run is
+    created. `id` is MLflow's id of the journal's run; None if somebody has deleted the run in MLflow.
     """
 
     def __init__(self, client: Any, experiment: str, start: Mapping[str, Any], folder: Path) -> None:
@@ -175,7 +175,7 @@ class _Run:
         self.id = self._find("tracking_run", tags, start["name"], start["time"])
 
     def log(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Log events; metrics, parameters and tags in batches."""
+        """Log events. Metrics, parameters and tags are sent in batches."""
         from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
 
         batches: dict[tuple[str, str], list[Any]] = defaultdict(list)
@@ -211,7 +211,7 @@ class _Run:
                     self._client.log_batch(run, **{kind: batch[begin : begin + BATCH]})
 
     def _find(self, key: str, tags: Mapping[str, Any], name: str = "", time: int | None = None) -> str | None:
-        """The id of the run with the tag `key` as in `tags`, or None; with a time (ms), a missing run is created."""
+        """The id of the run with tag `key` of `tags`; None if missing or deleted. `time` (ms) creates missing runs."""
         from mlflow.entities import ViewType
 
         query = f"tags.{key} = '{tags[key]}'"

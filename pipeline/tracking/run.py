@@ -1,10 +1,10 @@
-"""One tracked run and its local journal, and the start of the process that delivers journals to MLflow. MLflow is not
-imported here.
+"""One tracked run with its local journal, and the start of the process that delivers journals to MLflow. This module
+does not import MLflow.
 
 A journal is a file with one JSON event per line, appended and never rewritten. Events, all with `time` (milliseconds
 since 1970): `start` (id, experiment, its tags, name, params, tags, group, host), `params`, `metrics` (step, values),
 `tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run: the id of an earlier run that it
-belongs to), `end` (status). Events with `of_group` are about the run that represents the group.
+belongs to), `end` (status). Events with `of_group` are about the run that represents a group of runs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Store:
-    """The addresses of MLflow's runs, as in `MLFLOW_TRACKING_URI`, and artifacts (None: the server's default)."""
+    """MLflow's store: the address of runs, as in `MLFLOW_TRACKING_URI`, and of artifacts (by default, the server's)."""
 
     uri: str
     artifacts: Path | None = None
@@ -100,7 +100,7 @@ def without_passwords(text: str) -> str:
 
 
 class Journal:
-    """The events of one run, in `<folder>/events.jsonl`; the folder's name is the run's id. The process that writes the
+    """The events of one run, in `<folder>/events.jsonl`. The folder's name is the run's id. The process that writes the
     run holds the lock `writer` until the run ends.
     """
 
@@ -127,7 +127,7 @@ class Journal:
                         yield event, offset
 
     def is_written(self) -> bool:
-        """Whether a process writes the run. If it is gone without an `end` event, that event is appended (KILLED)."""
+        """Whether a process writes the run. If not, and the run has no `end` event, append one with status KILLED."""
         try:
             with self.writer.acquire(blocking=False):
                 last = self.path.read_bytes().rstrip().rpartition(b"\n")[2]
@@ -143,17 +143,17 @@ class Journal:
 
 @dataclass
 class TrackedRun:
-    """A run's journal, which a separate process delivers to MLflow; `id` is the run's id, and its folder's name.
+    """A run's journal, which a separate process delivers to MLflow. `id` is the run's id, and its folder's name.
 
-    Logging never raises: a full disk causes only a warning here (where the stage writes results, an error).
+    Logging never raises. A full disk causes a warning here, and an error only where the stage writes results.
 
     Args:
         folder: parent folder; the run is in `folder/<run id>`.
         params, tags: params may be nested; tags are converted to text.
-        group: the group of runs, such as a reproduction, whose own run is this run's parent in MLflow: a unique `id`,
-            and the `name` and `tags` of the parent. Without a group, events `of_group` are dropped.
-        context: what the run uses data sets for: "training" or "evaluation".
-        store: None: record locally only.
+        group: the group that the run belongs to, such as a reproduction: a unique `id`, a `name` and `tags`. In MLflow,
+            a run that represents the group is this run's parent. Without a group, events `of_group` are dropped.
+        context: the use of data sets in the run: "training" or "evaluation".
+        store: the MLflow store; by default none, and the run is only recorded locally.
     """
 
     folder: Path
@@ -193,11 +193,11 @@ class TrackedRun:
             self._warn(f"warning: cannot track this run in {self.folder}: {error.strerror}. The run goes on.")
 
     def log_metrics(self, values: Mapping[str, float], step: int, *, of_group: bool = False) -> None:
-        """Log values of one step or epoch, in one line; they need not be finite."""
+        """Log values of one step or epoch, in one line. Values need not be finite."""
         self.log("metrics", of_group=of_group, step=step, values={key: float(value) for key, value in values.items()})
 
     def log_tags(self, tags: Mapping[str, Any], *, of_group: bool = False) -> None:
-        """Log tags that become known later; they replace earlier ones of the same name."""
+        """Log tags that become known later. They replace earlier tags of the same name."""
         self.log("tags", of_group=of_group, tags={key: str(value) for key, value in tags.items()})
 
     def log_dataset(self, name: str, label: str, digest: str) -> None:
@@ -208,7 +208,7 @@ class TrackedRun:
         """Log a finished file, as it is now: a copy is kept with the journal. `folder` is its folder in MLflow.
 
         `target` is `of_group=True` to log it with the group in place of this run, or `of_run`, the id of an earlier run
-        of the same experiment; nothing happens if MLflow does not have that run.
+        of the same experiment. Nothing happens if MLflow does not have that run.
         """
         try:
             place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
@@ -220,7 +220,7 @@ class TrackedRun:
             self.log("artifact", folder=folder, file=str(place.relative_to(self.journal.folder)), **target)
 
     def finish(self, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED") -> None:
-        """End the run; events that MLflow does not have yet are delivered later."""
+        """End the run. Events that MLflow does not have yet are delivered later."""
         self.log("end", status=status)
         self.journal.writer.release()
 

@@ -1,8 +1,8 @@
-"""Toys: stereo images of simple solids with category, instance, azimuth, elevation and lighting, like smallNORB's.
+"""Renders toys: stereo images of simple solids with smallNORB's category, instance, azimuth, elevation and lighting.
 
-As in smallNORB, a toy stands on a turntable (azimuth) in front of two cameras that move up together (elevation), and
-the lamps of each lighting are fixed. The images are rendered by ray casting without shadows. They are identical on
-every machine with IEEE double precision.
+As in smallNORB, a toy stands on a turntable (azimuth) in front of two cameras that move up together (elevation). Each
+lighting has a fixed lamp. Images are rendered by ray casting without shadows. They are identical on every machine with
+IEEE double precision.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ELEVATIONS = tuple(range(30, 75, 5))
 """Height of the cameras above the horizon in degrees."""
 
 DISTANCE = 6.5
-"""Distance from a toy's centre to the midpoint of the cameras; a toy's radius is about 1."""
+"""Distance from a toy's centre to the midpoint of the cameras. A toy's radius is about 1."""
 BASELINE = 1.0
 """Distance between the two cameras."""
 PIXEL = 1 / 18.5
@@ -48,11 +48,11 @@ def turntable(azimuth: float) -> Floats:
 
 
 def stereo_cameras(elevation: float) -> list[tuple[Floats, Floats]]:
-    """Eye and frame, as `cast` takes them, of a left and a right camera that look at the world's origin from the front
-    (x), `elevation` degrees above the horizon.
+    """The left and the right camera: the eye and the frame of each, as `cast` takes them. The cameras look at the
+    world's origin from the front (x), `elevation` degrees above the horizon.
 
-    The cameras share one image plane, through the origin and perpendicular to the line of sight: a point on the plane
-    has the same position in both images; a nearer point is further to the right in the left image.
+    They share one image plane through the origin. A point on this plane has the same position in both images. A nearer
+    point is further right in the left image than in the right image.
     """
     s, c = sine_cosine(elevation)
     back, right, down = np.array([[c, 0, s], [0, 1, 0], [s, 0, -c]])
@@ -68,10 +68,10 @@ def light_of(lighting: int) -> Light:
 
 
 def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, lighting: Ints) -> NDArray[np.uint8]:
-    """Stereo pairs `[N, 2, 48, 48]`, left before right.
+    """Render stereo pairs `[N, 2, 48, 48]`, left before right.
 
     Args:
-        category, instance, lighting: `[N]` each; 0 to 4 in smallNORB's order, 0 to 9, and 0 to 5.
+        category, instance, lighting: `[N]` each: 0 to 4 in smallNORB's order, 0 to 9, 0 to 5.
         azimuth, elevation: `[N]` indices into `AZIMUTHS` and `ELEVATIONS`.
     """
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)

@@ -14,13 +14,13 @@ SIDES = (1.0, -1.0)
 
 
 def sine_cosine(degrees: Floats | float) -> tuple[Floats, Floats]:
-    """Sine and cosine, rounded to 12 digits: maths libraries differ in the last bit, and images must not."""
+    """Sine and cosine, rounded to 12 digits. Maths libraries differ in the last bit, but images must be identical."""
     radians: Floats = np.asarray(degrees, np.float64) * (np.pi / 180)
     return np.sin(radians).round(12), np.cos(radians).round(12)
 
 
 def polar(start: Point, length: float, degrees: float) -> Floats:
-    """The point at distance `length` from `start`, forward and raised by an angle in degrees."""
+    """The point at distance `length` from `start`, in the forward direction raised by `degrees`."""
     s, c = sine_cosine(degrees)
     return start + length * np.array([c, 0, s])
 
@@ -37,7 +37,7 @@ def round_piece(centre: Floats, axes: Floats, profile: tuple[float, float, float
 
 
 def ball(centre: Point, length: float, width: float, height: float, pitch: float = 0.0) -> Piece:
-    """An ellipsoid; `length`, `width` and `height` are half its size; its front is raised by `pitch` degrees."""
+    """An ellipsoid with semi-axes `length`, `width` and `height`. Its front is raised by `pitch` degrees."""
     s, c = sine_cosine(pitch)
     turn = np.array([[c, 0, -s], [0, 1, 0], [s, 0, c]])
     return round_piece(np.array(centre), turn * np.array([length, width, height]), (1.0, 0.0, -1.0))
@@ -62,8 +62,8 @@ def block(
 ) -> Piece:
     """A box whose top (local z = 1) is shortened on each side, by fractions of half its length or width.
 
-    With `front` 1, the front edge of the top is in the middle; with 2, at the rear: a wedge. The columns of `axes`
-    `[3, 3]` are half the length, width and height.
+    With `front` 1, the front edge of the top is in the middle. With 2, it is at the rear, which gives a wedge. The
+    columns of `axes` `[3, 3]` are half the length, width and height.
     """
     planes = [
         [0, 0, -1, 1],
@@ -96,7 +96,7 @@ def wing(root: Point, tip: Point, chord: float, taper: float, thickness: float) 
 
 
 def wheels(places: tuple[float, ...], track: float, radius: float, width: float) -> list[Piece]:
-    """Pairs of wheels on the ground at `places` along x, `track` to each side; `width` is half a wheel's width."""
+    """Pairs of wheels on the ground at `places` along x, `track` to each side. `width` is half a wheel's width."""
     return [
         rod((x, side * track - width, radius), (x, side * track + width, radius), radius)
         for x in places

@@ -3,13 +3,13 @@
 A piece is described in local coordinates `l`, within the cube `|l| <= 1`, and placed in the world by an affine map,
 `x = centre + axes l`. There are two kinds of pieces:
 
-- *round*: `l_x^2 + l_y^2 <= p + q l_z + w l_z^2` between two flat ends at `l_z = -1` and `1`. `(p, q, w)` is its
-  profile: `(1, 0, -1)` an ellipsoid, `(1, 0, 0)` a cylinder, `(1/2, -1/2, 0)` a paraboloid; cones are possible, too.
-- *blocks*: six planes, `n . l <= h`. Boxes, wedges and wings.
+- *round*: `l_x^2 + l_y^2 <= p + q l_z + w l_z^2` between flat ends at `l_z = -1` and `1`. The profile `(p, q, w)` is
+  `(1, 0, -1)` for an ellipsoid, `(1, 0, 0)` for a cylinder and `(1/2, -1/2, 0)` for a paraboloid.
+- *blocks*: `n . l <= h` for each of six planes, with normal `n` and offset `h`. Boxes, wedges and wings are blocks.
 
 The rays of a pinhole camera are `x = eye + t (u right + v down + ahead)`, with `u` and `v` in pixels from the middle of
-the image. A ray meets the piece with the smallest `t` first; affine maps do not change `t`. Each piece is tested only
-against the rays through its bounding rectangle, `[rows, columns]`.
+the image (see `cast`). A ray meets the piece with the smallest `t` first. Affine maps do not change `t`. A piece is
+tested only against the rays through its bounding rectangle.
 
 World axes are x forward, y left, z up.
 """
@@ -28,7 +28,7 @@ Vectors = tuple[Floats, Floats, Floats]
 """x, y and z of vectors as separate arrays: faster than one array `[..., 3]`."""
 
 RAYS = 2
-"""Rays per pixel along each axis; a pixel's value is their mean."""
+"""Rays per pixel along each axis. A pixel's value is the mean over its rays."""
 
 _TINY = 1e-12
 """Replaces zero as a divisor. Too small to move a hit by a thousandth of a pixel."""
@@ -43,8 +43,8 @@ class Piece:
     Attributes:
         centre: `[3]`.
         axes: `[3, 3]`, its local axes as columns, from the centre to the faces of the cube around it.
-        surface: the profile `[3]` of a round piece: `p`, `q`, `w`, with a squared radius in [0, 1] at every height
-            `l_z`; or the planes `[6, 4]` of a block: the normal `n` and the offset `h` of each.
+        surface: for a round piece, the profile `[3]` (`p`, `q`, `w`), with a squared radius in [0, 1] at every height
+            `l_z`; for a block, the planes `[6, 4]`, a normal `n` and an offset `h` each.
         points: `[n, 3]` in local coordinates, on the surface; their convex hull is close to the piece.
     """
 
@@ -66,8 +66,8 @@ class Light(NamedTuple):
 
     Attributes:
         direction: `[3]` unit vector towards the lamp.
-        lamp, sky, ambient: brightness that each adds to a white surface: the lamp at most (on a surface facing it), the
-            sky at most (on a surface facing up; half sideways, 0 down), ambient light on every surface.
+        lamp, sky, ambient: brightness that each adds to a white surface. `lamp` is for a surface that faces the lamp,
+            `sky` for one that faces up (half of it sideways, 0 down), `ambient` for every surface.
         background: brightness where a ray hits nothing.
     """
 
@@ -95,8 +95,8 @@ def cast(solid: Solid, grey: float, turn: Floats, eye: Floats, frame: Floats, li
         grey: share of the light that the solid reflects.
         turn: `[3, 3]`, the solid's rotation about the world's origin.
         eye: `[3]`, the centre of the camera.
-        frame: `[3, 3]`, columns `right` and `down`, one pixel long each at `t` = 1, and `ahead`, from the eye to the
-            middle of the image at `t` = 1.
+        frame: `[3, 3]`, with columns `right`, `down` and `ahead`. At `t` = 1, `right` and `down` are one pixel long,
+            and `ahead` goes from the eye to the middle of the image.
     """
     positions = ray_positions(size)
     nearest = np.full((len(positions), len(positions)), np.inf)
@@ -155,11 +155,11 @@ def _meet_round(profile: Floats, eye: Floats, direction: Vectors) -> tuple[Float
     """`t` where rays meet a round piece (infinite where they miss it), and the surface normals there, of any length, in
     the piece's coordinates.
 
-    Along a ray, the surface is at a root of `f(t) = a t^2 + 2 b t + c`; `f` is negative inside the piece.
+    Along a ray, the surface is at a root of `f(t) = a t^2 + 2 b t + c`. `f` is negative inside the piece.
 
-    A ray enters through the first flat end if `f` is negative there; otherwise where `f` falls to zero between the two
-    ends. The falling root is `(-b - sqrt(b^2 - a c)) / a` for either sign of `a`: the other half of a cone lies beyond
-    the ends and is never reached.
+    A ray enters through the first flat end if `f` is negative there. Otherwise it enters where `f` falls to zero
+    between the ends. The falling root is `(-b - sqrt(b^2 - a c)) / a` for either sign of `a`: the other half of a cone
+    lies beyond the ends and is never reached.
     """
     p, q, w = profile
     ex, ey, ez = eye

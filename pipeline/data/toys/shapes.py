@@ -1,7 +1,7 @@
 """The fifty toys: ten instances of each of smallNORB's five categories.
 
-Only the shape depends on the category. Instances differ in proportions, pose and details, and slightly in size and grey
-level, which do not depend on the category. Each toy is built in its own coordinates, then centred and scaled.
+Instances differ in proportions, pose and details. They also differ slightly in size and grey level, which do not depend
+on the category. Each toy is built in its own coordinates, then centred and scaled.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Limbs = tuple[Pair, Pair]
 
 
 def _animal(size: Pair, limbs: Pair, nape: Pair, face: Pair, rump: Pair, stride: float, extra: str) -> list[Piece]:
-    """An animal with four legs: half the length and height of its body (`size`), the length and radius of its legs
-    (`limbs`), the length of its neck and the neck's angle upwards in degrees (`nape`), the radius of its head and the
-    length of its muzzle (`face`), the length of its tail and the tail's angle downwards (`rump`), how far the front
-    feet are moved forward and the rear feet back (`stride`), and a further part, such as ears (`extra`).
+    """An animal with four legs. `size` is half the length and half the height of the body. `limbs` is the length and
+    the radius of the legs, `nape` the length of the neck and its angle upwards in degrees, `face` the radius of the
+    head and the length of the muzzle, `rump` the length of the tail and its angle downwards. The front feet are
+    `stride` further forward and the rear feet further back. `extra` names a further part, such as ears.
     """
     (length, girth), (legs, leg), (neck, rise), (head, muzzle), (tail, droop) = size, limbs, nape, face, rump
     back = legs + 0.8 * girth
@@ -90,8 +90,8 @@ _ANIMALS = (
 
 
 def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float) -> tuple[list[Piece], Point]:
-    """An arm or a leg of two parts, each `length` long, and its end point. `swings` are the angles of the parts,
-    degrees forward (0 hangs down); each part leans to the left by an angle with the tangent `aside`.
+    """An arm or a leg of two parts, each `length` long, and its end point. `swings` are the angles of the parts in
+    degrees forward (0 hangs down). Each part leans to the left by an angle with the tangent `aside`.
     """
     pieces: list[Piece] = []
     for swing, first, last in zip(swings, (1.0, 0.85), (0.85, 0.65), strict=True):
@@ -104,9 +104,9 @@ def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float
 
 
 def _human(arms: Limbs, legs: Limbs, aside: Pair, bulk: float, leg: float, hat: str, stick: Pair) -> list[Piece]:
-    """A figure on a round base: how far arms and legs lean outwards (`aside`), the thickness of its body (`bulk`), the
-    length of half a leg (`leg`), and the length of the stick in its right hand with the stick's angle in degrees, 90
-    forward (`stick`).
+    """A figure on a round base. `aside` is how far arms and legs lean outwards, `bulk` the thickness of the body, `leg`
+    the length of half a leg. `stick` is the length of the stick in the right hand and its angle in degrees (90 points
+    forward).
     """
     shoulder = 0.45
     pieces: list[Piece] = [
@@ -209,8 +209,8 @@ _AIRPLANES = (
 
 
 def _truck(size: Pair, front: Four, axles: int, cargo: tuple[str, float]) -> list[Piece]:
-    """A cab with a load behind it, or a bus: half its length and width (`size`); the length and height of its cab, the
-    length of the bonnet, and how far the windscreen leans back (`front`); the kind of load and its height (`cargo`).
+    """A cab with a load, or a bus. `size` is half its length and half its width. `front` is the length and height of
+    the cab, the length of the bonnet, and how far the windscreen leans back. `cargo` is a load and its height.
     """
     (length, width), (cab, cab_height, hood, slope), (load, height) = size, front, cargo
     floor = 0.3
@@ -265,9 +265,9 @@ _TRUCKS = (
 
 
 def _car(size: Pair, hull: Pair, cabin: Pair, glass: Point, extra: str) -> list[Piece]:
-    """A low body with a narrower cabin: half its length and width (`size`), the height of the body and how far its
-    front leans back (`hull`), the x of the cabin's rear and front (`cabin`), the cabin's height and how far windscreen
-    and rear window lean in (`glass`), and a further part, or "open" for no roof, "round" for a domed one (`extra`).
+    """A low body with a narrower cabin. `size` is half its length and half its width. `hull` is the height of the body
+    and how far its front leans back, `cabin` the x of the cabin's rear and front, `glass` the cabin's height and how
+    far its windows lean in. `extra` is a further part, "open" for no roof, or "round" for a domed roof.
     """
     (length, width), (body, nose), (roof, screen, back) = size, hull, glass
     low, waist = 0.12, 0.12 + 0.62 * body
@@ -325,8 +325,8 @@ _KINDS: tuple[tuple[Callable[..., list[Piece]], Sequence[tuple[Any, ...]]], ...]
 
 @cache
 def toy(category: int, instance: int) -> tuple[Solid, float]:
-    """One instance, 0 to 9, of a category, 0 to 4 in smallNORB's order: the solid, centred on the origin, with a
-    bounding sphere whose radius is about 1, and the share of the light that the solid reflects.
+    """The solid of an instance (0 to 9) of a category (0 to 4 in smallNORB's order), and the share of light that it
+    reflects. The solid is centred on the origin. The radius of its bounding sphere is about 1.
     """
     make, forms = _KINDS[category]
     solid = tuple(make(*forms[instance]))

@@ -1,4 +1,4 @@
-"""The layers read off a model, and how theory says that they move with the image: rho.
+"""Layers read off a model, and actions rho(g): how theory says that a layer's numbers change when g moves the image.
 
 Shapes: B images, n capsules of k numbers.
 """
@@ -20,17 +20,17 @@ Map = Callable[[Tensor], Tensor]
 """From values `[B, n, k]` to values of the same shape."""
 
 VALIDATION_SHARE = 0.25
-"""Share of the training images, the last ones, on which the penalty is chosen."""
+"""Share of the training images, the last ones, on which `linear_map` chooses its penalty."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Values of training images to fit an action to; actions without free parameters ignore them.
+    """Values of training images that an action is fitted to. Actions without free parameters ignore them.
 
     Attributes:
         before: values `[N, n, k]` of the images.
         after: values of the moved images, or derivatives.
-        weights: `[N, n]`, how much each capsule counts.
+        weights: `[N, n]`, the weight of each capsule.
     """
 
     before: Tensor
@@ -42,10 +42,10 @@ class Action(Protocol):
     """rho: how values move with the image."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
-        """rho(g) for the matrix `[2, 3]` of g in the frame the model sees; None where theory says nothing."""
+        """rho(g) for the matrix `[2, 3]` of g in the frame that the model sees. None if theory says nothing."""
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map | None:
-        """The derivative of rho at the identity, along a velocity `[2, 3]`; None where theory says nothing."""
+        """The derivative of rho at the identity, along a velocity `[2, 3]`. None if theory says nothing."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class Layer:
 
     Attributes:
         numbers: `[B, n, k]`.
-        weights: `[B, n]`: presences of the capsules, because the pose of an absent capsule means nothing.
-        action: the action that theory gives; None: theory gives none, or values should not change.
+        weights: presences of the capsules, `[B, n]`, because the pose of an absent capsule means nothing.
+        action: the action according to theory. None if theory gives none, or if values should not change.
         fitted: whether a linear map of all n k numbers is fitted as well.
     """
 
@@ -70,7 +70,7 @@ Read = Callable[[Tensor], dict[str, Layer]]
 
 
 def plain(values: Tensor, action: Action | None, fitted: bool = True) -> Layer:
-    """A layer of values `[B, n, k]` that all count alike."""
+    """A layer of values `[B, n, k]` with equal weights."""
     return Layer(values, torch.ones_like(values[..., 0]), action, fitted)
 
 
@@ -96,9 +96,9 @@ class Poses:
 class FromTheLeft:
     """Square pose matrices, k = side^2, row by row, that some T(g) multiplies from the left.
 
-    Transformations of votes multiply from the right, so that T on every primary capsule becomes T on every capsule
-    above (document 003, equation 5; document 004, section 3). Theory does not say which T: a network is free to choose.
-    One T for all capsules is fitted by least squares to training images.
+    Transformations of votes multiply from the right. So T on every primary capsule becomes T on every capsule above
+    (document 003, equation 5; document 004, section 3). Theory does not determine T. One T for all capsules is fitted
+    by least squares to training images.
     """
 
     side: int
@@ -123,7 +123,7 @@ class Maps:
 
     Attributes:
         side: pixels a side.
-        edge: what lies beyond the edges, as in `transformations.moving`.
+        edge: `zeros` or `border`, as in `transformations.moving`.
     """
 
     side: int
@@ -150,15 +150,15 @@ class Maps:
 
 
 def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
-    """A linear map from a layer's values to those of moved images, which needs no theory (Lenc and Vedaldi 2015): a
-    ridge regression from all n k numbers before to the numbers of each capsule after.
+    """Fit a linear map from a layer's values to its values for moved images (Lenc and Vedaldi 2015). The map is a ridge
+    regression from all n k numbers before to the numbers of each capsule after. It needs no theory.
 
-    For each capsule, images are weighted by its weights. Values are centred, so that the map is affine, and the
-    mean is not penalised. The penalty with the least error, over all capsules, on the last quarter of the images is
-    taken; the map is then fitted to all.
+    For each capsule, images are weighted by its weights. Values are centred, so that the map is affine and the mean is
+    not penalised. The penalty is chosen by the error, over all capsules, on the last quarter of the images. The map is
+    then fitted to all images.
 
     Args:
-        penalties: to choose from, as shares of the largest eigenvalue of the values' covariance.
+        penalties: penalties to choose from, as shares of the largest eigenvalue of the values' covariance.
     """
     count = len(pairs.before)
     before, after, weights = pairs.before.flatten(1).double(), pairs.after.double(), pairs.weights.double()
@@ -175,10 +175,10 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
 
 
 def _regressions(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
-    """Weighted regressions of `after [N, n, k]` on `before [N, d]`: a penalty and values `[M, d]` give `[M, n, k]`.
+    """Weighted regressions of `after [N, n, k]` on `before [N, d]`, solved by eigenvectors of the normal equations.
 
-    Solved by the eigenvectors of the normal equations, which are the same for every penalty, and for all capsules if
-    their weights are equal.
+    The eigenvectors are the same for every penalty, and for all capsules if weights are equal. Returns a function that
+    predicts `[M, n, k]` from a penalty and values `[M, d]`.
     """
     alike = bool((weights == weights[:, :1]).all())
     groups = [slice(None)] if alike else [slice(i, i + 1) for i in range(weights.shape[1])]

@@ -1,11 +1,11 @@
-"""Functions whose equivariance is known, measured in the same way as networks: the ends of the scale.
+"""Functions whose equivariance is known. They are measured as networks are, to check and calibrate the errors.
 
-- `pixels`: f(x) = x. Its action is resampling itself, so that its error is zero, except for content that enters a
-  crop at its edges.
-- `moments`: centroid and second moments of an image's content. They move exactly with every affine map of the plane:
-  their error comes from pixels and edges.
+- `pixels`: f(x) = x. Its action is resampling itself. So its error is zero, except for content that enters a crop at
+  its edges.
+- `moments`: centroid and second moments of an image's content. They move exactly with every affine map of the plane.
+  Their error comes from pixels and edges.
 - `quarter turns`: a network of two group convolutions over turns by 90 degrees (Cohen and Welling 2016), with random
-  weights. Quarter turns alone are exact on a grid: its error at 90 and 180 degrees is rounding.
+  weights. Only quarter turns are exact on a grid. So its error at 90 and 180 degrees is rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FILTERS, KERNEL = 4, 3
 
 
 def controls(edge: str) -> dict[str, Read]:
-    """Readers of the functions by name; `edge`: what lies beyond the edge of images, as in `transformations.moving`."""
+    """Readers of these functions, by name. `edge` is what lies beyond the edge of images (`transformations.moving`)."""
     network = QuarterTurnNetwork()
     return {
         "pixels": lambda images: {"pixels": plain(images.flatten(2), Maps(images.shape[-1], edge), False)},
@@ -34,8 +34,8 @@ def controls(edge: str) -> dict[str, Read]:
 def moments(images: Tensor) -> Tensor:
     """Centroid (x, y) and second moments (xx, xy, yy) about the middle of the frame, `[B, 1, 5]`.
 
-    Content is how far pixels are from the background, which is the median of those on the edge, channel by channel;
-    brighter and darker content count against each other, so that moments are ratios of linear functions of the image.
+    Content is the difference of pixels and background. The background is the median of the pixels on the edge, channel
+    by channel. Differences keep their sign, so that moments are ratios of linear functions of the content.
     """
     size = images.shape[-1]
     rim = torch.ones(size, size, dtype=torch.bool, device=images.device)
@@ -94,7 +94,7 @@ class QuarterTurnNetwork:
         self.second = torch.randn(shape, generator=generator, dtype=torch.float64) / scale
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Features `[B, FILTERS, 4]`, last axis the turns, of images `[B, C, S, S]`, S even, averaged over channels."""
+        """Features `[B, FILTERS, 4]` (last axis: turns) of images `[B, C, S, S]`, S even, averaged over channels."""
         x = F.avg_pool2d(images.mean(1, keepdim=True), 2)
         first, second = self.first.to(images), self.second.to(images)
         lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 F, H, H)
@@ -107,7 +107,7 @@ class QuarterTurnNetwork:
 
 
 class QuarterTurnAction:
-    """A quarter turn of the image moves values to the next turn; other maps have no action."""
+    """A quarter turn of the image moves values to the next turn. Other maps have no action."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
         """The cyclic shift for a turn by 90, 180 or 270 degrees, else None."""

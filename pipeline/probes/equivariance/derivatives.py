@@ -1,9 +1,9 @@
-"""Derivatives of a network along a direction of its input: for the Lie derivative (Gruver et al. 2022).
+"""Computes derivatives of a network along a direction of its input, for the Lie derivative (Gruver et al. 2022).
 
-Methods, in order of preference: forward mode (`torch.func.jvp`); two backward passes; central differences, for
-operations without a second derivative. The first two are checked against central differences on a few inputs, because
-they miss part of the derivative where a network stops gradients (`detach`). If they disagree, central differences are
-used. Inputs should be in double precision: compiled kernels then leave the work to PyTorch's operators.
+The methods, in order of preference, are forward mode (`torch.func.jvp`), two backward passes, and central differences
+(for operations without a second derivative). The first two miss part of the derivative where a network stops gradients
+(`detach`). They are therefore checked on a few inputs, and replaced by central differences if these disagree. Inputs
+should be in double precision: compiled kernels then leave the work to PyTorch's operators.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ FORWARD, BACKWARD, DIFFERENCES = "forward mode", "two backward passes", "central
 STEP = 1e-5
 """Largest change of an input in a central difference, double precision."""
 CHECKED, TOLERANCE = 3, 1e-2
-"""Number of inputs at which a derivative is compared with central differences, and the largest relative difference."""
+"""Number of inputs of the comparison with central differences, and the largest relative difference that passes."""
 
 
 def derivative(f: Function, x: Tensor, direction: Tensor) -> tuple[dict[str, Tensor], str]:
     """The derivative of every output of f at x along a direction of the shape of x, and the method used.
 
     Args:
-        f: works on each input of a batch by itself.
+        f: a function that treats each input of a batch by itself.
     """
     few = x[:CHECKED], direction[:CHECKED]
     expected = central_differences(f, *few)

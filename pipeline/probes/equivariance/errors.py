@@ -4,16 +4,16 @@ The error of a prediction of f(g x) is the root of
 
     sum |f(g x) - prediction|^2  /  sum (|f(x) - mean|^2 + |f(g x) - mean'|^2) / 2
 
-over images. The denominator is the variance of features over images: errors do not change when f is scaled, or a
-constant is added. The mean feature of moved images as the prediction has error 1, the features of another image have
-about 1.4; a network that maps all images to nearly the same features gains nothing. If it maps them to the same
-features, the error is not defined: the features have collapsed.
+over images x, where mean and mean' are the means of f(x) and of f(g x). The denominator is a variance, so errors do not
+change if f is scaled or a constant is added. The prediction mean' has an error of 1, the features of another image one
+of about 1.4. A network that maps all images to nearly the same features gains nothing. If it maps them to exactly the
+same features, the features have collapsed, and the error is not defined.
 
-Within classes, both means are those of each image's class: features that depend only on the class, and so do not change
-when the image moves, gain nothing either.
+For errors within classes, the means are taken over images of the same class. So features that depend only on the class
+gain nothing either.
 
-Capsules with presences are weighted by the mean of their presences in an image and in its moved copy: a network gains
-nothing by switching off capsules that do not follow.
+Capsules with presences are weighted by the mean of their presences in an image and in its moved copy. So a network
+gains nothing by switching off capsules that do not move with the image.
 
 Shapes: values `[N, n, k]`, weights `[N, n]`, of N images.
 """
@@ -37,7 +37,7 @@ def deviations(values: Tensor, weights: Tensor, classes: Tensor | None = None) -
     """Each image's squared distance from the (weighted) mean over images, or over images of its class, `[N]`.
 
     Args:
-        classes: whole numbers, `[N]`.
+        classes: the class of each image, `[N]`, whole numbers; by default all images are one class.
     """
     alike = torch.zeros(len(values), dtype=torch.long, device=values.device) if classes is None else classes
     member = F.one_hot(alike).double()  # (N, classes)
@@ -48,7 +48,7 @@ def deviations(values: Tensor, weights: Tensor, classes: Tensor | None = None) -
 
 
 def variation(values: Tensor, weights: Tensor) -> float:
-    """Sd of values over images, as a share of their root mean square; 0 if all values are zero."""
+    """Sd of values over images, as a share of their root mean square. 0 if all values are zero."""
     size = float(squared(values, weights).sum())
     return float((deviations(values, weights).sum() / size).sqrt()) if size > 0 else 0.0
 

@@ -1,4 +1,4 @@
-"""Errors of equivariance and invariance of a trained model, an untrained one, and controls, on the same images."""
+"""Measures equivariance and invariance errors on the same images, of trained and untrained models and of controls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling
 """
 TRAINED, UNTRAINED = "trained", "untrained"
 FINITE, DERIVATIVE = "finite", "derivative"
-"""Kinds of rows: of a transformation, and of a family's derivative at the identity, per `transformations.UNITS`."""
+"""Kinds of errors: of a transformation, and of a family's derivative at the identity (in `transformations.UNITS`)."""
 BATCH = 250
 
 Layers = Mapping[str, Layer]
@@ -42,8 +42,8 @@ class Images:
         fit: training images, to which linear maps are fitted.
         test: test images, on which errors are measured.
         classes: of the test images, `[N]`.
-        steps: by factor of the viewpoint (such as azimuth), pairs of test images one step apart: pairs of some
-            toys to fit maps to, pairs of other toys to measure errors on.
+        steps: pairs of test images one step of the viewpoint apart, by factor (such as azimuth). Maps are fitted to
+            pairs of some toys. Errors are measured on pairs of other toys.
     """
 
     fit: Tensor
@@ -58,9 +58,9 @@ class Steps:
     """Pairs of images of one toy in the same light, before and after a step of the viewpoint.
 
     Attributes:
-        degrees: of the step.
-        fit: pairs that maps are fitted to, `[2, N, C, S, S]`.
-        test: pairs of other toys, which errors are measured on.
+        degrees: size of the step.
+        fit: pairs `[2, N, C, S, S]` that maps are fitted to.
+        test: pairs `[2, N, C, S, S]` of other toys. Errors are measured on these pairs.
         classes: of the test pairs, `[N]`.
     """
 
@@ -72,7 +72,7 @@ class Steps:
 
 @torch.no_grad()
 def started(model: Model, images: Tensor) -> Model:
-    """Set what training computes from images without gradients, such as statistics. Returns the model, in eval mode.
+    """Set values that training computes without gradients, such as statistics. Returns the model in eval mode.
 
     Args:
         images: training images as the model sees them.
@@ -94,7 +94,7 @@ def outcome(
     settings: EquivarianceParams,
     title: str = "equivariance",
 ) -> Outcome:
-    """All errors by subject (trained, untrained, and each control), layer, measure, transformation and magnitude.
+    """Measure all errors, in a row per subject (trained, untrained, each control), layer, transformation and measure.
 
     Args:
         models: one per replica.
@@ -195,7 +195,7 @@ def _measure(
         moved: Layers,
         classes: Tensor,
     ) -> Iterator[Row]:
-        """Errors of one change of the image; `matrix` is None if the change is a step of the viewpoint."""
+        """Errors of one change of the image. `matrix` is None if the change is a step of the viewpoint."""
         for name in kept:
             before, after = test[name], moved[name]
             weights = (before.weights + after.weights) / 2
@@ -230,7 +230,7 @@ def _not_collapsed(layers: Layers) -> Layers:
 
 
 def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:
-    """Values of moved images, or derivatives, as predicted from the values of the images, by measure."""
+    """Predictions of the values of moved images, or of derivatives, from the values of the images, by measure."""
     found = {OWN: rho(before.numbers)} if rho else {}
     if before.fitted:
         found[FITTED] = linear_map(pairs, settings.penalties)(before.numbers)
@@ -263,7 +263,7 @@ def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tu
 
 
 def _relative(off: Tensor, scales: Sequence[Tensor], settings: EquivarianceParams) -> Row:
-    """A row's errors; `scales` are each image's deviations from the mean and, if given, from the mean of its class."""
+    """A row's errors. `scales` has each image's deviation from the mean and, if given, from the mean of its class."""
     names = (("error", "se"), ("within", "within_se"))
     found = [errors.relative(off, scale, settings.resamples, settings.seed) for scale in scales]
     return {name: value for each, of in zip(names, found, strict=False) for name, value in zip(each, of, strict=True)}

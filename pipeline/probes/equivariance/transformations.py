@@ -1,8 +1,8 @@
-"""One-parameter groups of maps of the plane, what they do to images, and their generators.
+"""Families of transformations (one-parameter groups of maps of the plane), their generators and their effect on images.
 
-Coordinates as in `pipeline.data.warps`: frames are [-1, 1] x [-1, 1], x to the right, y down, and a matrix moves
-content forward, out(M u) = in(u). Where a model sees a crop, images are moved before they are cropped, so that real
-content enters at the edges of the crop; other images are black outside.
+Coordinates are as in `pipeline.data.warps`: frames are [-1, 1] x [-1, 1], x to the right, y down. A matrix M moves
+content forward: out(M u) = in(u). If a model sees a crop, images are moved before they are cropped, so that real
+content enters at the crop's edges. Otherwise images are black outside.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.layers.images import centre_crop, warped_crops
 ROTATION, SHIFT, SCALE, SHEAR = "rotation", "shift", "scale", "shear"
 FAMILIES = (ROTATION, SHIFT, SCALE, SHEAR)
 UNITS = {ROTATION: "degree", SHIFT: "pixel", SCALE: "percent", SHEAR: "percent"}
-"""Derivatives are per this much of a family's parameter: 1 degree, 1 pixel, a factor of e^0.01, a shear of 0.01."""
+"""Units of the families' parameters in derivatives: 1 degree, 1 pixel, a factor of e^0.01, a shear of 0.01."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Transformation:
     Attributes:
         family: one of `FAMILIES`.
         magnitude: degrees counter-clockwise for a rotation, pixels to the right for a shift, the factor for a scale,
-            and for a shear the multiple of y by which x moves.
+            and the multiple of y added to x for a shear.
     """
 
     family: str
@@ -72,13 +72,13 @@ def velocity(family: str, size: int) -> Tensor:
 def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:
     """The derivative of moved images at the identity: minus the velocity times the gradient of the image.
 
-    The gradient is that of central differences: bilinear interpolation is not differentiable at the centres of pixels,
-    and this is the mean of its two one-sided derivatives there.
+    The gradient is by central differences. Bilinear interpolation is not differentiable at the centres of pixels. A
+    central difference is the mean of the two one-sided derivatives there.
 
     Args:
         images: `[B, C, S, S]`.
         velocity: `[2, 3]`, in the frame of the images.
-        edge: beyond their edges images are black (`zeros`), or the pixels at the edge are repeated (`border`).
+        edge: beyond the edges, images are black (`zeros`), or pixels at the edge are repeated (`border`).
     """
     size = images.shape[-1]
     padded = F.pad(images, (1, 1, 1, 1), mode="constant" if edge == "zeros" else "replicate")
@@ -102,7 +102,7 @@ class View:
 
     @property
     def edge(self) -> str:
-        """What lies beyond the edges of images, as in `moving`."""
+        """How images continue beyond their edges, as in `moving`."""
         return "zeros" if self.crop is None else "border"
 
     def seen(self, images: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ class View:
         return self._resampled(images, g, self.crop)
 
     def there_and_back(self, images: Tensor, g: Transformation) -> Tensor:
-        """Images moved by g and then by its inverse: changes come from resampling and edges."""
+        """Images moved by g and then by its inverse. They differ from the images only by resampling and edges."""
         return self._resampled(self._resampled(images, g, images.shape[-1]), g.inverse, self.crop)
 
     def moving(self, images: Tensor, family: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""Top-down attention and its inversion, document 001 (Kiefer et al. 2022), on scenes that are generated."""
+"""Top-down attention and its inversion, document 001 (Kiefer et al. 2022), on generated scenes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pipeline.settings import Name, Section, Seed
 
 
 class ToyStudy(Section):
-    """Appendix B's network of three hidden units, document 001, Figure 3."""
+    """The toy network of document 001, appendix B, Figure 3."""
 
     study: Literal["toy"]
     weights: list[Annotated[float, Field(gt=0, le=10)]] = Field(min_length=1, description="penalty weights to try")
@@ -30,7 +30,7 @@ class _SceneStudy(Section):
 
 
 class IteratedStudy(_SceneStudy):
-    """Attention over iterations, document 001, section 4.1."""
+    """Iterated attention on generated scenes, document 001, section 4.1."""
 
     study: Literal["iterated"]
     iterations: int = Field(ge=2, le=10_000, description="iterations of equation 6")
@@ -40,7 +40,7 @@ class IteratedStudy(_SceneStudy):
 
 
 class DensityStudy(Section):
-    """Samples against densities of the top-down model, document 001, section 4.2."""
+    """Samples of the top-down model compared with its densities, document 001, section 4.2."""
 
     study: Literal["density"]
     dimensions: list[Annotated[int, Field(ge=2, le=256)]] = Field(
@@ -58,7 +58,7 @@ class DensityStudy(Section):
 
 
 class ParsingStudy(_SceneStudy):
-    """Inversion against routing on generated scenes, document 001, section 4.2."""
+    """Inversion of the model compared with routing on generated scenes, document 001, section 4.2."""
 
     study: Literal["parsing"]
     shown: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
@@ -90,6 +90,6 @@ AttentionStudy = Annotated[ToyStudy | IteratedStudy | DensityStudy | ParsingStud
 
 
 class AttentionSet(Section):
-    """Several studies, run together as one item: for studies that are too short to start alone."""
+    """Several studies that run together as one item, because each is too short to start alone."""
 
     studies: dict[Name, AttentionStudy] = Field(min_length=1, description="the studies, by name")

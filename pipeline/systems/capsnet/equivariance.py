@@ -1,7 +1,7 @@
-"""What the measures of equivariance read off a CapsNet: f and rho (document 001, section 2).
+"""The layers of a CapsNet for measures of equivariance: features f, for which theory gives no action rho.
 
-f are the class capsules. They are meant to hold poses, but votes for them are any linear map of the vectors below, so
-that theory gives no rho. Their lengths (presences) should not change.
+f are the class capsules. They are meant to hold poses (document 001, section 2). Votes for them may be any linear maps
+of the vectors below, so theory gives no rho. Their lengths (presences) should not change.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Routing by agreement (document 001) of a CapsNet, as the stage `routing` measures it: iteration by iteration for the
-class capsules, and after the last iteration for every routed layer.
+"""Routing by agreement (document 001) of a CapsNet, read off a network for the stage `routing`. The stage measures
+class capsules in every iteration, and every routed layer after the last iteration.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer
 
 
 def iterations_of(model: CapsNet) -> int:
-    """Number of iterations of a network that routes: weighted sums of votes, one more than updates of the weights."""
+    """Number of weighted sums of votes of a network that routes, one more than its updates of the weights."""
     assert model.last.updates is not None
     return model.last.updates + 1
 
@@ -24,8 +24,8 @@ def iterations_of(model: CapsNet) -> int:
 def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
     """The first `iterations` of routing of images `[B, 1, S, S]` in [0, 1], even if the network runs fewer.
 
-    In iteration 1 every part gives each class the same share. Activations of parts and classes are lengths. Parts
-    are primary capsules at X positions, or middle capsules, which have no positions: X is 1.
+    Parts are the capsules below: primary capsules at X positions, or middle capsules without positions (X is 1). In
+    iteration 1 a part gives all classes the same share. Activations of parts and classes are lengths.
     """
     *below, last = model.layers()
     assert last is model.last
@@ -53,7 +53,7 @@ def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
 def routed_layers(model: CapsNet, images: Tensor) -> list[RoutedLayer]:
     """The middle capsules, if there are any, and the class capsules, of images `[B, 1, S, S]` in [0, 1].
 
-    Every capsule sees all capsules below; activations are lengths. Shares are the weights of the last sum of votes.
+    Every capsule sees all capsules below. Activations are lengths. Shares are the weights of the last sum of votes.
     """
     updates = iterations_of(model) - 1
     found, capsules = [], images

@@ -1,4 +1,4 @@
-"""The convolutional network that document 004 compares with."""
+"""The convolutional network, a baseline of document 004."""
 
 from __future__ import annotations
 

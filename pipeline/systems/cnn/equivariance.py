@@ -1,7 +1,7 @@
-"""What the measures of equivariance read off a convolutional network: f and rho.
+"""The layers of a convolutional network for measures of equivariance: features f, actions rho.
 
-f are the maps after the second pooling, which move as the image does, by resampling (convolutions commute with shifts
-by whole strides); and the hidden features from which classes are read, for which theory gives no rho.
+The maps after the second pooling move as the image does, by resampling: convolutions commute with shifts by whole
+strides. Theory gives no rho for the hidden features, from which the last layer computes the classes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The layers of a capsule model for measures of equivariance: features f, actions rho (document 000, section 2.1).
 
-f are the poses of parts and of objects in the encoder's posterior; all poses move with the image by composition. The
-presences of objects should not change. Poses are weighted by the presences of their capsules.
+The features are the poses of parts and of objects in the encoder's posterior. They move with the image by composition.
+Poses are weighted by the presences of their capsules. The presences of objects are a layer that should not change.
 """
 
 from __future__ import annotations

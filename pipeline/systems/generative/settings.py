@@ -10,7 +10,7 @@ from pipeline.learning.settings import AugmentationParams, RunSettings
 from pipeline.settings import MAX_ANGLE, Angles, Name, Section, Seed, check_distinct
 
 SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
-"""The model's settings that are counted in epochs."""
+"""Settings of the model that are numbers of epochs."""
 
 
 class SeedingParams(Section):
@@ -93,15 +93,15 @@ class GenerativeModelParams(Section):
         return self
 
     def varied(self, name: str, value: float) -> Self:
-        """The model with one hyperparameter set to `value`, and others scaled with it.
+        """The settings with the hyperparameter `name` set to `value`, and dependent hyperparameters scaled with it.
 
-        `pose_sd_start` is scaled by the same factor as `pose_sd_floor`: a floor above the start is not valid, and one
-        close to it leaves no room for the sds to shrink. `inactive_pose_sd` is scaled likewise: the gain of a
-        present part over an absent part depends on the ratio of their sds. `final_temperature` is scaled with
-        `temperature`: a change of the initial temperature alone would have little effect.
+        `pose_sd_start` is scaled by the same factor as `pose_sd_floor`. A floor above the start is invalid, and a floor
+        close to the start leaves no room for the sds to shrink. `inactive_pose_sd` is also scaled by this factor: the
+        gain of a present part over an absent part depends on the ratio of their sds. `final_temperature` is scaled
+        with `temperature`: a change of the initial temperature alone would have little effect.
 
         Raises:
-            ValidationError: the value does not give a valid model.
+            ValidationError: the settings with this value are invalid.
         """
         changes = {name: value}
         if name == "pose_sd_floor":
@@ -123,7 +123,7 @@ class GenerativeRun(RunSettings):
         share = epochs / self.training.epochs
 
         def shortened(time: int) -> int:
-            # A time above 0 stays at least 1, so that it is not before the end of the first epoch.
+            # A number above 0 stays at least 1: a share of an epoch would round to 0.
             return max(round(time * share), min(time, 1))
 
         seeding = self.model.seeding

@@ -1,4 +1,4 @@
-"""The measurements of the sweep over rotations for capsules: probes, and consistency of part use (Figure 7)."""
+"""The measurements of capsule models in the sweep over rotations: probes, and consistency of part use (Figure 7)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeline.systems.generative.settings import FailureParams
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """Accuracies of probes, consistency of part use, and digits of one class as drawn by the first replica."""
+    """Accuracies of probes, consistency of part use, and arrays: digits of one class as drawn by the first replica."""
     outcome = probes.sweep(inputs, trained)
     models, device, failures = of_kind(GenerativeModel, inputs.models), inputs.device, inputs.sections["failures"]
     assert isinstance(failures, FailureParams)

@@ -1,7 +1,7 @@
-"""What the measures of equivariance read off matrix capsules: f and rho (document 003, equation 5; 004, section 3).
+"""The layers of matrix capsules for measures of equivariance: features f, action rho (document 003, equation 5).
 
-f are the poses of class capsules. A matrix that multiplies all poses below from the left also multiplies votes
-and class poses from the left: rho is such a matrix, fitted, because theory does not say which (`FromTheLeft`). Vector
+f are the poses of class capsules. A matrix that multiplies all poses below from the left also multiplies votes and
+class poses from the left (document 004, section 3). rho is such a matrix, fitted because theory leaves it open. Vector
 poses have no rho. Poses are weighted by activation. The activations of classes should not change.
 """
 

@@ -1,5 +1,5 @@
-"""EM routing (document 004, Procedure 1) of matrix capsules, as the stage `routing` measures it: iteration by iteration
-for the class capsules, and in the last iteration for every routed layer.
+"""EM routing (document 004, Procedure 1) of matrix capsules, read off a network for the stage `routing`. The stage
+measures class capsules in every iteration, and every routed layer in the last iteration.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def iterations_of(model: MatrixCapsules) -> int:
 def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations:
     """The first `iterations` of routing of images `[B, C, s, s]` in [0, 1], even if the network runs fewer.
 
-    In iteration 1 every part gives each class the same share. The M-step then computes the class capsules from these
-    shares, and the E-step the shares of the next iteration.
+    Parts are the capsules below. In iteration 1 a part gives all classes the same share. The M-step of an iteration
+    computes the class capsules from the shares. The E-step then computes the shares of the next iteration.
     """
     layer = model.routed[-1]
     below = model.capsules(images)[-2]
@@ -45,8 +45,8 @@ def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
     """The convolutional capsules, layer by layer, and the class capsules, of images `[B, C, s, s]` in [0, 1].
 
     Shares are the input of the last M-step. A capsule divides itself among the parents of all positions that see it.
-    With competition "position" its shares sum to 1 at every parent position, and no tree is possible. Activations
-    that are shares of a layer (`mixing`) are in units of an even share: 1 if all capsules have the same.
+    With competition "position" its shares sum to 1 at every parent position, and no tree is possible. With activation
+    "mixing", activations are shares of a layer. The unit is then an even share: all are 1 if all are equal.
     """
     found = []
     for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):

@@ -37,7 +37,7 @@ _ACTS_WITH = {
     ("mdl", "bayes"): ("saving", "beta_a_unit"),
     ("bayes",): ("bayes",),
 }
-"""Settings of the model that have an effect only with some activations, by these activations."""
+"""By activations: the settings of the model that have an effect only with these activations."""
 
 
 class MatrixCapsulesModelParams(Section):

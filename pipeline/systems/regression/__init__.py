@@ -1,4 +1,4 @@
-"""Capsule regression (Saul 2021, document 002): its closed forms, its fits, and an estimator for scikit-learn."""
+"""Capsule regression (Saul 2021, document 002): closed forms, fits, and an estimator for scikit-learn."""
 
 from __future__ import annotations
 

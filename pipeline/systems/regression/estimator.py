@@ -25,23 +25,23 @@ from pipeline.systems.regression.settings import Decision, ScheduleParams
 class CapsuleRegression(ClassifierMixin, BaseEstimator):
     """Classification by vectors of competing length, fit by expectation maximisation.
 
-    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers with Gaussian noise. The
-    probability of a class is the expected share of its vector's squared length in the sum over classes. Capsules of
-    size 1 have one weight vector a class, as logistic regression; larger ones span subspaces in which a class varies.
+    Each class has a capsule, a matrix from an input to a vector of `capsule_size` numbers with Gaussian noise. The
+    probability of a class is the expected share of its vector's squared length in the sum over classes. A capsule of
+    size 1 is one weight vector, as in logistic regression. A larger capsule spans a subspace in which its class varies.
 
     Args:
         capsule_size: dimensions of a capsule.
-        decision: "multiclass": one model of all classes; "one-vs-all": a model for each class against all others;
-            "all-vs-all": a model for each pair of classes; the models vote.
-        fit_intercept: append a one to every input. Lengths are even functions of the input: without it, x and -x give
-            the same result.
+        decision: "multiclass": one model of all classes. "one-vs-all": a model for each class against all others.
+            "all-vs-all": a model for each pair of classes, with a vote.
+        fit_intercept: whether to append a one to every input. Without it, x and -x give the same result, because
+            lengths are even functions of the input.
         ridge: penalty on squared weights, in units of a feature's mean square times the number of examples.
         momentum: gamma of equation 27.
         thresholds: nu of each round of training (equation 26).
-        patience: for each round, the number of iterations without a lower validation error after which the round ends.
+        patience: for each round, the number of iterations without a lower validation error that end the round.
         max_iter: maximum number of iterations.
-        validation_fraction: share of each class's examples held out to end rounds and choose the weights. If it is 0 or
-            too small for one example, the training examples are used instead.
+        validation_fraction: share of each class's examples held out to end rounds and choose the weights. If no example
+            is held out, the training examples are used.
         device: "cpu", "cuda" or another torch device.
         random_state: seed or generator for the split.
 
@@ -50,7 +50,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         capsules_: weights `[problems, capsules, size, features (+ 1)]`.
         n_iter_: number of iterations, the maximum over the problems.
         n_features_in_: number of features.
-        history_: one row per iteration and problem, see `schedule.fit`.
+        history_: data frame with one row per iteration and problem, see `schedule.fit`.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -90,8 +90,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> CapsuleRegression:
-        """Fit to inputs `X [n, features]` and their labels `y [n]`. Raises `ValueError` if there is one class only, the
-        examples of a class span fewer dimensions than its capsule, all inputs are 0, or a parameter is out of range.
+        """Fit to inputs `X [n, features]` and their labels `y [n]`. Raises `ValueError` if there is only one class, the
+        examples of a capsule span fewer dimensions than its size, all inputs are 0, or a parameter is out of range.
         """
         self._validate_params()
         schedule = ScheduleParams(
@@ -123,20 +123,20 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The label of each input `[n, features]` by the document's rule: the most probable class, or in all-vs-all the
-        class with the most votes of the pairs, which need not be the most probable (see `predict_proba`).
+        class with the most votes of pairs. The two may differ in all-vs-all (see `predict_proba`).
         """
         scores = self._for_rows(class_scores, X)  # raises if the estimator is not fitted
         return self.classes_[scores.argmax(axis=1)]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities of the classes, `[n, classes]` in the order of `classes_`; rows sum to one.
+        """Probabilities of the classes, `[n, classes]`, in the order of `classes_`. Rows sum to one.
 
         multiclass, or two classes: the model's exact probabilities (equation 16). one-vs-all: each class's probability
         against all others, normalised. all-vs-all: the probabilities of all pairs, coupled by the second method of Wu,
-        Lin and Weng (2004), as in LIBSVM; only in all-vs-all may the most probable class differ from `predict`.
+        Lin and Weng (2004), as in LIBSVM. Only in all-vs-all may the most probable class differ from `predict`.
 
-        The default rounds of training look for few errors and leave probabilities too low for the predicted class:
-        calibrate them, for example with `sklearn.calibration.CalibratedClassifierCV`, before relying on them.
+        The default rounds of training look for few errors. They leave probabilities of the predicted class too low.
+        Before use calibrate them, for example with `sklearn.calibration.CalibratedClassifierCV`.
         """
         return self._for_rows(coupled_probabilities, X)
 

@@ -10,7 +10,7 @@ from pipeline.settings import Name, Section, Seed
 
 
 class ScheduleParams(Section):
-    """How capsule regression is fit, document 002, sections 2.3 and 3.1."""
+    """The schedule of a fit of capsule regression, document 002, sections 2.3 and 3.1."""
 
     momentum: float = Field(ge=0, lt=1, description="gamma of equation 27")
     thresholds: list[Annotated[float, Field(ge=0, le=1)]] = Field(
@@ -65,7 +65,7 @@ class ConvergenceStudy(_RegressionStudy):
 
 
 class StartsStudy(_RegressionStudy):
-    """Random starts against the subspace start, document 002, Figure 8."""
+    """Random starts compared with the subspace start, document 002, Figure 8."""
 
     study: Literal["starts"]
     size: CapsuleSize = Field(description="dimensions d of a capsule")
@@ -80,7 +80,7 @@ class StartsStudy(_RegressionStudy):
 
 
 class ExactnessStudy(_RegressionStudy):
-    """Closed forms against Monte Carlo, document 002, section 2.2."""
+    """Closed forms compared with Monte Carlo estimates, document 002, section 2.2."""
 
     study: Literal["exactness"]
     size: CapsuleSize = Field(description="dimensions d of a capsule")
@@ -91,7 +91,7 @@ class ExactnessStudy(_RegressionStudy):
 
 
 class OnlineStudy(_RegressionStudy):
-    """Incremental and online EM against batch EM, document 002, section 4."""
+    """Incremental and online EM compared with batch EM, document 002, section 4."""
 
     study: Literal["online"]
     size: CapsuleSize = Field(description="dimensions d of a capsule")
@@ -103,7 +103,7 @@ class OnlineStudy(_RegressionStudy):
 
 
 class RidgeStudy(_RegressionStudy):
-    """A penalty on squared weights, document 002, section 4."""
+    """Errors with a penalty on squared weights, document 002, section 4."""
 
     study: Literal["ridge"]
     size: CapsuleSize = Field(description="dimensions d of a capsule")
@@ -116,7 +116,7 @@ class RidgeStudy(_RegressionStudy):
 
 
 class DistortedStudy(_RegressionStudy):
-    """Training on distorted copies, document 002, section 3.4."""
+    """Training on distorted copies of images, document 002, section 3.4."""
 
     study: Literal["distorted"]
     size: CapsuleSize = Field(description="dimensions d of a capsule")
@@ -136,7 +136,7 @@ RegressionStudy = Annotated[
 
 
 class RegressionSet(Section):
-    """Several studies of one data set, run together as one item: for studies that are too short to start alone."""
+    """Several studies of one data set that run together as one item, because each is too short to start alone."""
 
     dataset: Name = Field(description="a key of `datasets`, the same for all studies")
     studies: dict[Name, RegressionStudy] = Field(min_length=1, description="the studies, by name")

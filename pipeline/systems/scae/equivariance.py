@@ -1,8 +1,8 @@
 """The layers of a stacked capsule autoencoder for measures of equivariance: features f, actions rho.
 
-f are the poses of parts, and the votes: poses of parts that an object predicts from its own pose. Poses and votes move
-with the image by composition, votes because an object's pose multiplies them from the left. The presences of objects
-should not change. Poses are weighted by the presence of the part, votes by the presence of the vote.
+The features are the poses of parts, and the votes: poses of parts that an object predicts from its own pose. Both move
+with the image by composition, because an object's pose multiplies its votes from the left. Poses are weighted by the
+presence of the part, votes by the presence of the vote. The presences of objects are a layer that should not change.
 """
 
 from __future__ import annotations

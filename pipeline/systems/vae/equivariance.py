@@ -1,4 +1,4 @@
-"""The layer of a VAE for measures of equivariance: f is the mean of the code, for which theory gives no action rho."""
+"""The layer of a VAE for measures of equivariance: the mean of the code. Theory gives no action rho for it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Is the mixture a proper density that samples follow (document 001, section 4.2)? Is equation 7 a density?
+"""Is the mixture of `top_down` a density that its samples follow (document 001, section 4.2)? Is equation 7 a density?
 
-For any density q with the support of the mixture p, E_p[q(V) / p(V)] is one. If p integrated to c, the mean would be
-1 / c; if samples followed another density, the mean would not be one. The densities q are the components, slightly
-narrowed, so that q / p stays small and standard errors of the mean are reliable. Concentrations and sds differ between
-components, so that a parent with the wrong concentration or sd would be detected.
+For samples V of a mixture p and any density q with its support, the mean of q(V) / p(V) is one. If p integrated to c,
+the mean would be 1 / c. If samples followed another density, the mean would not be one. The densities q are the
+components, slightly narrowed: q / p then stays small, and standard errors of the mean are reliable. Concentrations and
+sds differ between components, so that a parent with the wrong concentration or sd would be detected.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LEAST = 0.01
 
 
 def run(study: DensityStudy) -> Outcome:
-    """Rows by dimension and concentration: the largest deviation of a mean of q / p from one, in standard errors, over
-    the components q, for poses and for cues; and equation 7's two integrals if a pose is its own cue (`literal_mass`).
+    """One row per dimension, concentration and `what`. For poses and cues, z is the largest deviation of a mean of
+    q / p from one, in standard errors. For `literal` and `printed`, mass is an integral of equation 7 (`literal_mass`).
     """
     random = np.random.default_rng(study.seed)
     n = study.components
@@ -66,8 +66,8 @@ def run(study: DensityStudy) -> Outcome:
 
 
 def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[float]:
-    """Deviations of the means of q / p from one, in standard errors, for poses `[samples, d]` given a cue `[d]`; one
-    for each component with enough weight.
+    """Deviations of the means of q / p from one, in standard errors, for poses `[samples, d]` given a cue `[d]`. There
+    is one deviation for each component with enough weight.
     """
     log_mixture = components.log_pose_density(poses, cue)
     narrow = components.sigma * PEAK ** (-1 / len(cue))
@@ -77,7 +77,7 @@ def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[
 
 
 def scores_of_cues(components: Components, cues: Tensor) -> list[float]:
-    """Deviations of the means of q / p from one, in standard errors, for cues `[samples, d]`; one per component."""
+    """Deviations of the means of q / p from one, in standard errors, for cues `[samples, d]`, by component."""
     close = components.kappa * PEAK ** (2 / (cues.shape[-1] - 1))
     log_around = replace(components, kappa=close).log_cues(cues)  # (samples, n)
     return _scores(log_around - components.log_cue_density(cues).unsqueeze(-1))

@@ -15,9 +15,8 @@ from pipeline.systems.attention.settings import IteratedStudy
 
 
 def run(study: IteratedStudy) -> Outcome:
-    """Entropy of attention (nats), shares of parts with a single and with the right parent, by iteration, scale and sd.
-
-    Scenes have all objects and no clutter: every prediction comes from a present object, and one of them is correct.
+    """One row per sd, scale and iteration: the entropy of attention (nats), the share of parts with a `single` parent
+    (of weight above 0.99), and the share of parts with the `right` parent. Scenes have all objects and no clutter.
     """
     random = np.random.default_rng(study.seed)
     n = study.objects

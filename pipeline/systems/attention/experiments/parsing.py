@@ -1,9 +1,9 @@
 """Variational inversion against routing on generated scenes (document 001, section 4.2, which leaves this open).
 
-All methods are given the transformations and the parts. Inversion is also given the model's scales, or learns them from
-parts and cues. Baselines, on the parts' votes, are dynamic routing, EM routing's steps and a method like k-means.
-Routing is run with the few published iterations from one start, and with more iterations, more starts, the sd of parts
-and the density of clutter. An upper limit is the posterior under the true poses of the objects shown.
+All methods are given the transformations and the parts. Inversion is also given the model's scales (kappa, sigma), or
+learns them from parts and cues. Baselines work on the parts' votes: dynamic routing, EM routing's steps and a method
+like k-means. Routing is run with the few published iterations from one start, and with more iterations, more starts and
+the density of clutter. EM routing knows sigma. The posterior under the objects' true poses is an upper limit.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ INVERSION = "inversion"
 
 
 def run(study: ParsingStudy) -> Outcome:
-    """By sd, number of objects and method: share of parts with a parent whose parent is found; share of clutter
-    recognised; error of the shown objects' poses (root mean square, in units of their sd).
+    """One row per sd, number of shown objects and method, with the measures of `measured`. Means over rows are in the
+    numbers, with the lead of inversion over each method of routing (`lead_of`).
     """
     random = np.random.default_rng(study.seed)
     W = orthogonal_transforms(study.parts, study.objects, study.dimensions, random)
@@ -60,7 +60,7 @@ def run(study: ParsingStudy) -> Outcome:
 
 
 def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """Parses by routing, by method."""
+    """The parse of the scenes by each method of routing."""
     at, sigma = votes(hierarchy.W, scenes.parts), float(hierarchy.sigma)
     many = (at, study.long_iterations, sigma, study.seed, study.routing_starts)
     # Transformations are orthogonal, so clutter has the same density in votes as in parts.
@@ -76,7 +76,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
 
 
 def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """Parses by inversion, by method: without cues, with cues, and with cues but without the model's scales."""
+    """The parse of the scenes by inversion without cues, with cues, and with cues and learned scales."""
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
     return {
         INVERSION: invert(hierarchy, scenes.parts, None, study).parse,
@@ -86,9 +86,9 @@ def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: Parsing
 
 
 def found(parse: Parse, scenes: Scenes) -> Tensor:
-    """Share of parts with a parent whose parent is found, for each scene that has such parts: `[B]` or fewer.
+    """Share of parts whose parent is found, by scene, `[B]`. Scenes of clutter alone are left out.
 
-    A part that is assigned to clutter counts as not found.
+    Parts that are clutter do not count. A part with a parent that is assigned to clutter is not found.
     """
     real = scenes.parents < parse.poses.shape[1]  # (B, m)
     right = ((parse.chosen == scenes.parents) & real).sum(1) / real.sum(1).clamp_min(1)
@@ -96,8 +96,8 @@ def found(parse: Parse, scenes: Scenes) -> Tensor:
 
 
 def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
-    """Share found, the mean over scenes, and its standard error; share of all clutter recognised (nan if the method or
-    the scenes have no clutter); error of poses, the mean over shown objects.
+    """The share `found`, a mean over scenes, with its standard error; `clutter_found`, the share of clutter recognised
+    (nan without clutter); `pose_error`, the root mean square over a pose's numbers, averaged over shown objects.
     """
     right, n = found(parse, scenes), parse.poses.shape[1]
     nobody = scenes.parents == n
@@ -112,11 +112,11 @@ def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
 
 
 def lead_of(leads: list[Tensor]) -> dict[str, float]:
-    """Lead of inversion over a method on the same scenes; settings have equal weight, and so have a setting's scenes.
+    """Lead of inversion over a method, from its leads on the scenes of each setting. Settings have equal weights.
 
     Returns:
-        the mean, its standard error, and the number of scenes; the number of settings in which inversion finds more
-        parents than the method (`more`), and in which both find equally many (`as_many`).
+        the mean, its standard error, and the number of scenes; `more`, the number of settings in which inversion finds
+        more parents than the method; `as_many`, the number of settings in which both find equally many.
     """
     means = [float(each.mean()) for each in leads]
     variance = sum(float(each.var()) / len(each) for each in leads) / len(leads) ** 2
@@ -135,8 +135,8 @@ def lead_of(leads: list[Tensor]) -> dict[str, float]:
 def shapes(parts: int) -> Tensor:
     """W `[parts, 3, 4, 4]` of a triangle, a square and a star, with `parts` points on their outlines.
 
-    An object's pose is (x, y, s cos a, s sin a); a part's pose is its position and its direction along the outline, in
-    the same form.
+    An object's pose is (x, y, s cos a, s sin a), for position, size s and angle a. The pose of a part is its position
+    and its direction along the outline.
     """
     W = np.zeros((3, parts, 4, 4))
     W[..., [0, 1], [0, 1]] = 1
@@ -155,7 +155,7 @@ def shapes(parts: int) -> Tensor:
 
 
 def overlapping(study: ParsingStudy) -> dict[str, np.ndarray]:
-    """Scenes of three overlapping shapes with clutter, and the parents that each method finds: arrays for a figure."""
+    """Arrays for a figure: scenes of overlapping shapes with clutter, and their parses by routing and inversion."""
     random = np.random.default_rng(study.seed)
     hierarchy = Hierarchy(shapes(24), torch.tensor([study.kappa]), torch.tensor([0.06]), 0.15, 1.0, 0.9)
     scenes = plant(hierarchy, 3, 3, random)

@@ -1,14 +1,14 @@
-"""The toy network of document 001's appendix B: three inputs, three hidden units, one output.
+"""The toy network of document 001's appendix B: three inputs x, three hidden units h, one output of target t.
 
-Input and output are clamped; the hidden activities h start at the forward pass and descend the energy
+Input and output are clamped. The hidden activities h start at the forward pass, and descend the energy of a reading:
 
     two-sided   1/2 |x - h|^2 + 1/2 (t - sum h)^2 + penalty      all squared prediction errors, as in the text
     output      (t - sum h)^2 + penalty                          gives the published figure
 
-with a weight times the penalty |h|_1, |h|^2 (half of it for two-sided) or none. The document adds the penalty to the
-energy and gives no weight: as written it is 1. By hand: with all errors, L1 gives h = x + e - w sign h, e = t - sum h,
-and a single active unit for 5/3 <= w < 7, so not at 1. With the output's error alone, every h >= 0 with sum t - w/2 is
-a minimum, and the result depends on the start.
+The penalty is 0, or a weight w times |h|_1 (L1) or |h|^2 (L2, half of it for two-sided). The document gives no weight:
+as written w is 1. By hand: in two-sided, L1 gives h = x + e - w sign h with e = t - sum h. A single unit is active for
+5/3 <= w < 7, so not at 1. In output with L1, every h >= 0 with sum t - w/2 is a minimum: the result depends on the
+start.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from pipeline.systems.attention.settings import ToyStudy
 
 INPUT, TARGET = (-1.0, 5.0, 2.0), 2.0
 LARGEST_WEIGHT = 10.0
-"""Largest weight tried for a single winner: all units are silent from weight 7 on."""
+"""Largest weight tried for a single active unit. All units are silent from weight 7 on."""
 HALVINGS = 22
-"""Bisections for the least weight with a single winner, which is then known to 2.4e-6."""
+"""Number of bisections for the least weight with a single active unit. They find it to 2.4e-6."""
 READINGS = ("output", "two-sided")
 PENALTIES = ("none", "L1", "L2")
 
 
 def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) -> NDArray[np.float64]:
-    """Hidden activities `[3]` after inference, by gradient steps; proximal with L1, whose zeros are exact."""
+    """Hidden activities `[3]` after inference by gradient steps. With L1 the steps are proximal, so zeros are exact."""
     x = h = np.array(INPUT)
     half = 0.5 if reading == "two-sided" else 1.0
     for _ in range(steps):
@@ -50,9 +50,9 @@ def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) ->
 
 
 def least_weight(rate: float, steps: int) -> float | None:
-    """The least weight of L1 with at most one active unit, all errors counted; None if no unit is active there.
+    """The least weight of L1 in two-sided with at most one active unit. None if no unit is active at this weight.
 
-    Fewer units are active at larger weights: the minimum is unique, and its units become silent one after another.
+    Larger weights have fewer active units: the minimum is unique, and its units become silent one after another.
     """
 
     def active(weight: float) -> int:
@@ -66,9 +66,9 @@ def least_weight(rate: float, steps: int) -> float | None:
 
 
 def run(study: ToyStudy) -> Outcome:
-    """Result of inference by reading, weight of the penalty and penalty: h1, h2, h3, and their sparsity.
+    """One row per reading, weight of the penalty and penalty: h1, h2, h3 after inference, and their sparsity.
 
-    The numbers also hold `single_winner_from`, the least weight with a single active unit, all errors counted.
+    The numbers also have `single_winner_from`, the least weight of L1 in two-sided with a single active unit.
     """
     rows = []
     end: dict[str, Any] = {}

@@ -1,1 +1,1 @@
-"""The density of the top-down model, its inversion, and routing for comparison."""
+"""The top-down model: its densities, generated scenes, its inversion, and routing for comparison."""

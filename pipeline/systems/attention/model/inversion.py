@@ -1,15 +1,15 @@
-"""Variational inversion of the top-down model (left open in document 001), which finds the objects that generated the
-parts, and the objects' poses.
+"""Variational inversion of the top-down model (left open in document 001): it finds the parents of parts, and the poses
+of objects.
 
-Parents are marginalised; for each scene a Gaussian over object poses, with free means and sds, is fitted by maximising
+The posterior of the object poses z of a scene is approximated by a Gaussian q, with the means and sds that maximise
 
-    E_q[log p(parts, cues | z)] - KL(q(z) || p(z)),
+    E_q[log p(parts, cues | z)] - KL(q(z) || p(z))
 
-for all scenes at the same time. The bound has many local maxima, because votes of wrong parts agree by chance. So each
-scene has several starts, at poses that some of its parts vote for. In the first half of the steps, the parts' sds
-shrink from larger values to those of the model. Then only the best few starts of each scene continue, and the best is
-kept. Estimates of the bound are noisy, and the largest of several is biased upwards. So all starts are compared with
-the same noise, drawn anew for each comparison, and the reported bound is estimated with new noise.
+with parents summed out, for all scenes at the same time. This bound has many local maxima, because votes of wrong parts
+agree by chance. So each scene has several starts, at poses that some of its parts vote for. In the first half of the
+steps, the parts' sds shrink from larger values to the sds of the model. Only the best few starts of each scene continue
+in the second half. At the end the best start is kept. Estimates of the bound are noisy, and the largest of several is
+biased upwards. So starts are compared with the same noise, and the reported bound is estimated with new noise.
 
 Shapes: B scenes, R starts of each scene; other letters as in `top_down`.
 """
@@ -36,10 +36,10 @@ class Inverted:
     """The result of inversion.
 
     Attributes:
-        parse: parents `[B, m, n + 1]`, clutter last, and poses `[B, n, D]`.
-        sds: of the poses, `[B, n, D]`.
-        bound: `[B]`, nats.
-        kappa, sigma: learned or given values.
+        parse: parents `[B, m, n + 1]`, clutter last, and means of the poses `[B, n, D]`.
+        sds: sds of the poses, `[B, n, D]`.
+        bound: the bound of each scene, `[B]`, in nats.
+        kappa, sigma: the scales of the model, learned or given, averaged over objects.
     """
 
     parse: Parse
@@ -52,11 +52,11 @@ class Inverted:
 def invert(
     hierarchy: Hierarchy, parts: Tensor, cues: Tensor | None, settings: ParsingStudy, *, learn: bool = False
 ) -> Inverted:
-    """The approximate posterior of scenes, from their parts and cues, `[B, m, d]` each; None: without cues.
+    """The approximate posterior of scenes from their parts `[B, m, d]` and their cues `[B, m, d]`, or without cues.
 
     Args:
-        learn: first learn kappa and sigma, one value of each for all scenes. They are learned only from each scene's
-            best start, after the first half of the steps: wrong starts would make densities too wide.
+        learn: whether kappa and sigma are learned first, one value of each for all scenes. They are learned after the
+            first half of the steps, from each scene's best start: wrong starts would make densities too wide.
     """
     search = _Search(parts, cues, settings, torch.Generator().manual_seed(settings.seed))
     if learn:
@@ -75,8 +75,8 @@ def invert(
 
 
 def starts(hierarchy: Hierarchy, parts: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Initial object poses, `[B, count, n, D]`: first, for each object, the vote that most other votes agree with, then
-    random votes.
+    """Object poses of `count` starts, `[B, count, n, D]`. The first start has, for each object, the vote that most
+    other votes agree with. The other starts have random votes.
     """
     votes = votes_of(hierarchy.W, parts)  # (B, m, n, D)
     gaps = torch.cdist(votes.transpose(1, 2), votes.transpose(1, 2))  # (B, n, m, m)
@@ -105,7 +105,7 @@ class _Search:
     generator: torch.Generator
 
     def from_starts(self, hierarchy: Hierarchy, widest: float) -> Gaussian:
-        """Gaussians from all starts after half of the steps; sds of parts shrink from `widest` times the model's."""
+        """Gaussians of all starts after half of the steps. Parts' sds shrink from `widest` times the model's sds."""
         means = starts(hierarchy, self.parts, self.settings.starts, self.generator)
         log_sds = torch.full_like(means, math.log(0.1 * hierarchy.object_sd))
         return self.ascend(hierarchy, (means, log_sds), widest=widest)
@@ -113,7 +113,7 @@ class _Search:
     def ascend(
         self, hierarchy: Hierarchy, q: Gaussian, log_scales: Tensor | None = None, widest: float = 1.0
     ) -> Gaussian:
-        """`q` after half of the steps of Adam; parts' sds shrink as in `from_starts`; `log_scales` change in place."""
+        """`q` after half of the steps of Adam. Sds shrink as in `from_starts`. `log_scales` are learned in place."""
         steps = self.settings.steps // 2
         means, log_sds = (each.clone().requires_grad_() for each in q)
         learned = [means, log_sds] + ([] if log_scales is None else [log_scales])
@@ -137,8 +137,8 @@ class _Search:
         return torch.randn(samples, *like.shape, generator=self.generator, dtype=like.dtype)
 
     def bound(self, hierarchy: Hierarchy, q: Gaussian, samples: int) -> Tensor:
-        """The bound of every start `[B, R]`, in nats: log density of the model minus that of q, averaged over
-        `samples` samples. All starts of a scene use the same noise.
+        """The bound of every start `[B, R]`, in nats: the mean over `samples` samples of the model's log density minus
+        the log density of q. All starts of a scene use the same noise.
         """
         means, log_sds = q
         noise = self.noise(samples, means[:, :1])

@@ -1,8 +1,8 @@
-"""Methods that find parents of parts by agreement of votes: routing, as published or longer, and a form of k-means.
+"""Methods that find the parents of parts by agreement of votes: dynamic routing, EM routing and a form of k-means.
 
-Votes `[B, m, n, D]` are a part's predictions of its parents' poses: the pose that object j would have if it were the
-parent of part i. As published, none of these methods models clutter. Each returns the assignment of every part to the
-objects, and the objects' poses.
+A vote is the pose that an object would have if it were the parent of a part. Votes are `[B, m, n, D]` for B scenes of m
+parts and n objects. Each method returns the assignment of every part to the objects, and the objects' poses. As
+published, no method models clutter, parts without a parent.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Parse:
     """The assignment of parts to objects.
 
     Attributes:
-        parents: weights in [0, 1] that sum to one for each part: `[B, m, n]`, or `[B, m, n + 1]` with the weight of
-            clutter (no parent) last, for methods that model clutter.
+        parents: weights of the parents of each part, `[B, m, n]`. They sum to one. A method that models clutter has
+            the weight of clutter last, `[B, m, n + 1]`.
         poses: the objects' poses, `[B, n, D]`.
     """
 
@@ -33,14 +33,14 @@ class Parse:
 
     @property
     def chosen(self) -> Tensor:
-        """The parent with the largest weight, `[B, m]`; n for clutter."""
+        """The index of the parent with the largest weight, `[B, m]`. Clutter has index n."""
         return self.parents.argmax(-1)
 
 
 def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
-    """Routing by agreement (document 001, equations 1-2), from uniform weights, with `iterations` updates of logits.
+    """Routing by agreement (document 001, equations 1-2) from uniform weights, with `iterations` updates of logits.
 
-    Squashed lengths are below one, so the returned poses are weighted means of the votes instead.
+    The returned poses are weighted means of the votes, without a squash: squashed lengths are below one.
     """
     parents = agreement(votes.transpose(1, 2), iterations).transpose(1, 2)
     return Parse(parents, _weighted_mean(parents, votes))
@@ -49,14 +49,14 @@ def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
 def em_routing(
     votes: Tensor, iterations: int, floor: float, seed: int, starts: int = 1, log_clutter: Tensor | None = None
 ) -> Parse:
-    """E- and M-steps of EM routing without trained parameters: a mixture with one Gaussian for each object, with an sd
-    for each dimension; mixing weights are the shares of the parts assigned to the objects.
+    """E- and M-steps of EM routing without trained parameters, for a mixture of one Gaussian per object, with an sd for
+    each dimension. Mixing weights are the shares of parts that are assigned to the objects.
 
     Args:
         floor: minimum sd.
-        starts: number of starts, the first with uniform parents, the others with random ones; each scene keeps the
-            result with the highest likelihood.
-        log_clutter: log density of each part as clutter, in the units of votes, `[B, m]`; None: there is no clutter.
+        starts: number of starts. The first has uniform parents, the others random parents. Each scene keeps the start
+            with the highest likelihood.
+        log_clutter: log density of each part as clutter, in the units of votes, `[B, m]`, or None without clutter.
     """
     B, m, n, _ = votes.shape
     noise = torch.randn(B, starts, m, n, generator=torch.Generator().manual_seed(seed), dtype=votes.dtype)
@@ -81,7 +81,7 @@ def em_routing(
 
 
 def k_means(votes: Tensor, iterations: int) -> Parse:
-    """Assign each part to the object whose mean vote is nearest to the part's vote; empty objects keep their mean."""
+    """Assign each part to the object with the mean vote nearest to the part's vote. Empty objects keep their mean."""
     poses = votes.mean(1)
     parents = votes.new_zeros(votes.shape[:3])
     for _ in range(iterations):

@@ -1,4 +1,4 @@
-"""Generated scenes, in which the parents of parts and the poses of objects are known."""
+"""Generated scenes, with known parents of parts and known poses of objects."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Scenes:
     Attributes:
         parts: poses `[B, m, d]`.
         cues: directions `[B, m, d]`.
-        parents: object of each part, `[B, m]`; n for clutter.
-        poses: poses of all objects, also of absent ones, `[B, n, D]`.
+        parents: index of the object of each part, `[B, m]`. Clutter has index n.
+        poses: poses of all objects, present or absent, `[B, n, D]`.
         present: mask of the objects in the scene, `[B, n]`.
     """
 
@@ -39,7 +39,7 @@ def orthogonal_transforms(parts: int, objects: int, dimensions: int, random: np.
 
 
 def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Generator) -> Scenes:
-    """`count` scenes of `shown` objects each; the parent of a part is uniform over the shown objects, or clutter.
+    """`count` scenes of `shown` objects each. A part is clutter, or its parent is uniform over the shown objects.
 
     Given the objects that are present, the scenes are samples of the hierarchy's model.
     """
@@ -64,5 +64,5 @@ def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Genera
 
 
 def votes(W: Tensor, parts: Tensor) -> Tensor:
-    """The pose of each object if it were the parent of each part `[B, m, d]`, by least squares: `[B, m, n, D]`."""
+    """The least-squares pose `[B, m, n, D]` of each object if it were the parent of each of `parts [B, m, d]`."""
     return torch.einsum("ijab,...ib->...ija", torch.linalg.pinv(W), parts)

@@ -8,17 +8,17 @@ Attention of a part over its predictions, iterated, selects one parent:
 
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
-Equation 7 turns attention into a density, a mixture of Gaussians around the predictions, with weights that are a
-softmax of von Mises-Fisher densities. A softmax of log densities is used here, as in equation 6. As printed, the
-weights depend on the same pose as the Gaussians, and such a mixture does not integrate to one (`literal_mass`: near n
-if directions determine the parent). The mixture is a proper density if the weights depend on the *previous* pose, as in
-equation 6. So a part here has two observables, a cue q_i (the direction in which to look for the part) and its pose:
+Equation 7 turns attention into a density of the part's pose V_i, a mixture of Gaussians around the predictions. Its
+weights are a softmax of von Mises-Fisher (VMF) densities. A softmax of log densities is used here, as in equation 6. As
+printed, the weights depend on the same pose as the Gaussians. Such a mixture does not integrate to one (`literal_mass`:
+near n if directions determine the parent). A mixture with weights by the *previous* pose, as in equation 6, does. So a
+part with parent s_i has two observables here, its pose and a cue q_i, the direction in which to look for the part:
 
     s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
 
-Given the cue, the parent is distributed as softmax_j(log prior_j + log VMF(q_i; U_ij, kappa_j)), equation 7's p_(i),
-and the pose as equation 7's mixture. Parents are summed out everywhere. Clutter is one more component, with prediction
-zero, kappa zero and a wide sd.
+Given the cue, the parent is distributed as softmax_j(log prior_j + log VMF(q_i; U_ij, kappa_j)), equation 7's p_(i).
+The pose is distributed as equation 7's mixture. Parents are summed out. Clutter, a part without a parent, is one more
+component, with prediction zero, kappa zero and a wide sd.
 
 Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers; with clutter, n + 1 components.
 """
@@ -38,13 +38,13 @@ from pipeline.systems.attention.model import von_mises_fisher
 
 @dataclass(frozen=True)
 class Components:
-    """The mixture components of a part; all tensors broadcast.
+    """The n mixture components of a part, one for each parent. All tensors broadcast.
 
     Attributes:
-        predictions: U, `[..., n, d]`.
+        predictions: the predictions U, `[..., n, d]`.
         kappa: concentration of cues, `[n]`.
         sigma: sd of poses, in units of the pose, `[n]`.
-        log_prior: `[n]` or `[..., n]`, nats; the probabilities sum to one.
+        log_prior: log of the prior probabilities of the parents, `[n]` or `[..., n]`. Probabilities sum to one.
     """
 
     predictions: Tensor
@@ -54,7 +54,7 @@ class Components:
 
     @property
     def directions(self) -> Tensor:
-        """Unit vectors `[..., n, d]` along the predictions; zero if the prediction is zero."""
+        """Unit vectors `[..., n, d]` along the predictions, zero for a prediction of zero."""
         # Multiplied by one over the length: the backward pass of a division takes three times as long.
         squares = self.predictions.square().sum(-1, keepdim=True)
         return self.predictions * squares.clamp_min(torch.finfo(squares.dtype).tiny).rsqrt()
@@ -70,7 +70,7 @@ class Components:
         return squares * (-0.5 / self.sigma**2) - d * (self.sigma.log() + 0.5 * math.log(2 * math.pi))
 
     def log_weights(self, cues: Tensor | None) -> Tensor:
-        """Logs of equation 7's mixing weights given cues `[..., d]`: `[..., n]`; without cues, the prior."""
+        """Logs `[..., n]` of equation 7's mixing weights given cues `[..., d]`. Without cues, the log prior."""
         if cues is None:
             return self.log_prior.expand(self.predictions.shape[:-1])
         return (self.log_prior + self.log_cues(cues)).log_softmax(-1)
@@ -79,12 +79,12 @@ class Components:
         """Logs of the weights as printed in equation 7, a softmax of von Mises-Fisher densities: `[..., n]`."""
         log_densities = self.log_cues(cues)
         largest = log_densities.amax(-1, keepdim=True)
-        # Differences from the largest density, which may itself overflow.
+        # Differences from the largest density: the densities may overflow.
         most = math.log(torch.finfo(largest.dtype).max) - 1
         return (largest.clamp_max(most).exp() * (log_densities - largest).expm1()).log_softmax(-1)
 
     def parents(self, parts: Tensor, cues: Tensor | None) -> Tensor:
-        """P(s | V, q), the posterior of the parent given pose and cue (or no cue): `[..., n]`."""
+        """P(s | V, q), the posterior of the parent given pose and cue, or P(s | V) without a cue: `[..., n]`."""
         return (self.log_weights(cues) + self.log_poses(parts)).softmax(-1)
 
     def log_cue_density(self, cues: Tensor) -> Tensor:
@@ -96,8 +96,8 @@ class Components:
         return (self.log_weights(cues) + self.log_poses(parts)).logsumexp(-1)
 
     def sample_cues(self, count: int) -> Tensor:
-        """Cues of a part `[count, d]`: parents from the prior, then cues around the directions of their predictions,
-        drawn by SciPy with a seed from torch's generator.
+        """Cues of a part `[count, d]`. Parents are drawn from the prior, then cues around the directions of their
+        predictions. SciPy draws the cues, with a seed from torch's generator.
         """
         parents = self._sample_parents(None, count)
         random = np.random.default_rng(int(torch.randint(2**62, ())))
@@ -105,7 +105,7 @@ class Components:
         return torch.from_numpy(von_mises_fisher.sample(means, kappa, random)).to(self.predictions)
 
     def sample_poses(self, count: int, cue: Tensor) -> Tensor:
-        """Poses of a part `[count, d]` given its cue `[d]`: parents from the weights, then poses around predictions."""
+        """Poses of a part `[count, d]` given its cue `[d]`: parents by their weights, then poses around predictions."""
         parents = self._sample_parents(cue, count)
         means = self.predictions[parents]
         return means + self.sigma[parents].unsqueeze(-1) * torch.randn_like(means)
@@ -119,7 +119,7 @@ class Hierarchy:
     """Two layers of capsules and the parameters between them.
 
     Attributes:
-        W: `[m, n, d, D]`.
+        W: matrices from objects to parts, `[m, n, d, D]`.
         kappa: concentration of cues around an object's prediction, `[n]`, or `[1]` for all objects.
         sigma: sd of poses around an object's prediction, `[n]` or `[1]`.
         clutter: prior share of parts without a parent.
@@ -139,8 +139,8 @@ class Hierarchy:
         return torch.einsum("ijab,...jb->...ija", self.W, poses)
 
     def components(self, poses: Tensor, present: Tensor | None = None) -> Components:
-        """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`. All
-        objects have equal prior probability, or only those in the mask `present [..., n]`.
+        """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`. Objects
+        in the mask `present [..., n]`, by default all, have equal prior probabilities. Other objects have none.
         """
         U = self.predictions(poses)
         nothing = torch.zeros_like(U[..., :1, :])
@@ -157,7 +157,7 @@ class Hierarchy:
     def log_joint(self, poses: Tensor, parts: Tensor, cues: Tensor | None) -> Tensor:
         """log p(z, q, V) of scenes, `[...]`, nats: object poses `[..., n, D]`, cues and poses of parts `[..., m, d]`.
 
-        Without cues, log p(z, V), with the prior as the weights of equation 7.
+        Without cues, it is log p(z, V): the weights of equation 7 are the prior.
         """
         components = self.components(poses)
         joint = Normal(torch.zeros_like(poses), self.object_sd).log_prob(poses).flatten(-2).sum(-1)
@@ -167,8 +167,8 @@ class Hierarchy:
 
 
 def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale: float) -> Tensor:
-    """Weights `[T, ..., m, n]` before every update of equation 6, iterated, on parts `[..., m, d]` and predictions
-    `[..., m, n, d]`; the paper's `scale` is 1.
+    """Weights `[T, ..., m, n]` in each of T iterations of equation 6, from parts `[..., m, d]` and their predictions
+    `[..., m, n, d]`. The paper's `scale` is 1.
     """
     found = []
     for _ in range(iterations):
@@ -178,10 +178,10 @@ def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale
 
 
 def literal_mass(components: Components, samples: int) -> dict[str, float]:
-    """Integral of equation 7 if a pose is its own cue: Monte Carlo with `samples` draws of each component.
+    """Integral of equation 7 if a pose is its own cue, by Monte Carlo with `samples` draws of each component.
 
-    The integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j. `literal` has weights from a softmax of log
-    densities, as elsewhere in this module, `printed` from a softmax of the densities themselves.
+    With weights w_j and Gaussians N_j, the integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j. Weights
+    of `literal` are a softmax of log densities, as elsewhere here. Weights of `printed` are a softmax of densities.
     """
     U, sigma = components.predictions, components.sigma
     V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (K, n, d), from each component

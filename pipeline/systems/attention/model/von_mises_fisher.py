@@ -1,9 +1,9 @@
-"""The von Mises-Fisher distribution on the unit sphere of R^d, for any d >= 2 and concentrations from 0 to 1e9.
+"""The von Mises-Fisher distribution on the unit sphere of R^d, d >= 2. Document 001 weights predictions by its density
 
     p(x | mu, kappa) = C_d(kappa) exp(kappa mu^T x),  C_d(kappa) = kappa^v / ((2 pi)^(v + 1) I_v(kappa)),  v = d / 2 - 1
 
-Document 001 uses it to weight predictions (equation 7). The log density is also differentiable in kappa, so that
-concentrations can be learned: d log C_d / d kappa = -A_d(kappa), A_d = I_{v+1} / I_v, the mean of mu^T x.
+(equation 7), with mean direction mu, concentration kappa from 0 to 1e9, and modified Bessel function I_v. The density
+is differentiable in kappa, too: d log C_d / d kappa = -A_d(kappa), where A_d = I_{v+1} / I_v is the mean of mu^T x.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class _ScaledLogNormaliser(torch.autograd.Function):
 
 
 def scaled_log_normaliser(kappa: Tensor, dimensions: int) -> Tensor:
-    """log C_d(kappa) + kappa, with the shape of `kappa`, in nats: the log density at the mean direction.
+    """The log density at the mean direction, log C_d(kappa) + kappa, in nats, in the shape of `kappa`.
 
-    The relative error is below 1e-11 in double precision for d up to 1000. SciPy computes it on the CPU, because there
-    are few concentrations.
+    The relative error is below 1e-11 in double precision for d up to 1000. SciPy computes the function on the CPU:
+    there are few concentrations.
     """
     return _ScaledLogNormaliser.apply(kappa, dimensions)
 
 
 def mean_resultant_length(kappa: NDArray[np.float64], dimensions: int) -> NDArray[np.float64]:
-    """A_d(kappa) = E[mu^T x], with the shape of `kappa`, in [0, 1)."""
+    """The mean A_d(kappa) of mu^T x, in [0, 1), in the shape of `kappa`."""
     order = dimensions / 2 - 1
     return np.asarray(kappa / 2 * np.exp(_log_bessel(order + 1, kappa) - _log_bessel(order, kappa)))
 
 
 def log_density(x: Tensor, mean: Tensor, kappa: Tensor) -> Tensor:
-    """log p(x | mean, kappa) of unit vectors `[..., d]` that broadcast; kappa broadcasts with `[...]`.
+    """log p(x | mean, kappa) in nats, `[...]`. Unit vectors `x` and `mean [..., d]` and `kappa [...]` are broadcast.
 
     kappa mu^T x and log C_d(kappa) are both of size kappa with opposite signs and would cancel. The exponent is instead
     kappa (mu^T x - 1) = -kappa |x - mu|^2 / 2, which is accurate in single precision.
@@ -61,8 +61,8 @@ def log_density(x: Tensor, mean: Tensor, kappa: Tensor) -> Tensor:
 
 
 def sample(mean: NDArray[np.float64], kappa: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
-    """A random unit vector around each mean direction, `[n, d]`, with concentrations `kappa [n]`: by SciPy's sampler,
-    reflected to each mean. Vectors with equal concentrations are drawn at once.
+    """A random unit vector around each mean direction `[n, d]` with concentration `kappa [n]`. SciPy draws the vectors
+    of equal concentrations at once, around one direction. A reflection then maps this direction to each mean.
     """
     from scipy.stats import uniform_direction, vonmises_fisher
 
@@ -84,7 +84,7 @@ def sample(mean: NDArray[np.float64], kappa: NDArray[np.float64], random: np.ran
 
 
 def _log_bessel(order: float, kappa: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log of I_v(kappa) / (kappa / 2)^v / exp(kappa); near 0, where this is 0 / 0, by I_v's power series."""
+    """log of I_v(kappa) / (kappa / 2)^v / exp(kappa), for v = `order`. Near 0 it is computed by I_v's power series."""
     from scipy.special import ive
 
     is_near = kappa**2 < 32 * (order + 1)  # the series converges; further out SciPy's function does not underflow

@@ -1,7 +1,7 @@
-"""Document 001's generative model: the measures of its claims, and its figures.
+"""Measures of the claims about document 001's generative model, and its figures.
 
-The studies that answer the claims are those that the profile's `evidence` names. The document gives no data and no
-settings for these claims, so findings have no remarks.
+The profile's `evidence` names the studies that answer the claims. The document gives no data and no settings for these
+claims. Findings thus have no remarks.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pipeline.results.reading import Numbers, Results
 from pipeline.results.studies import Study, studies_of, study_of
 
 AS_WRITTEN = "1"
-"""The weight of a penalty that is added to the energy as the document writes it."""
+"""The weight of the penalty in the energy as the document writes it, as a key of results."""
 SINGLE = 1.05
 """Largest effective number of hidden units that counts as a single winner."""
 NEAR_ZERO = 0.1
 """Largest entropy that counts as near 0, as a share of the entropy of uniform attention."""
 FAILURE_RATE = 1e-3
-"""Probability that the goodness-of-fit tests together fail although density and samples agree."""
+"""Upper bound on the probability that some goodness-of-fit test fails although density and samples agree."""
 METHODS = {
     "true poses": (FAINT, "", ":"),
     "inversion, cues": (BLUE, "s", "--"),
@@ -63,7 +63,7 @@ def _answer(kind: str, check: Callable[[Numbers], Answer]) -> Measure:
 
 
 def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> Answer:
-    """Figure 3: effective number of hidden units with L1 at weight 1; `reading`: which errors the energy counts."""
+    """Figure 3: effective number of hidden units with L1 at weight 1. `reading` names the errors in the energy."""
     single = []
     for weight, penalties in numbers.at("end", reading).items():
         units = {penalty: found["effective_number"]["mean"] for penalty, found in penalties.items()}
@@ -91,7 +91,7 @@ def one_parent(numbers: Numbers) -> Answer:
 
 
 def density_and_samples_agree(numbers: Numbers) -> Answer:
-    """Section 4.2: the largest deviation of all tests, in standard errors, against the limit for all tests."""
+    """Section 4.2: the largest deviation between density and samples over all tests, in standard errors."""
     z = numbers.needed("largest_z")
     limit = float(norm.isf(FAILURE_RATE / numbers.at("tests") / 2))
     literal, printed = (
@@ -106,8 +106,8 @@ def density_and_samples_agree(numbers: Numbers) -> Answer:
 
 
 def inversion_finds_more(numbers: Numbers) -> Answer:
-    """Section 4.2: parents found by inversion minus those found by dynamic routing, with the better of two numbers of
-    iterations, in points, mean over settings. The sd is the standard error of the difference on the same scenes.
+    """Section 4.2: by how many points inversion finds more parents than dynamic routing, mean over settings. Routing
+    has the better of two numbers of iterations. `sd` is the standard error of the difference on the same scenes.
     """
     ours, settings = 100 * numbers.at("found", "inversion", "mean"), numbers.at("settings")
     leads = {
@@ -136,7 +136,7 @@ MEASURES: dict[str, Measure] = {
 
 @in_house_style
 def minimisers(table: pd.DataFrame) -> Figure:
-    """Figure 3: the three hidden activities after inference, by penalty, one panel for each objective and weight."""
+    """Figure 3: the three hidden activities after inference, by penalty. Each objective and weight has a panel."""
     cases = list(table.groupby(["reading", "weight"], sort=False))
     figure, axes = panels(len(cases), 2.3, sharey=True)
     for axis, ((reading, weight), rows) in zip(axes, cases, strict=True):
@@ -154,7 +154,7 @@ def minimisers(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parents_found(table: pd.DataFrame) -> Figure:
-    """Share of parents found (percent) over the number of objects in a scene, one panel for each sd of the parts."""
+    """Percent of parents found over the number of objects in a scene, a line per method, a panel per sd of parts."""
     figure, axes = panels(table["sigma"].nunique(), 2.9, sharey=True)
     for axis, (sigma, at_sigma) in zip(axes, table.groupby("sigma"), strict=True):
         for method, (colour, marker, dashes) in METHODS.items():
@@ -171,7 +171,7 @@ def parents_found(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
-    """Overlapping shapes, one scene per row; parts coloured by true parents and by those of two methods."""
+    """Overlapping shapes, one scene per row. Parts are coloured by true parents, by routing and by inversion."""
     views = (
         ("true", "truth", "outlines"),
         ("dynamic routing, long", "routing", "routed_outlines"),

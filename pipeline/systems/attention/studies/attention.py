@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 SETTINGS, SET = AttentionStudy, AttentionSet
 
 DATA = {"toy": "the toy network", "iterated": "planted scenes", "density": "samples", "parsing": "planted scenes"}
-"""Name, in the provenance, of the data that each kind of study generates."""
+"""By kind of study: the name, in the provenance, of the data that it generates."""
 
 
 def measure(context: Context) -> Outcome:
-    """Run a study with the settings of an entry of `attention`. It needs no data: scenes are generated."""
+    """Run a study with the settings of an entry of `attention`. It reads no data set: scenes are generated."""
     import torch
 
     from pipeline.compute import prepare

@@ -1,23 +1,23 @@
-"""Predictive coding instead of routing: inference over the activities of all layers at once (document 001, section 3,
-appendix C), and whether it makes capsules sparse (section 3.1, Figure 1B-E).
+"""Does predictive coding instead of routing make the capsules of a trained CapsNet sparse (document 001, sections 3 and
+3.1, Figure 1B-E, appendix C)? It infers the activities x_l of all layers l at once, by minimising the energy
 
     E = 1/2 sum_l |x_l - f_l(x_{l-1})|^2  +  1/2 sum_j (t_j - |v_j|)^2  +  weight * penalty(v)
 
-x_0 is the image, v are the class capsules. The second term clamps the label: t is 1 for the image's class, else 0, and
-a capsule's length predicts t; with a free label the term is 0. The penalty sums the capsules' lengths (L1, per
-capsule as in the document) or half their squares (L2), or is 0. E is the variational free energy of Gaussians of
-variance 1, up to a constant.
+x_0 is the image, f_l is a layer of the network, and v_j are the class capsules. t_j is 1 for the image's class, else 0,
+and a capsule's length predicts it. With a free label this term is 0. The penalty is the sum of the capsules' lengths
+(L1, per capsule as in the document), half the sum of their squares (L2), or 0. E is the variational free energy of
+Gaussians of variance 1, up to a constant.
 
-There are two interpretations of the top layer. `predicted`, as in appendix C: v is the last layer's prediction from the
-layer below, whose activities are the topmost free ones, and has no error but the label's. `free`: v are free activities
-with a prediction error, in addition to the label's error. Then the target acts on capsules directly, and L1 of weight 1
-leaves a single active capsule in any network, because predicted lengths are below 1.
+There are two interpretations of the top layer. With `predicted`, as in appendix C, v is the last layer's prediction
+from the layer below. The layer below is the topmost with free activities, and v has no error but the label's. With
+`free`, v are free activities, with a prediction error and the label's error. Then L1 of weight 1 leaves a single active
+capsule in any network, because predicted lengths are below 1.
 
-The gradient of a layer depends on its own error and on that of the layer above. L1 of free capsules has no derivative
-at 0, its minimum: a gradient step on all other terms is followed by a proximal step, which shortens capsules.
+The gradient of a layer depends on two errors, its own and the error of the layer above. L1 of free capsules has no
+derivative at its minimum 0. So a proximal step that shortens capsules follows a gradient step on all other terms.
 
-The class capsules of a trained CapsNet are measured after the forward pass and after predictive coding under several
-conditions. Sparsity is measured on the lengths of a layer's capsules.
+Sparsity is measured on the lengths of a layer's capsules, after the forward pass and after inference under several
+conditions.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from pipeline.systems.capsnet.settings import InferCondition, InferParams
 
 Layer = Callable[[Tensor], Tensor]
 FORWARD, START = "forward", "start"
-"""Names used like conditions: the forward pass of all test images, and that of the images used for inference."""
+"""Conditions without inference: the forward pass of all test images, and of the images used for inference."""
 EXAMPLES = 6
 BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
-"""Longer capsules count as saturated: relative changes of a length L are 2 (1 - L) < 1/5 times those of its input."""
+"""Longer capsules count as saturated: a length L changes, relatively, 2 (1 - L) < 1/5 times as much as its input."""
 
 
 def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
@@ -72,15 +72,15 @@ def energies_and_gradients(
 ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
     """The terms of each image's energy, and the gradients of their sum with respect to the free layers' activities.
 
-    Predictions are from detached activities: errors of layers further away do not enter a layer's gradient.
+    Predictions are from detached activities, so that only two errors enter the gradient of a layer.
 
     Args:
         constant: the first layer's prediction from the image.
-        target: 1 for the class of each image, else 0, `[B, n]`; used where the label is clamped.
+        target: 1 for the class of each image, else 0, `[B, n]`. A free label ignores it.
 
     Returns:
-        energies `[terms, B]`: of the free layers, the label, the penalty; the gradients, without the term of the
-        proximal step; and the class capsules `[B, n, D]`.
+        energies `[terms, B]` of each free layer, the label and the penalty; gradients with respect to each free layer,
+        without the term of the proximal step; class capsules `[B, n, D]`.
     """
     with torch.enable_grad():
         leaves = [each.detach().requires_grad_() for each in activities]
@@ -113,13 +113,13 @@ def infer(
     """Minimise the energy by gradient descent from the forward pass, for all images and layers at once.
 
     Args:
-        layers: functions of the activities below, the images first; the last gives class capsules `[B, n, D]`.
+        layers: functions of the activities below, from images to class capsules `[B, n, D]`.
         target: as in `energies_and_gradients`.
-        steps: one element per step; may be a progress bar.
+        steps: one element per step, for example a progress bar.
 
     Returns:
-        activities of each free layer, `[B, ...]`; class capsules, `[B, n, D]`; and energies of each image before
-        every step and after the last, `[steps + 1, terms, B]`.
+        activities `[B, ...]` of each free layer; class capsules `[B, n, D]`; energies `[steps + 1, terms, B]` of each
+        image, before the first step and after every step.
 
     Raises:
         UserError: inference diverged.
@@ -150,15 +150,15 @@ def sparsity_of_inference(
     The networks' parameters are frozen: inference changes only activities.
 
     Returns:
-        numbers by condition, layer and measure, and the number of images for inference. The table's columns: replica,
-        condition, layer ("middle", "class"), images; hoyer with its standard error over images, entropy and
-        effective_number, over images with an active capsule, and silent, the share of images without one; after the
-        forward pass, saturated (share of capsules), length_sd (of the capsules of an image, mean over images) and
-        hoyer_inputs (Hoyer's index before the squash); for class capsules, right (share of images
-        whose longest capsule is that of their class), length_right and length_others (mean lengths); after inference,
-        energy (per image), falls (share of images whose energy never rose) and last_drop (relative fall of the energy
-        over the last tenth of the steps). Arrays of the first replica: `images`, `labels`,
-        `capsules_<condition> [k, n, D]` of a few images, `energies_<condition> [steps + 1, terms]`, means over images.
+        a table with one row per replica, condition and layer ("middle", "class"), and numbers by condition, layer and
+        measure. Measures of all rows: hoyer with its standard error over images, entropy, effective_number (means over
+        images with an active capsule), silent (share of images without one). After the forward pass: saturated (share
+        of capsules), length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index before
+        the squash). Class capsules: right (share of images whose longest capsule is the class's), length_right,
+        length_others (mean lengths). Class capsules after inference: energy (mean over images), falls (share of images
+        whose energy never rose), last_drop (relative fall of the energy over the last tenth of the steps). Arrays of
+        the first replica, for a few images: `images`, `labels`, `capsules_<condition> [k, n, D]`; means over images:
+        `energies_<condition> [steps + 1, terms]`.
 
     Raises:
         UserError: inference diverged.
@@ -224,7 +224,7 @@ def _rows(
 
 
 def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
-    """Sparsity of lengths `[B, n]`, as in `sparsity_of_inference`; only `silent` if no image has an active capsule."""
+    """Sparsity of lengths `[B, n]`, see `sparsity_of_inference`. If no image has an active capsule, only `silent`."""
     active = lengths[lengths.max(1) > _SILENT]
     silent = {"silent": 1 - len(active) / len(lengths)}
     if not len(active):
@@ -241,7 +241,7 @@ def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
 
 
 def descent(energies: Tensor) -> dict[str, float]:
-    """`energy`, `falls` and `last_drop` of energies `[steps + 1, terms, B]`, as in `sparsity_of_inference`."""
+    """The measures `energy`, `falls`, `last_drop` of energies `[steps + 1, terms, B]`, see `sparsity_of_inference`."""
     whole = energies.double().sum(1)  # (steps + 1, B)
     # The energy may rise by this much through rounding in single precision.
     rounding = 1e-5 * whole[0].clamp_min(1e-3)

@@ -2,8 +2,8 @@
 
     image -> convolution, ReLU -> convolution, squash: primary capsules -> [middle capsules ->] class capsules
 
-A class capsule's length shows whether its class is present (equation 3, margin loss); a decoder reconstructs the image
-from the capsule of its class. Votes are weighted by routing by agreement, or not weighted ("0 iterations").
+Votes are weighted by routing by agreement, or not at all ("0 iterations"). A class capsule's length shows whether its
+class is present (equation 3, margin loss). A decoder, if there is one, reconstructs the image from the class's capsule.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
 """
@@ -33,7 +33,7 @@ class CapsuleLayer(nn.Module):
 
     Args:
         below, above: number of capsules, and their dimensions.
-        updates: number of routing updates of the weights; None: sums without weights.
+        updates: number of routing updates of the weights, or None for sums of votes without weights.
     """
 
     def __init__(self, below: tuple[int, int], above: tuple[int, int], updates: int | None) -> None:
@@ -42,7 +42,7 @@ class CapsuleLayer(nn.Module):
         self.updates = updates
 
     def forward(self, capsules: Tensor) -> Tensor:
-        """`[B, m, d]` to `[B, n, D]`."""
+        """The capsules `[B, n, D]` of the layer, from `capsules [B, m, d]` below."""
         if self.updates is None:
             return squash(unweighted_sum(capsules, self.transformations))
         return squash(route(capsules, self.transformations, self.updates))
@@ -52,7 +52,7 @@ class CapsNet(Model):
     """The network with its losses.
 
     Args:
-        params: sizes, routing and losses.
+        params: settings of the network.
         image_size: side S of the square images, in pixels.
 
     Raises:
@@ -74,7 +74,7 @@ class CapsNet(Model):
         self.second = ChannelsLastConvolution(
             params.channels, params.types * params.primary_size, params.kernel, second
         )
-        # The first of several sums has equal weights, before any update.
+        # With counting "sums", the first iteration is a sum with equal weights, before any update.
         updates = params.iterations - (params.counting == "sums") if params.iterations else None
         below = (side**2 * params.types, params.primary_size)
         middle = (params.middle, params.middle_size)
@@ -118,7 +118,7 @@ class CapsNet(Model):
         return {"class_capsules": self.encode(images).flatten(1)}
 
     def decode(self, capsules: Tensor, labels: Tensor) -> Tensor:
-        """Images `[B, 1, S, S]` decoded from `capsules [B, n, D]`, with all but those of `labels [B]` set to 0."""
+        """Images `[B, 1, S, S]` decoded from `capsules [B, n, D]`, after all but the label's capsule are set to 0."""
         assert self.decoder is not None
         chosen = F.one_hot(labels, capsules.shape[1]).to(capsules).unsqueeze(-1)
         pixels = self.decoder((capsules * chosen).flatten(1))
@@ -127,8 +127,8 @@ class CapsNet(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The mean loss over images, and means of `margin_loss`, `accuracy` (longest capsule is that of the class) and,
-        with a decoder, `pixel_error` (squared, summed over pixels); `noise` and `epoch` are unused.
+        """The loss, and the metrics `margin_loss`, `accuracy` (whether the longest capsule is the class's) and, with a
+        decoder, `pixel_error` (squared, summed over pixels). All are means over images. `noise`, `epoch` are unused.
         """
         assert labels is not None
         params, capsules = self.params, self.encode(images)

@@ -1,8 +1,8 @@
-"""CapsNet with and without routing, with and without reconstruction (document 001, appendix A and Figure 2); iterative
-inference in place of routing, and how sparse capsules are (Figure 1B-E and section 3.1).
+"""Measures of document 001's claims about CapsNet: accuracy and loss without routing or reconstruction (appendix A and
+Figure 2), and sparsity of capsules with routing or iterative inference (Figure 1B-E and section 3.1).
 
-Claims are answered by the items that the profile's `evidence` names. Two results are compared only if their networks
-differ in nothing but what the comparison is about.
+The profile's `evidence` names the items that answer the claims. Two results are compared only if the settings of their
+networks are equal, except for the setting that the comparison is about.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "routed_margin": ({"reconstruction": "none"}, SKY, "--", "routing, no reconstruction"),
     "unrouted_margin": ({"iterations": 0, "reconstruction": "none"}, ORANGE, "--", "no routing, no reconstruction"),
 }
-"""The conditions of appendix A, as evidence and `documents.yaml` call them: what they change in the model of `routed`
-(whether votes are routed, and whether the loss has a reconstruction term), and how they are drawn and named.
+"""The conditions of appendix A, by their names in evidence and `documents.yaml`. Each has its changes to the model of
+`routed` (routing, reconstruction term of the loss), and its colour, line style and label in figures.
 """
 FIRST_EPOCHS, SLOWER = 3, 1.05
-"""Learning "starts slower" if the loss is higher by at least this factor, as a geometric mean over the first epochs."""
+"""Learning "starts slower" if the geometric mean of the loss ratio over `FIRST_EPOCHS` epochs exceeds `SLOWER`."""
 LIKE_LOSS = 1.5
 """Two best losses are "nearly the same" up to this ratio (the paper's figure has a logarithmic axis)."""
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
-"""Conditions in results: the forward pass of all test images, and of those used for inference; inference without a
-penalty (Figure 1D) and with L1 (Figure 1E).
+"""Conditions in results. `FORWARD` and `START` are the forward pass, of all test images and of the images used for
+inference. `PLAIN` and `SPARSER` are inference, without a penalty (Figure 1D) and with L1 (Figure 1E).
 """
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
-"""Largest difference of two Hoyer indices that count as alike; smallest index that counts as sparse."""
+"""Largest difference between two Hoyer indices that count as equal; smallest index that counts as sparse."""
 ALMOST_ALL, MOSTLY = 0.95, 0.5
-"""Share of images that counts as almost all; share of saturated capsules from which a layer counts as saturated."""
+"""Smallest share of images that counts as almost all; smallest share of saturated capsules in a saturated layer."""
 
 
 class Network(NamedTuple):
     """A result about a trained CapsNet.
 
     Attributes:
-        item: the item of the stage that made it.
-        name: the run that it is about.
+        item: the item that made the result.
+        name: the run that the result is about.
         run, dataset: the settings of the network and of its data, as recorded in the result.
         inference: the settings of iterative inference; empty for results of other stages.
     """
@@ -66,12 +66,12 @@ class Network(NamedTuple):
     inference: Recorded
 
     def is_but_for(self, other: Network, **changes: Any) -> bool:
-        """Whether it is the network of `other` with `changes` of the model, on the same data."""
+        """Whether the settings are those of `other` with `changes` to the model, on the same data."""
         wanted = {**other.run, "model": {**other.run.model, **changes}}
         return self.run == wanted and self.dataset == other.dataset
 
     def shortcomings(self, document: str) -> list[Remark]:
-        """Remarks on differences from the paper's network, which `documents.yaml` calls `document`."""
+        """Remarks on differences from the paper's network. `document` is its name in `documents.yaml`."""
         return remarks("capsnet", document, {**self.run, **self.inference}, self.dataset)
 
     def measured(self, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
@@ -88,12 +88,12 @@ def network(results: Results, stage: str, item: str | None) -> Network:
 
 
 def records_of(results: Results, *found: Network) -> list[Record]:
-    """The provenance of results, each after the provenance of its network's training."""
+    """The provenance of results. The provenance of a network's training comes before its result."""
     return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
 
 
 def _said(pair: Mapping[str, Network]) -> list[Remark]:
-    """Remarks on differences from the paper's networks, whose names in `documents.yaml` are the keys of `pair`."""
+    """Remarks on differences from the paper's networks. The keys of `pair` are names in `documents.yaml`."""
     return unique(words for role, each in pair.items() for words in each.shortcomings(role))
 
 
@@ -101,8 +101,8 @@ def _said(pair: Mapping[str, Network]) -> list[Remark]:
 
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
-    """The trainings that evidence names for the conditions and that differ in the condition alone, with their losses:
-    columns replica, epoch, train_loss, validation_loss. Raises `NotMeasuredError` without the training of `routed`.
+    """The training and the losses of each condition of evidence. A row of losses is one epoch of a replica. A condition
+    without training, or with further changes, is left out. Raises `NotMeasuredError` if `routed` was not trained.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}
@@ -126,9 +126,9 @@ def _accuracy(results: Results, role: str) -> Finding:
 
 
 def slower_to_the_same_loss(results: Results) -> Finding | None:
-    """Figure 2: without routing the loss is higher in the first epochs and nearly the same at its best, both with and
-    without reconstruction. Our number is the ratio of the best losses without and with routing, with reconstruction,
-    over replicas; None if a condition was not trained.
+    """Figure 2: the best loss without routing divided by the best loss with routing, both with reconstruction. The
+    claim holds if, with and without reconstruction, the loss without routing is higher in the first epochs (`SLOWER`)
+    and nearly the same at its best (`LIKE_LOSS`). None if a condition was not trained.
     """
     trained = trained_conditions(results)
     if len(trained) < len(CONDITIONS):
@@ -160,8 +160,8 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
 
 
 def inferred_pair(results: Results) -> dict[str, Network]:
-    """Inference with routing and without in networks that differ in nothing else. Raises `NotMeasuredError` without
-    such a pair.
+    """The inference results of the networks `routed` and `unrouted` of evidence. Raises `NotMeasuredError` if one is
+    missing, or if the networks differ in more than routing.
     """
     names = results.evidence.capsnet.inference
     routed, unrouted = (network(results, "infer", names.get(role)) for role in ("routed", "unrouted"))
@@ -186,9 +186,9 @@ def sparse_without_routing(results: Results) -> Finding:
 def sparse_only_with_l1(results: Results) -> Finding:
     """Figure 1D-E: Hoyer's index after inference with the label clamped, with L1 minus without a penalty.
 
-    The claim holds if, with and without L1, the shares of images in which the correct capsule is longest, and in which
-    the energy never rises, are at least `ALMOST_ALL`; the index with L1 is at least `SPARSE`; and without a penalty,
-    inference raises the index by at most two standard errors.
+    The claim holds under three conditions. The index with L1 is at least `SPARSE`. Inference without a penalty raises
+    the index by at most two standard errors. With and without L1, the correct capsule is longest in at least
+    `ALMOST_ALL` of the images, and the energy never rises in at least `ALMOST_ALL` of the images.
     """
     found = network(results, "infer", results.evidence.capsnet.inference.get("unrouted"))
     conditions = (SPARSER, PLAIN, START)
@@ -216,9 +216,9 @@ def sparse_only_with_l1(results: Results) -> Finding:
 def middle_stays_dense(results: Results) -> Finding | None:
     """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
 
-    The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and accuracy is at most
-    two standard errors (binomial, of the difference) below that without the layer; and if most of the middle capsules
-    are not saturated. The first measured network of evidence answers the claim, notes are about all; None without one.
+    The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and is not saturated
+    (`MOSTLY`), and if it lowers the accuracy by at most two standard errors (binomial, of the difference). The first
+    measured network of evidence answers the claim. Notes are about all networks. None if no network was measured.
     """
     found = []
     for names in results.evidence.capsnet.middle:
@@ -235,8 +235,8 @@ def middle_stays_dense(results: Results) -> Finding | None:
 
 
 def _middle(results: Results, inference: str, without: str) -> tuple[Network, Finding]:
-    """Inference in a network with a middle layer, and what it says of the claim. Raises `NotMeasuredError` if a
-    number is missing, or if the networks with and without that layer differ in anything else.
+    """The inference result of a network with a middle layer, and the finding from it. Raises `NotMeasuredError` if a
+    number is missing, or if the networks with and without the layer differ in anything else.
     """
     inferred, other = network(results, "infer", inference), network(results, "evaluate", without)
     own = network(results, "evaluate", inferred.name)

@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of document 001, and how sparse capsules are in numbers."""
+"""Figures 1 and 2 of document 001, and tables of the sparsity of capsules."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ _SPARSITY = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Figure 2, of the networks of evidence that differ only in routing and reconstruction; and Figure 1, of
-    the studies with routing and without that evidence names, if both have examples.
+    """Yield Figure 2, from the conditions of `trained_conditions`, and Figure 1, from the studies of `inferred_pair`.
+    Figure 1 is left out if a study has no examples.
     """
     with suppress(NotMeasuredError):
         trained = trained_conditions(results)
@@ -106,8 +106,8 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 @in_house_style
 def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str, np.ndarray]) -> Figure:
-    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length; the correct class is framed. At
-    most two of `images [k, S, S]` are drawn, with `capsules [k, n, D]` by the titles of their panels.
+    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length. The correct class is framed. At
+    most two of `images [k, S, S]` are drawn. `capsules` holds arrays `[k, n, D]` by the titles of their panels.
     """
     count = min(2, *(len(values) for values in capsules.values()))
     figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))
@@ -134,7 +134,7 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str
 
 
 def build(results: Results) -> list[Table]:
-    """A table for each data set: sparsity before and after iterative inference, and shares of correct answers."""
+    """A table of sparsity for each data set, a row for each layer of a study in each condition of inference."""
     rows: dict[str, list[Row]] = {}
     for item, numbers in results.executed("infer"):
         of_dataset = rows.setdefault(network(results, "infer", item).run.dataset, [])

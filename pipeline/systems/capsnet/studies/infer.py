@@ -21,7 +21,7 @@ def check(params: SharedParams, where: str, study: InferParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Infer the activities of the trained networks of an entry of `infer`; `UserError` if inference diverges."""
+    """Measure the sparsity that inference gives trained CapsNets. Raises `UserError` if inference diverges."""
     from pipeline.systems.capsnet.experiments.iterative_inference import sparsity_of_inference
     from pipeline.systems.capsnet.model.capsnet import CapsNet
 

@@ -1,4 +1,4 @@
-"""The convolutional network that document 004, section 5, compares with: 4.2 million parameters at 32x32 pixels.
+"""The convolutional baseline of document 004, section 5. It has 4.2 million parameters at 32x32 pixels.
 
     image -> convolution, ReLU, pooling -> the same -> fully connected, ReLU, dropout -> classes
 
@@ -17,11 +17,11 @@ from pipeline.systems.cnn.settings import CNNModelParams
 
 
 class CNN(Classifier):
-    """The network.
+    """Two convolutions and two fully connected layers.
 
     Args:
-        params: sizes and dropout.
-        image_size: side S of the square images, in pixels; a multiple of 4 loses nothing to pooling.
+        params: sizes, dropout and mixup.
+        image_size: side S of the square images, in pixels; pooling drops edge pixels unless it is a multiple of 4.
     """
 
     def __init__(self, params: CNNModelParams, image_size: int) -> None:

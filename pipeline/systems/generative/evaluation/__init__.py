@@ -32,12 +32,12 @@ RULER = ("test.binary_information", "probe.t0_binary.refit.rotated_0")
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Evaluate all models by probes, information in presences and failures; the first also gives arrays for figures.
+    """Evaluate all models by probes, information in presences and failures. The first model gives arrays for figures.
 
     Failures are measured on the first test images: the deviation of poses from the image's rotation (Figure 5), the
-    share of templates that are copies (Figure 6), and consistency of part use by the range of the images' rotations
-    (degrees). Consistency is a control for Figure 7: if parts do not move with the image, it falls with the range after
-    any training. So a model trained on a wide range is compared with these models on images of the wide range.
+    share of templates that are copies (Figure 6), and the consistency of part use by range of rotations (degrees). The
+    consistency is a control for Figure 7: if parts do not move with the image, it falls with the range, whatever the
+    training. So models trained on wider ranges are compared with these models on images rotated within the same range.
     """
     outcome = evaluation.evaluate(inputs)
     models, device = of_kind(GenerativeModel, inputs.models), inputs.device
@@ -76,24 +76,24 @@ def equivariance(
 ) -> pd.DataFrame:
     """Compare the poses of parts in rotated images with the rotated poses of parts in upright images (Figure 5).
 
-    If an encoder finds the same arrangement of parts at every angle, its poses in an image rotated by R are R (I + A),
-    with the poses I + A of the upright image (`pipeline.layers.poses`). Two deviations from R (I + A) are measured: of
-    the rotated image's poses and, for comparison, of I + A. If both are equal, poses do not follow the rotation.
+    Let I + A be the poses in an upright image (`pipeline.layers.poses`). An encoder that finds the same arrangement of
+    parts at every angle gives poses R (I + A) in the image rotated by R. Deviations from R (I + A) are measured for the
+    rotated image's poses and for I + A. If both deviations are equal, poses do not follow the rotation.
 
-    Distances are root mean squares over the numbers of a pose, in units of the image's half width. Parts are weighted
-    by their presence in both images: the pose of an absent part means nothing.
+    A deviation is a root mean square over all numbers of poses, in units of the image's half width. Parts are weighted
+    by the product of their presences in the two images: the pose of an absent part means nothing.
 
     Args:
         images: uint8 `[N, 1, S, S]`.
         angles: degrees, each applied to every image.
 
     Returns:
-        one row per angle: columns angle; deviation over all images; unfollowed, the deviation of unchanged poses;
-        missed, deviation / unfollowed.
+        one row per angle, with columns angle; deviation, of the rotated image's poses; unfollowed, of I + A; missed,
+        deviation / unfollowed.
     """
 
     def parts(angle: float) -> tuple[Tensor, Tensor]:
-        """Presences `[N, P]` and poses `[N, P, 2, 3]` in the images turned by an angle."""
+        """Presences `[N, P]` and poses `[N, P, 2, 3]` of parts in the images rotated by `angle`."""
         found = []
         for batch in torch.from_numpy(images).to(device).split(BATCH):
             turns = warps.rotations(torch.full((len(batch),), angle, device=device))

@@ -1,8 +1,8 @@
 """Whether digits of one class are drawn by the same parts (document 000, section 5.4, Figure 7).
 
-Poses found in rotated images are rotated back by the known angle, so that digits of a class overlap in the upright
-frame. Each pixel with ink is assigned to the part that contributes most of its brightness. The consistency of part use
-is how often a pixel is assigned to the same part in two digits of a class, corrected for chance.
+Images are rotated. The poses in them are rotated back by the known angle, so that digits of a class overlap. Each pixel
+with ink is assigned to the part that contributes most of its brightness. The consistency of part use is how often a
+pixel is assigned to the same part in two digits of a class, corrected for chance.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from pipeline.systems.generative.evaluation.examples import Arrays, arrange
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 BATCH = 100
-"""Images per batch; every part of each image is drawn separately."""
+"""Images per batch. Every part of each image is drawn separately, which takes memory."""
 INK = 0.5
 """Brightness above which a pixel of a reconstruction counts as ink."""
 NO_INK = -1
 EXAMPLES = 10
-"""Digits of one class kept for the picture."""
+"""Maximum number of digits of class 2 kept for the picture."""
 
 
 def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
     """Agreement of images of a class on the part at a pixel, beyond chance (Scott's pi).
 
     Returns (agreement - chance) / (1 - chance), or 0 if chance is 1 (one part draws everything) or no pixels can be
-    compared. Agreement is the share of pixels, with ink in both images of a pair, that have the same part in both, over
-    all pairs of a class and all classes. Chance is the probability that two random pixels with ink have the same part.
+    compared. A pixel is compared in every pair of images of a class that both have ink there. Agreement is the share of
+    comparisons in which the part is the same. Chance is the probability that two random pixels with ink agree.
 
     Args:
-        parts: `[N, S, S]`, the part at each pixel, `NO_INK` where there is none.
+        parts: `[N, S, S]`, the part at each pixel, `NO_INK` at a pixel without ink.
         classes: `[N]`.
     """
     ink = parts[parts != NO_INK]
@@ -59,9 +59,9 @@ def _pairs(counts: NDArray[np.int64]) -> float:
 
 
 def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
-    """The part that contributes most of each pixel's brightness, `[B, S, S]`; `NO_INK` where the picture is dark.
+    """The part that contributes most of each pixel's brightness, `[B, S, S]`; `NO_INK` at pixels not above `INK`.
 
-    Under over-compositing part j gives C_j a_j prod_{k > j} (1 - a_k): its colour, where later parts do not hide it.
+    Part j, of intensity C_j and opacity a_j, contributes C_j a_j prod_{k > j} (1 - a_k): later parts hide it.
 
     Args:
         states: part states `[B, P, 7]`: presence logit, then pose.
@@ -84,15 +84,15 @@ def part_use(
     seed: int,
     device: torch.device,
 ) -> tuple[float, Arrays]:
-    """Consistency of part use on images turned within +-angle degrees, and digits of class 2 for the picture.
+    """Consistency of part use on images rotated within +-angle degrees, and digits of class 2 for the picture.
 
     Args:
         images: uint8 `[N, 1, S, S]`, upright.
         classes: `[N]`.
 
     Returns:
-        the consistency, and arrays: images (upright) `[n, S, S]`, arrangements (parts in colour, turned back)
-        `[n, S, S, 3]`.
+        the consistency, and arrays of n digits of class 2: images `[n, S, S]`, upright; arrangements `[n, S, S, 3]`,
+        their parts in colour, rotated back.
     """
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     maps, colours = [], []

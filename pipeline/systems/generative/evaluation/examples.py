@@ -26,7 +26,7 @@ _BATCH = 250
 
 
 def part_colours(count: int) -> NDArray[np.float32]:
-    """RGB colours `[count, 3]`: hues in steps of the golden ratio, so that neighbours differ, and two saturations."""
+    """RGB colours `[count, 3]`. Hues step by the golden ratio, so that neighbours differ; saturations alternate."""
     golden = 0.618034
     colours = [colorsys.hsv_to_rgb((i * golden) % 1, 0.75 if i % 2 else 1.0, 1.0) for i in range(count)]
     return np.asarray(colours, dtype=np.float32)
@@ -48,7 +48,7 @@ def arrange(model: GenerativeModel, posterior: Capsules) -> Tensor:
 
 
 def turned(image: NDArray[np.uint8], angles: NDArray[np.float32], device: torch.device) -> Tensor:
-    """One uint8 image `[1, S, S]` turned by each of `angles` (degrees): `[N, 1, S, S]` in [0, 1]."""
+    """One uint8 image `[1, S, S]` rotated by each of N `angles` (degrees): `[N, 1, S, S]` in [0, 1]."""
     batch = torch.from_numpy(image).to(device).expand(len(angles), *image.shape)
     return warps.warp(batch, warps.rotations(torch.from_numpy(angles).to(device)))
 
@@ -71,18 +71,18 @@ def evaluation_examples(model: GenerativeModel, seed: int, device: torch.device)
 def object_examples(
     model: GenerativeModel, images: NDArray[np.uint8], labels: NDArray[np.int64], device: torch.device
 ) -> Arrays:
-    """Means of the images in which an object owns more parts than any other object, and of the parts that it owns.
+    """Means, for each object, of the images in which it owns most parts, and of the parts that it owns there.
 
-    A part belongs to an object with the exact posterior probability of this parent (`parent_posterior`), times the
-    part's presence.
+    The share of a part that an object owns is the exact posterior probability that the object is the part's parent
+    (`parent_posterior`), times the part's presence.
 
     Args:
         images: uint8 `[N, 1, S, S]`; the first `OWNED_BY` are used.
         labels: classes `[N]`.
 
     Returns:
-        object_images and object_parts `[O, S, S]`: means, over an object's images, of the images and of its parts as
-        rendered; object_classes `[O, classes]`: number of an object's images by class.
+        arrays by name: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings of the owned
+        parts; object_classes `[O, classes]`, numbers of images by class. An object without images has zeros.
     """
     found = []
     for pixels in batches(images[:OWNED_BY], device, _BATCH):

@@ -1,7 +1,7 @@
-"""Whether the presences of objects, t0, carry information about the image.
+"""The information about the image that the presences of objects, t0, carry.
 
-All measures are of the posterior without noise in the parts, as features are (`GenerativeModel.encode`): the noise of
-parts, which changes the objects' presences, is not counted as information about the image.
+The posterior of objects is encoded from parts without noise, as features are (`GenerativeModel.encode`). Noise of parts
+would change the objects' presences, and would count as information about the image.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def presence_measures(
 
     Returns:
         by name:
-        presence_information: mutual information of t0 and the image: the mean over images of KL(q(t0 | x) || mean
-            posterior), by Monte Carlo (`joint_information`).
+        presence_information: Monte Carlo estimate of the mutual information of t0 and the image (`joint_information`).
         binary_information: mutual information of the image and t0 rounded to 0 or 1.
-        presence_information_by_object: mutual information of single presences and the image, summed; an upper bound.
+        presence_information_by_object: mutual information of one presence and the image, summed over objects. It is
+            at least `presence_information`, up to the error of sampling.
         presence_kl: mean over images of KL(q(t0 | x) || prior), summed over objects. It exceeds
             `presence_information_by_object` by the divergence of the mean posteriors from the prior.
     """

@@ -1,13 +1,13 @@
 """Which templates are affine copies of each other (document 000, section 5.4, Figure 6).
 
-For two templates as drawn (opacity times intensity), the best affine map of one onto the other is sought: six numbers,
-of either handedness (a mirrored stroke is a copy too), with singular values from 1 / `MOST_STRETCH` to `MOST_STRETCH`.
-Similarity is the correlation over the pixels in the frame of at least one template, on a canvas of twice the template's
-size: ink of only one template lowers the correlation, and black outside both frames does not raise it.
+Templates are compared as drawn (opacity times intensity). The best affine map of one onto another is sought: six
+numbers, with singular values from 1 / `MOST_STRETCH` to `MOST_STRETCH`. Mirrored strokes are copies too. Similarity is
+the correlation of pixels on a canvas of twice the template's size. Ink of one template alone lowers the correlation.
+Pixels outside both frames do not count, so that their black does not raise the correlation.
 
-Where the second of two pictures is an affine copy of the first, their centres and second moments fix the map up to a
-rotation or reflection Q: L = S1^(1/2) Q S2^(-1/2). The starts have Q rotated in equal steps; the best `REFINED` starts
-are refined by gradient ascent on all six numbers.
+If a picture with second moments S2 is an affine copy of a picture with S1, then centres and moments fix the map up to a
+rotation or reflection Q. The map's linear part is S1^(1/2) Q S2^(-1/2). The starts have Q rotated in equal steps. The
+best `REFINED` starts are refined by gradient ascent on all six numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
 MOST_STRETCH = 2.0
-"""Upper limit of the singular values of a map; the lower limit is 1 / `MOST_STRETCH`."""
+"""Upper limit of the singular values of a map. The lower limit is 1 / `MOST_STRETCH`."""
 CANVAS = 2
 """Side of the canvas that two templates are compared on, in sides of a template."""
 REFINED = 4
@@ -43,7 +43,7 @@ CONTROLS = 10
 
 @torch.no_grad()
 def drawn(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> Tensor:
-    """Templates in use for uint8 `images [N, 1, S, S]`, as they appear on black, `[n, h, w]`."""
+    """Templates that draw at least `LEAST_USE` of the ink of uint8 `images [N, 1, S, S]`: `[n, h, w]`, on black."""
     ink = torch.zeros(model.params.parts, dtype=torch.float64, device=device)
     for pixels in batches(images, device, BATCH):
         parts = responsible_parts(model, model.states(model.encode(pixels)))
@@ -52,8 +52,8 @@ def drawn(model: GenerativeModel, images: NDArray[np.uint8], device: torch.devic
 
 
 def placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
-    """Pictures `[n, h, h]`, each moved by its map `[n, 2, 3]` where given, and their frames (1 inside) on the canvas:
-    `[n, 2, CANVAS h, CANVAS h]`.
+    """Pictures `[n, h, h]` on the canvas, each moved by its map in `maps [n, 2, 3]` if given, and their frames (1
+    inside): `[n, 2, CANVAS h, CANVAS h]`.
     """
     frame = poses.identity(pictures) / CANVAS
     poses_of = frame.expand(len(pictures), 2, 3) if maps is None else poses.compose(frame, maps)
@@ -75,7 +75,7 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
     """The best affine maps of pictures `second [n, h, h]` onto `first [n, h, h]`.
 
     Args:
-        starts: rotations tried for each handedness.
+        starts: number of rotations tried, without and with a reflection.
         steps: number of gradient ascent steps.
 
     Returns:
@@ -110,8 +110,8 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
 
 
 def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
-    """Shares of affine copies among `pictures [P, h, h]`: "pairs", the share of pairs whose correlation reaches the
-    threshold, and "copied", the share of pictures in at least one such pair (both 0 where there is no pair).
+    """Shares of affine copies among `pictures [P, h, h]`: "pairs", of pairs with a correlation of at least the
+    threshold; "copied", of pictures in at least one of these pairs. Both are 0 if there is no pair.
     """
     pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
     found, _ = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
@@ -128,17 +128,17 @@ def template_copies(
     """Copies among a model's templates and, for comparison, among an equal number (at least 2) of strokes of digits.
 
     Args:
-        images: uint8 `[N, 1, S, S]`: they decide which templates are in use, and strokes are cut from them.
+        images: uint8 `[N, 1, S, S]`, decide which templates are in use; strokes are cut from them.
 
     Returns:
-        drawn, the number of templates in use; pairs and copied of `copies`; faded_strokes_pairs, faded_strokes_copied:
-        means over `CONTROLS` samples of `strokes` faded like templates; faded_strokes_pairs_sd: sd over these samples.
+        numbers by name: drawn, the number of templates in use; pairs and copied, from `copies`; faded_strokes_pairs and
+        faded_strokes_copied, means over `CONTROLS` samples of faded `strokes`; faded_strokes_pairs_sd, their sd.
     """
     pictures = drawn(model, images, device)
     size, scale = model.params.template_size, model.params.template_scale
     count = max(len(pictures), 2)  # at least one pair
-    # Strokes are multiplied by the mean template (maximum 1), which fades towards the edges: ink that a window's
-    # edge cuts off would hardly match any other window.
+    # Strokes are multiplied by the mean template, scaled to a maximum of 1. It fades towards the edges. Without fading,
+    # ink cut off by a window's edge would hardly match any other window.
     fading = pictures.mean(0) if len(pictures) else torch.ones(size, size, device=device)
     fading = fading / fading.max().clamp_min(1e-12)
     draws = [strokes(images, count, size, scale, failures.seed + draw).to(device) for draw in range(CONTROLS)]
@@ -152,10 +152,10 @@ def template_copies(
 
 
 def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:
-    """The control: windows of digits `[count, size, size]` in [0, 1], as large as a template is drawn.
+    """The control: windows of digits `[count, size, size]` in [0, 1]. There are at most as many windows as images.
 
-    Each window is centred on an ink pixel of a different image. Strokes of digits are similar up to affine maps too:
-    templates are copies only if they are more similar than strokes.
+    Each window is centred on an ink pixel of a different image. Strokes of digits are also similar up to affine maps.
+    So copies among templates are compared with copies among strokes.
 
     Args:
         images: uint8 `[N, 1, S, S]`.
@@ -175,7 +175,7 @@ def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed
 
 
 def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
-    """Maps that carry centre and second moments of `second` to those of `first`, `[n, 2 count, 2, 3]`."""
+    """Maps `[n, 2 count, 2, 3]` of the centre and moments of `second` to those of `first`, within `MOST_STRETCH`."""
     centre, spread = _moments(first)
     other_centre, other_spread = _moments(second)
     turns = poses.rotation(torch.arange(count, device=first.device) * (360 / count))[:, :, :2].to(first)
@@ -206,7 +206,7 @@ def _root(matrix: Tensor) -> Tensor:
 
 
 def _within_stretch(linear: Tensor) -> Tensor:
-    """Linear maps `[..., 2, 2]` with singular values clamped to the allowed range; handedness stays."""
+    """Linear maps `[..., 2, 2]` with singular values clamped to the limits. The sign of the determinant stays."""
     left, values, right = torch.linalg.svd(linear)
     limit = math.log(MOST_STRETCH)
     return left @ torch.diag_embed(values.clamp_min(1e-6).log().clamp(-limit, limit).exp()) @ right

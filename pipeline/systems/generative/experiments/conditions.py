@@ -29,15 +29,15 @@ def measure(
     more: Callable[[GenerativeModel], dict[str, float]] = lambda model: {},
     **numbers: Any,
 ) -> Outcome:
-    """Train the run of a study with each of `models`, for the study's epochs and replicas, and measure every replica on
-    clean test images: probes on the features `probed`, and pixel_error. Model settings in epochs are given for
-    the whole run, and shortened in proportion.
+    """Train the run of a study with each of `models`, for the study's epochs and replicas. Measure every replica on
+    clean test images: probes on the features `probed`, and pixel_error. Settings of `models` in epochs are for the
+    whole run, and are scaled to the study's epochs. The table has one row per replica, metric and condition.
 
     Args:
         kind: name of the column of conditions in the table, and first key of the numbers.
         models: name of the training and settings of the model, by condition.
-        headline: the metrics among the headline numbers.
-        more: a function that measures further metrics of a model.
+        headline: names of the metrics among the headline numbers.
+        more: measures further metrics of a model.
         numbers: further numbers of the study.
     """
     evaluate, device, rows, settings = context.params.evaluate, context.device, [], context.settings

@@ -2,15 +2,15 @@
 
 Four guides are compared:
 
-- `delta`: the encoder learnt with delta poses, together with the model. A delta has no density, so its bound is on
-  another scale: bounds are measured with Gaussians around the delta poses. The two sds, of parts and of objects, are
-  chosen from a grid by the highest evidence lower bound on validation images.
-- `refined`: an encoder with Gaussian poses, trained further from `delta` with the generative model frozen.
-- `control`: an encoder trained further in the same way, but with delta poses, and measured like `delta`. It shows the
-  effect of further training alone.
-- `scratch`: model and encoder trained with Gaussian poses from the first step, for the epochs of `delta` and `refined`
-  together, fully coupled, and without seeding objects from part poses (the document has no seeding). The generative
-  parameters differ from those of the other guides, so the bounds of `scratch` are on another model's log p(x).
+- `delta`: the encoder of a trained run with delta poses. A delta has no density, so its bound is on another scale.
+  Bounds are measured with Gaussians around the delta poses. The sd for parts and the sd for objects are chosen from a
+  grid by the highest evidence lower bound on validation images.
+- `refined`: an encoder with Gaussian poses, trained further from `delta`. The generative model is frozen.
+- `control`: an encoder with delta poses, trained further from `delta`. The generative model is frozen. Bounds are
+  measured as for `delta`. This guide shows the effect of further training alone.
+- `scratch`: an encoder with Gaussian poses, trained with a new generative model for the epochs of `delta` and `refined`
+  together: fully coupled (`early_coupling: 1`), and without seeding, which the document does not have. Its bounds are
+  on another generative model's log p(x) than the bounds of the other guides.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:
-    """Settings that train the encoder of `run` further: fully coupled, at the final temperature, on the bound alone."""
+    """Settings for training the encoder of `run` further: fully coupled, at the final temperature, on the bound."""
     return _changed(run, study, study.epochs, pose_posterior=pose_posterior, temperature=run.model.final_temperature)
 
 
 def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """Settings that train `run` with Gaussian poses from the first step, fully coupled and without seeding, for the
-    epochs of `run` and of the study together.
+    """Settings for training `run` with Gaussian poses from the first step, fully coupled and without seeding. The
+    number of epochs is the sum of the epochs of `run` and of the study.
     """
     epochs = run.training.epochs + study.epochs
     return _changed(run, study, epochs, pose_posterior="gaussian", seeding_epoch=epochs)
@@ -62,7 +62,7 @@ def _changed(run: GenerativeRun, study: PosteriorParams, epochs: int, **model: o
 
 
 def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float) -> GenerativeModel:
-    """Copy a model with delta poses; the copy's guide has Gaussian poses with these sds around the delta poses."""
+    """A copy of a model with delta poses. The copy's guide has Gaussian poses with these sds around the delta poses."""
     params = model.params.model_copy(update={"pose_posterior": "gaussian"})
     with torch.random.fork_rng(devices=[]):
         # Fixes the hidden layers of the sds' heads, so that a training that starts here is reproducible.
@@ -71,7 +71,7 @@ def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float
     state = gaussian.state_dict() | model.state_dict()
     start = inverse_softplus(params.pose_posterior_sd_start)
     for head, sd in (("part_sd_head", part_sd), ("object_sd_head", object_sd)):
-        # The last weights are zero in a fresh model: the heads' outputs are the last biases.
+        # The last weights are zero in a fresh model, so the heads' outputs are the last biases.
         state[f"{head}.2.bias"] = torch.full_like(state[f"{head}.2.bias"], inverse_softplus(sd) - start)
     gaussian.load_state_dict(state)
     gaussian.to(model.M)
@@ -88,14 +88,14 @@ def draw_weights(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draw K = `samples` samples z_k of the guide for each of images `[B, 1, S, S]`.
 
-    The mean of log weights over k estimates the evidence lower bound, `importance_weighted` a tighter bound. Both are
-    lower bounds on log p(x) of the model with the choice of parent summed out.
+    The mean of log weights over k estimates the evidence lower bound. `importance_weighted` estimates a tighter bound.
+    Both bounds are lower bounds on log p(x) of the model with the choice of parent summed out.
 
     Returns:
-        tensors `[K, B]`: log weights `log p(x, z_k) - log q(z_k | x)` with the document's density of part poses, which
-        integrates to Z <= 1 (see `model.hierarchy`), so that the log p(x) is below that of the normalised model, by a
-        gap that differs between models but not between guides of one model; log weights with the normalised density, to
-        compare different models; squared pixel errors, summed over the pixels.
+        three tensors `[K, B]`: log weights `log p(x, z_k) - log q(z_k | x)`, to compare guides of one model; log
+        weights with a normalised density of part poses, to compare models; squared pixel errors, summed over pixels.
+        The document's density of part poses integrates to Z <= 1 (`model.hierarchy`). So the log p(x) of the first
+        tensor is below the normalised model's, by a gap that differs between models.
     """
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
@@ -114,7 +114,7 @@ def image_bounds(
     """Bounds of each of the uint8 images `[N, 1, S, S]`, from `samples` samples per image.
 
     Returns:
-        columns elbo, iwae, elbo_normalised (nats) and pixel_error (squared, summed over the pixels), one row per image.
+        one row per image, with columns elbo, iwae, elbo_normalised (nats) and pixel_error, squared, summed over pixels.
     """
     generator = torch.Generator(device).manual_seed(seed)
     drawn = [draw_weights(model, batch, samples, generator) for batch in batches(images, device)]
@@ -127,11 +127,11 @@ def image_bounds(
 def choose_sds(
     model: GenerativeModel, validation: NDArray[np.uint8], study: PosteriorParams, device: torch.device
 ) -> tuple[float, float]:
-    """Choose the sds of Gaussians around a delta guide's poses, of parts and of objects, from the study's grid, by the
-    highest evidence lower bound on the validation images.
+    """The sds of Gaussians around the delta poses of parts and of objects. The pair from the study's grid with the
+    highest evidence lower bound on the validation images is chosen.
 
     Raises:
-        UserError: a bound is not finite.
+        UserError: a bound is infinite or NaN.
     """
 
     def bound(sds: tuple[float, float]) -> float:
@@ -145,14 +145,14 @@ def choose_sds(
 
 
 def measure(context: Context) -> Outcome:
-    """Train encoders with Gaussian poses from the trained run of the study, and from scratch, and measure each guide.
+    """Train encoders further from the trained run of the study, train a model from scratch, and measure each guide.
 
-    Metrics: elbo, iwae, elbo_normalised (nats per image) and pixel_error on the first test images, and the accuracy of
-    a probe on each kind of features of clean test images.
+    The metrics are elbo, iwae, elbo_normalised (nats per image) and pixel_error on the first test images, and the
+    accuracy of a probe on each kind of features of clean test images.
 
     Returns:
-        a table with columns replica, metric, value, guide; numbers: metrics by guide, and the sds of parts and of
-        objects around delta poses.
+        a table with one row per replica, metric and guide; numbers: metrics by guide, and the sds around delta poses
+        of parts and of objects.
     """
     study, params, device = context.settings, context.params, context.device
     run = params.runs[study.run]

@@ -1,13 +1,12 @@
 """The gain of free-form optimisation at test time, by engine and by rotation (document 000, section 2.4, Figure 3).
 
-Two probes on t0 measure the effect on classification: `fixed` is fit on the encoder's output for clean training images;
-`refit` is fit on training images rotated and optimised like the test images (for "before", rotated and encoded). With
-the chosen engine both probes are also measured
+Two probes on t0, the log odds of objects, measure the effect on classification. `fixed` is fit to the encoder's output
+for clean training images. `refit` is fit to rotated training images, with the same kind of posterior as test images:
+"before" or "after" optimisation. The chosen engine, if it has restarts, gives two more kinds of posterior:
 
-- `once`: without restarts;
-- `kicked`: at the smallest angle, with restarts that perturb log odds of presence, too, and without refining objects.
-  The bound hardly depends on which objects are present, so t0 keeps the noise, and accuracies show the effect of this
-  noise, not of a better bound.
+- `once`: without restarts.
+- `kicked`: at the smallest angle, with restarts that also perturb log odds, and without refining objects. The bound
+  hardly depends on which objects are present, so t0 keeps the noise. Accuracies show the effect of this noise.
 """
 
 from __future__ import annotations
@@ -49,18 +48,18 @@ BATCH = 512
 def optimisation_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams, device: torch.device
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Optimise the first test images by each engine, turned within +-angle, as one batch for each angle of the study.
+    """Optimise the first test images, rotated within +-angle, by each engine. Each angle of the study is one batch.
 
     Returns:
-        one row per engine and angle: engine, angle; bound, pixel_error, accuracy (of the fixed probe) and (of the
-        chosen engine) refit_accuracy, each with a posterior's name as suffix (`_before`); refit_gain_error,
-        bound_rise_error and pixel_fall_error, standard errors over images of the changes from before to after;
-        bound_fell, the share of images whose bound fell; evaluations (of the gradient, mean per image), seconds (of the
-        batch), images. Values not measured are NaN.
-        The second table is the progress: columns engine, angle, round, evaluations, seconds, bound, pixel_error.
+        two tables. The first has one row per engine and angle: bound, pixel_error, accuracy (of the fixed probe) and
+        refit_accuracy, each with a posterior's name as suffix (`_before`); refit_gain_error, bound_rise_error and
+        pixel_fall_error, standard errors over images of changes from before to after; bound_fell, the share of images
+        whose bound fell; evaluations (of the gradient, mean per image), seconds (of the batch), images. Only the chosen
+        engine has refit_accuracy. Values not measured are NaN. The second table, the progress, has one row per engine,
+        angle and measured round: evaluations, seconds, bound, pixel_error.
 
     Raises:
-        UserError: a measurement is not finite.
+        UserError: a measurement is infinite or NaN.
     """
     clean = clean_probe(model, dataset, "t0", evaluate, device)
     images, labels = dataset.part("test")
@@ -68,8 +67,8 @@ def optimisation_gains(
     rows, curves = [], []
 
     def refit_probes(angle: float) -> dict[str, Pipeline]:
-        """Probes on t0 of rotated training images, one for each posterior of the chosen engine (`_optimised`). The
-        last fifth of the images selects the regularisation strength.
+        """Probes on t0 of rotated training images, by name of the chosen engine's posterior (`_optimised`). The last
+        fifth of the images selects the regularisation strength.
         """
         inputs, classes = dataset.part("train")
         inputs, classes = inputs[: study.refit_images], classes[: study.refit_images]
@@ -113,8 +112,8 @@ def optimisation_gains(
 
 
 def _optimised(model: GenerativeModel, images: Tensor, study: OptimiseParams, name: str, angle: float) -> Optimised:
-    """Optimise images by the engine `name`. If it is the chosen engine and has restarts, the result has the posterior
-    "once" (without restarts), too, and at the smallest angle the posterior and bound "kicked".
+    """Optimise images by the engine `name`. For the chosen engine, if it has restarts, the result also has the
+    posterior "once" (without restarts), and at the smallest angle the posterior and bound "kicked".
     """
     engine = study.engines[name]
     found = optimise(model, images, engine, torch.Generator(images.device).manual_seed(study.seed))
@@ -133,8 +132,8 @@ def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
 
 
 def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device) -> Arrays:
-    """One test image of a 2, as in the paper's Figure 3, rotated in steps, before and after optimisation by the study's
-    chosen engine.
+    """Arrays of one test image of a 2, as in the paper's Figure 3. It is rotated by `EXAMPLE_ANGLES`, and reconstructed
+    before and after optimisation by the study's chosen engine.
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, device)
@@ -147,24 +146,24 @@ def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParam
 
 
 def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.device) -> Tensor:
-    """uint8 images `[N, 1, S, S]` turned within +-angle degrees, in [0, 1]."""
+    """uint8 images `[N, 1, S, S]` rotated at random within +-angle degrees, in [0, 1]."""
     angles = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     batch = torch.from_numpy(images).to(device)
     return warps.warp(batch, warps.uniform_rotations(len(batch), angle, angles, device))
 
 
 def _error(changes: Tensor) -> float:
-    """The standard error of the mean of `changes [N]`, paired by image and by presence samples; 0 if N is 1."""
+    """The standard error of the mean of `changes [N]`, one per image; 0 if N is 1."""
     return float(changes.std()) / math.sqrt(len(changes)) if len(changes) > 1 else 0.0
 
 
 def measure(context: Context) -> Outcome:
-    """Gains of all replicas by engine and angle, progress by round, and pictures by the first replica.
+    """Gains of all replicas by engine and angle, progress by round, and pictures from the first replica.
 
     The mean bound by engine and angle is tracked at the rounds of the progress.
 
     Raises:
-        UserError: a measurement is not finite.
+        UserError: a measurement is infinite or NaN.
     """
     settings, evaluate, device = context.settings, context.params.evaluate, context.device
     dataset = context.evaluated(context.params.runs[settings.run].dataset)

@@ -1,20 +1,20 @@
 """The bound of a free-form posterior with the noise of its presences integrated out.
 
-With delta poses, the only random variables are the relaxed presences t = sigmoid((a + l) / tau), with independent
-standard logistic l. The expectation is taken term by term, which gives a smooth objective for second-order methods:
+With delta poses, the only random variables are the relaxed presences t = sigmoid(y), y = (a + l) / tau, with log odds a
+and independent standard logistic noise l. Each term's expectation is smooth, as second-order methods need:
 
-- Pixels, exactly: the image is linear in each t_j ("over" compositing), so its first two moments follow, layer by
-  layer, from E t_j and E t_j^2.
-- Parts, a lower bound: log p(y_j, A_j | parents) is a logsumexp of terms linear in the part's random variables; by
-  Jensen's inequality, the logsumexp of their means is not larger. The presences of the objects jointly affect the
-  choice of parents; they are averaged over a few stratified samples, the same for every image.
-- Priors of presences and entropies, exactly: E softplus(c + l) = c / (1 - exp(-c)).
+- Pixels: exact. The image is linear in the presence t_j of each part j ("over" compositing). So the image's first two
+  moments follow, layer by layer, from E t_j and E t_j^2.
+- Parts: a lower bound. log p(y_j, A_j | parents) is a logsumexp of terms with known means. By Jensen's inequality, the
+  logsumexp of the means is a lower bound. The presences of objects jointly affect the choice of parents. The bound is
+  averaged over a few stratified samples of these presences, the same for every image.
+- Priors of objects and entropies: exact. E softplus(c + l) = c / (1 - exp(-c)).
 
-Up to the error of the stratified samples, the sum of these terms is a lower bound on the evidence lower bound (document
-000, appendix A), which sampling estimates; on trained models the two differ by half a nat.
+Up to the error of the stratified samples, the sum is a lower bound on the evidence lower bound (document 000, appendix
+A), which sampling estimates. On trained models the two bounds differ by half a nat.
 
-Shapes: N images, P parts, O objects. A state is one row of numbers per image, `[N, 7 P + 7 O]`: for each part and then
-for each object its log odds of presence and its pose.
+Shapes: N images, P parts, O objects. A state is one row of numbers per image, `[N, 7 P + 7 O]`. It has the log odds of
+presence and the pose of each part, then of each object.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ STATE = 1 + POSE_SIZE
 """Numbers in the state of one capsule."""
 
 OBJECT_SAMPLES = 8
-"""Stratified samples of the objects' presences."""
+"""Number of stratified samples of the objects' presences."""
 
 _REACH = 20.0
-"""Limit of the integrals over standard logistic noise, which exceeds it in size with a probability of 4e-9."""
+"""Limit of the integrals over standard logistic noise l. The probability that |l| exceeds it is 4e-9."""
 
 
 def pack(capsules: Capsules) -> Tensor:
@@ -57,11 +57,11 @@ def unpack(states: Tensor, parts: int) -> Capsules:
 def presence_moments(a: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """E t and E t^2 of relaxed presences t = sigmoid((a + l) / tau), each with the shape of the log odds `a`.
 
-    Computed by the trapezoidal rule over the noise. Its error is below 3e-6 at these nodes, because the integrand is
-    smooth and decays fast; see Trefethen and Weideman (2014).
+    They are computed by the trapezoidal rule over the noise l. The error is below 3e-6 at these nodes, because the
+    integrand is smooth and decays fast (Trefethen and Weideman 2014).
     """
-    # The integrand's nearest poles are at distance pi tau (those of the density at pi): sharper presences need a finer
-    # grid.
+    # Poles of t are at distance pi tau from the real line, poles of the noise's density at distance pi. So sharper
+    # presences need a finer grid.
     step = min(1.0, temperature)
     count = 2 * math.ceil(_REACH / step) + 1
     noise = torch.linspace(-_REACH, _REACH, count, dtype=a.dtype, device=a.device)
@@ -72,7 +72,7 @@ def presence_moments(a: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
 
 
 def expected_softplus(c: Tensor) -> Tensor:
-    """E softplus(c + l) = c / (1 - exp(-c)), l standard logistic; elementwise."""
+    """Elementwise E softplus(c + l) = c / (1 - exp(-c)), where l is standard logistic."""
     near = c.abs() < 1e-2
     safe = torch.where(near, torch.ones_like(c), c)
     return torch.where(near, 1 + c / 2 + c * c / 12, safe / -torch.expm1(-safe))
@@ -80,7 +80,7 @@ def expected_softplus(c: Tensor) -> Tensor:
 
 def expected_presence_log_prob(a: Tensor, logits: Tensor | float, temperature: float) -> Tensor:
     """E log density, in nats, of the logits (a + l) / tau under relaxed presences with log odds `logits`."""
-    shift = logits - a  # without the noise l, which is symmetric
+    shift = logits - a  # the noise l has mean 0 and is symmetric
     return shift - 2 * expected_softplus(shift) + math.log(temperature)
 
 
@@ -92,7 +92,7 @@ def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor)
         mean, square: E t and E t^2 of their presences, `[N, P]`.
 
     Returns:
-        mean and second moment, `[N, S, S]` each.
+        the mean and the second moment, `[N, S, S]` each.
     """
     first, second = torch.zeros_like(colour[:, 0]), torch.zeros_like(colour[:, 0])
     layers = zip(colour.unbind(1), alpha.unbind(1), mean.unbind(1), square.unbind(1), strict=True)
@@ -119,13 +119,13 @@ def stratified_noise(samples: int, count: int) -> Tensor:
 
 
 def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple[Tensor, Tensor]:
-    """The terms of the bound other than the pixels'; the pixels' term does not depend on the objects.
+    """The terms of the bound except the pixels' term, which does not depend on the objects.
 
     Args:
         t: means of the parts' presences, `[N, P]`.
 
     Returns:
-        the terms' sum `[N]` (nats), and the mean posterior over parents (routing) `[N, P, 1 + O]`, the dummy first.
+        the sum of the terms, `[N]`, in nats; and the mean posterior over parents (routing), `[N, P, 1 + O]`.
     """
     params, temperature = model.params, model.temperature
     noise = stratified_noise(OBJECT_SAMPLES, params.objects).to(found.object_logits)

@@ -1,15 +1,15 @@
 """Gauss-Newton steps on the analytic bound: gradient, curvature, and the damped linear system of each image.
 
-The negative bound is close to a sum of squares: pixel residuals over sigma, pose residuals over c_ij weighted by the
-responsibilities of the parents (the routing). Its Gauss-Newton curvature keeps the first derivatives of the residuals:
+The negative bound is close to a sum of squares of residuals. Pixel residuals are divided by sigma. Pose residuals are
+divided by c_ij and weighted by the posterior over parents (the routing). Main terms of the Gauss-Newton curvature H:
 
-    pixels   J'J / sigma^2, J [S S, 7 P] the derivative of the mean image
-    votes    quadratic in all poses, since (I + A_i) M_ij is linear in A_i; responsibilities are held fixed
+    pixels   J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image
+    votes    quadratic in all poses for fixed routing and presences, since (I + A_i) M_ij is linear in A_i
     logits   the second derivative of their relaxed densities
 
-Object poses are coupled only through the parts, and the two rows of a vote's 2x3 matrix are not coupled. So the
-curvature of an object's pose is one 3x3 matrix, the same for both rows. Object poses are eliminated first (Schur
-complement), which leaves one 7 P x 7 P system per image.
+Object poses are coupled only through the parts. The two rows of a vote's 2x3 matrix are not coupled. So the curvature
+of an object's pose is one 3x3 matrix, the same for both rows. Eliminating object poses first (Schur complement) leaves
+one 7 P x 7 P system per image.
 
 Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
 """
@@ -38,7 +38,7 @@ from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 _CHUNK = 64
-"""Images linearised together: their Jacobians (28 MB for 16 parts on 28 x 28 pixels) should fit the CPU's cache."""
+"""Images linearised together. Their Jacobians (22 MB for 16 parts on 28 x 28 pixels) should fit the CPU's cache."""
 
 
 class Linearised(NamedTuple):
@@ -102,7 +102,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
 
 @dataclass(frozen=True)
 class _Drawings:
-    """All templates drawn at their poses, and the drawings' derivatives by the sampling points."""
+    """The drawings of all templates at their poses, and the derivatives of the drawings by the sampling points."""
 
     colour: Tensor  # (N, P, S, S)
     alpha: Tensor  # (N, P, S, S)
@@ -137,7 +137,7 @@ def _jacobian(drawings: _Drawings, t: Tensor, slope: Tensor) -> Tensor:
     """The derivative of the mean image by the parts' log odds and inverse poses, `[N, P, 7, S S]`.
 
     Args:
-        t, slope: mean presences and their derivatives by the log odds, `[N, P]`.
+        t, slope: mean presences, and their derivatives by the log odds; each `[N, P]`.
     """
     colour, alpha, t = drawings.colour, drawings.alpha, t[..., None, None]
     opacity = alpha * t
@@ -180,7 +180,7 @@ def object_curvature(model: GenerativeModel, found: Capsules, routing: Tensor, t
     eye = torch.eye(3, dtype=M.dtype, device=M.device)
     objects = torch.einsum("npo,polm->nolm", _precision(model, routing, t)[..., 1:], outer) + eye
 
-    # An object's log odds: its prior, and the effect of its presence on the choice of parents.
+    # Curvature of log odds: from the prior, and from the effect of the object's presence on the choice of parents.
     prior = (torch.logit(torch.tensor(model.params.object_presence)) - found.object_logits).sigmoid()
     pi = routing[..., 1:]
     on = found.object_logits.div(model.temperature).sigmoid()
@@ -195,13 +195,13 @@ def objects_diagonal(objects: Tensor, presences: Tensor) -> Tensor:
 
 
 def _precision(model: GenerativeModel, routing: Tensor, t: Tensor) -> Tensor:
-    """The precision of each vote, `[N, P, 1 + O]`."""
+    """The precision of each vote, weighted by routing and presence, `[N, P, 1 + O]`."""
     return routing * t.unsqueeze(-1) / model.c**2
 
 
 def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
-    """The damped Gauss-Newton step -(H + D)^-1 gradient of each image, `[N, 7 P + 7 O]`; zero if the image's system is
-    numerically not positive definite.
+    """The damped Gauss-Newton step -(H + D)^-1 gradient of each image, `[N, 7 P + 7 O]`. It is zero if the image's
+    system is numerically not positive definite.
 
     Args:
         damping: `[N]`; D is the diagonal of H times `damping`, plus `floor`.
@@ -212,7 +212,7 @@ def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
     by_parts, by_objects = gradient[:, :P], gradient[:, P:]
     scale = 1 + damping
 
-    # Eliminate the objects' poses, a 3x3 system per object: the rows of the parts' poses keep the Schur complement.
+    # Eliminate the objects' poses, a 3x3 system per object. The Schur complement remains for the parts' poses.
     blocks = linearised.objects.clone()
     diagonal = blocks.diagonal(dim1=-2, dim2=-1)
     diagonal.mul_(scale[:, None, None]).add_(floor)

@@ -1,14 +1,14 @@
 """Free-form variational inference: the bound is optimised for each image separately (document 000, section 2.4).
 
-Every image has its own variational parameters (log odds and poses of its parts and objects), which start at the
-encoder's output. The generative model is not changed; only the guide is replaced. All images are one batch. Engines:
+Every image has its own variational parameters: log odds and poses of its parts and objects. They start at the encoder's
+output. The guide is replaced, and the generative model does not change. All images are one batch. The engines are
 
-    Adam            one presence sample per step (the paper's method), or the analytic bound
+    Adam            on the sampled bound (the paper's method), or on the analytic bound
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
 All share one loop, `methods.minimise`. Then the objects are refined (`refine_objects`). A restart minimises again from
-the best state with its poses perturbed, and is kept if it ends at a higher bound.
+the best state with perturbed poses. Its result is kept if the bound is higher.
 
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
@@ -41,13 +41,13 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import AdamEngine, Engine, LBFGSEngine
 
 EVALUATION_SAMPLES = 16
-"""Presence samples over which the bounds before and after are averaged, the same for both."""
+"""Number of presence samples for the bounds before and after, the same samples for both."""
 
 CURVE_SAMPLES = 4
-"""Presence samples (the first of the `EVALUATION_SAMPLES`) over which each point of a curve is averaged."""
+"""Number of presence samples for each point of a curve: the first of the `EVALUATION_SAMPLES` samples."""
 
 CURVE_POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
-"""Rounds after which the progress is measured, in addition to the start and the last round."""
+"""Rounds after which the progress is measured. It is also measured at the start and after the last round."""
 
 POSE_SD = 0.03
 """Sd of the perturbation of the poses of a converged state, so that it can leave a poor local optimum."""
@@ -55,7 +55,7 @@ POSE_SD = 0.03
 
 @torch.no_grad()
 def mean_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Bound and squared error of each image, averaged over the samples `noise [samples, N, K]`."""
+    """Bound and squared error of each image, averaged over the samples `noise [samples, N, noise_size]`."""
     traces = [expected_bound(model, images, posterior, sample) for sample in noise]
     bound = torch.stack([trace.bound for trace in traces]).mean(0)
     return bound, torch.stack([trace.error for trace in traces]).mean(0)
@@ -66,9 +66,9 @@ class Progress(Best):
 
     Attributes:
         once: the best states without restarts.
-        evaluations: gradient evaluations of each image, `[N]`.
-        rounds: rounds so far, including restarts; a round has one evaluation of every active image.
-        seconds: wall-clock time of the whole batch, without `watch`.
+        evaluations: numbers of gradient evaluations of images, `[N]`, without refinements.
+        rounds: number of rounds so far, with restarts. A round evaluates every active image once.
+        seconds: wall-clock time of the whole batch, without the time in `watch`.
     """
 
     def __init__(self, states: Tensor) -> None:
@@ -93,8 +93,8 @@ def minimise_bound(
 
     Args:
         watch: called with the progress after each round.
-        logit_sd: sd of the noise that a restart adds to the log odds of presence. Only for studying such noise: at
-            sd 1 it exceeds the differences in t0 between images, and most of it remains unless objects are refined.
+        logit_sd: sd of the noise that a restart adds to the log odds of presence, only for studies of this noise. At
+            sd 1 the noise exceeds differences in t0 between images, and most of it remains unless objects are refined.
         refine: whether objects are refined after each minimisation.
     """
     progress = Progress(states)
@@ -136,7 +136,7 @@ class Optimised:
     and errors "before" and "after".
 
     Bounds (nats) and squared pixel errors (summed over the pixels), `[N]`, are averaged over the same presence samples.
-    No step and no choice used these samples, so the bound "after" can be below the bound "before".
+    The optimisation does not use these samples. So the bound "after" can be below the bound "before".
     """
 
     posteriors: dict[str, Capsules]
@@ -145,8 +145,8 @@ class Optimised:
     evaluations: Tensor  # (N,), gradient evaluations of each image
     seconds: float  # wall-clock time of the minimisation
     curve: pd.DataFrame
-    """Columns round, evaluations (mean per image so far), seconds, bound, pixel_error: means over the images, estimated
-    from the same `CURVE_SAMPLES` samples.
+    """One row per measured round: round, evaluations (mean per image so far), seconds, bound and pixel_error (means
+    over the images, estimated from the same `CURVE_SAMPLES` samples).
     """
 
 
@@ -165,14 +165,14 @@ def optimise(
     An image whose analytic bound does not rise keeps its start.
 
     Args:
-        model: with `slots: own` and delta poses; other models have no analytic bound.
+        model: must have `slots: own` and delta poses, for which the analytic bound is derived.
         images: `[N, 1, S, S]` in [0, 1], on the model's device.
         engine: the method and its settings.
         generator: for the presence samples and restarts.
         start: the posteriors to start from; by default, the encoder's output.
         logit_sd, refine: see `minimise_bound`.
     """
-    model = copy.deepcopy(model).requires_grad_(False)  # without gradients of the model's parameters
+    model = copy.deepcopy(model).requires_grad_(False)  # only states need gradients
     start = model.encode(images) if start is None else start
     states = pack(start)
     noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator, images.device)
@@ -187,7 +187,7 @@ def optimise(
 
     watch(Progress(states))
     progress = minimise_bound(model, images, states, engine, generator, watch, logit_sd=logit_sd, refine=refine)
-    watch(progress, last=True)  # replaces the last round's point, which was before objects were refined
+    watch(progress, last=True)  # replaces the last round's point, measured before objects were refined
     better = (value_of(model, images, progress.states)[0] < value_of(model, images, states)[0]).unsqueeze(-1)
     ends = {"once": progress.once, "after": progress.states}
     kept = {when: unpack(torch.where(better, end, states), model.params.parts) for when, end in ends.items()}

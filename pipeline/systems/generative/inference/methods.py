@@ -1,10 +1,10 @@
-"""Methods of free-form inference: their interface and loop, the paper's Adam, L-BFGS, and damped Gauss-Newton.
+"""Methods of free-form inference: Adam (the paper's method), L-BFGS, damped Gauss-Newton; their interface and loop.
 
-Every image has its own variational parameters, which the guide uses instead of an encoder's output. The bound is
-estimated with samples of the presences (`expected_bound`), or their noise is integrated out (`analytic_bound`).
+Every image has its own variational parameters, its state. The guide uses the state instead of an encoder's output. The
+bound is estimated with samples of presences (`expected_bound`), or their noise is integrated out (`analytic_bound`).
 
-Shapes: N images, n of them active; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is
-better.
+Shapes: N images; n of them active, which means not converged; states `[N, V]`, see `analytic_bound`. Values are
+negative bounds, in nats: lower is better.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ the convergence test, in nats.
 
 
 def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> BoundTrace:
-    """One-sample estimate of each image's bound and of its terms, under a free-form posterior with delta poses."""
+    """One-sample estimate of each image's bound and its terms under a free-form `posterior` with delta poses."""
     P, temperature = model.params.parts, model.temperature
 
     def guide(images: Tensor, noise: Tensor, coupling: float) -> None:
@@ -56,8 +56,8 @@ def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, 
 def value_of(
     model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The negative bound `[N]` and its gradient `[N, V]`: the analytic bound, or, with `noise`, the bound of one sample
-    of the presences.
+    """The negative bound `[N]` and its gradient `[N, V]`. The bound is analytic, or with `noise`, estimated by one
+    sample of the presences.
     """
     values, gradients = [], []
     given = (images, states) if noise is None else (images, states, noise)
@@ -74,17 +74,17 @@ def value_of(
 
 
 class Method(ABC):
-    """An update rule for states under a frozen model. Its tensors are `[n, ...]`, one row per active image.
+    """An update rule for states under a frozen model. Its tensors `[n, ...]` have one row per active image.
 
     Args:
         images: `[N, 1, S, S]` in [0, 1].
     """
 
     patience: float
-    """Number of rounds without an improvement by more than the tolerance after which an image has converged."""
+    """An image has converged after this number of rounds without an improvement by more than the tolerance."""
 
     noisy = False
-    """Whether values are estimated with samples. The last state is then kept in place of the best."""
+    """Whether values are estimated with samples. If so, the last state is kept, not the best."""
 
     state: Tensor
     """The last accepted states `[n, V]`."""
@@ -94,11 +94,11 @@ class Method(ABC):
 
     @abstractmethod
     def begin(self, states: Tensor) -> Tensor:
-        """Set the initial states; returns their values `[n]`, infinite if they are not evaluated yet."""
+        """Set the initial states. Returns their values `[n]`, infinite if `begin` does not evaluate them."""
 
     @abstractmethod
     def step(self) -> tuple[Tensor, Tensor]:
-        """Evaluate one trial per image, accept or reject it; returns the new states `[n, V]` and values `[n]`."""
+        """Evaluate one trial per image, and accept or reject it. Returns states `[n, V]` and values `[n]` to keep."""
 
     def keep(self, chosen: Tensor) -> None:
         """Keep only the images in the mask `chosen [n]`."""
@@ -108,13 +108,13 @@ class Method(ABC):
 
 
 class Best:
-    """The best states so far `[N, V]` (the last ones if values are noisy) and their values `[N]`, infinite at first."""
+    """The best states so far, `[N, V]` (the last if values are noisy), and their values, `[N]`, infinite at first."""
 
     def __init__(self, states: Tensor) -> None:
         self.states, self.values = states.clone(), torch.full_like(states[:, 0], math.inf)
 
     def improve(self, active: Tensor, states: Tensor, values: Tensor, noisy: bool) -> None:
-        """Keep new `states [n, V]` of the images with the index `active [n]` where they are better, or all if noisy."""
+        """Keep each of the new `states [n, V]` of images `active [n]` (indices) that is better, or all if `noisy`."""
         better = torch.ones_like(active, dtype=torch.bool) if noisy else values < self.values[active]
         self.values[active] = torch.where(better, values, self.values[active])
         self.states[active] = torch.where(better.unsqueeze(-1), states, self.states[active])
@@ -124,11 +124,11 @@ def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> It
     """Let `method` minimise the value of each image from `states [N, V]`, for at most `steps` rounds.
 
     In a round, the method proposes a trial state for each active image, evaluates value and gradient once, and accepts
-    or rejects each trial separately; no image waits for another's line search. An image has converged, and leaves
-    the batch, when its best value has not fallen by more than `tolerance` over the rounds of the method's patience.
+    or rejects each trial separately. So no image waits for the line search of another image. A converged image leaves
+    the batch: its best value has not fallen by more than `tolerance` over `method.patience` rounds.
 
     Yields:
-        after each round, the indices of the images that took part in it, and the best states so far.
+        after each round, the indices of the images that took part in the round, and the best states so far.
     """
     active, best = torch.arange(len(states), device=states.device), Best(states)
     best.values = method.begin(states).clone()
@@ -150,7 +150,7 @@ def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> It
 class AdamMethod(Method):
     """Adam (Kingma & Ba 2015) with cosine decay of the step size to a tenth, so that the last steps converge.
 
-    Every step is taken. On the sampled bound the last state is kept, not the best, and all steps are used.
+    Every step is accepted. On the sampled bound, the last state is kept, not the best, and all steps are used.
     """
 
     patience = 50.0
@@ -182,11 +182,11 @@ class AdamMethod(Method):
 
 
 class LBFGSMethod(Method):
-    """Limited-memory BFGS (Liu & Nocedal 1989): in each round every image tries one point of its own line search.
+    """Limited-memory BFGS (Liu & Nocedal 1989). In each round, every image tries one point of its own line search.
 
-    A trial with sufficient improvement (Armijo) is accepted and updates the curvature; otherwise the step is reduced to
-    the minimum of the parabola through the known values, within limits. Variables are scaled by the inverse root of the
-    initial Gauss-Newton curvature's diagonal, which differs by a factor of thousands between poses and log odds.
+    A trial with sufficient decrease (Armijo) is accepted and updates the curvature. After a rejected trial, the step is
+    shortened to the minimum of a parabola, within limits. Variables are scaled by the inverse root of the diagonal of
+    the initial Gauss-Newton curvature. The diagonal differs by a factor of thousands between poses and log odds.
     """
 
     patience = 8
@@ -197,7 +197,7 @@ class LBFGSMethod(Method):
         self.memory = memory
 
     def evaluate(self, states: Tensor, first: bool = False) -> tuple[Tensor, ...]:
-        """The values `[n]` and their gradients `[n, V]`; with `first`, also the curvature's diagonal `[n, V]`."""
+        """The values `[n]` and their gradients `[n, V]`. With `first`, also the curvature's diagonal `[n, V]`."""
         if not first:
             return value_of(self.model, self.images, states)
         found = curvature.linearise(self.model, self.images, states)
@@ -224,7 +224,7 @@ class LBFGSMethod(Method):
         move = self.length.unsqueeze(-1) * self.direction
         change = gradient - self.gradient
         curved = taken & ((move * change).sum(-1) > 1e-8 * change.square().sum(-1))
-        # The newest pair in front; the oldest pair is dropped
+        # The newest pair comes first. The oldest pair is dropped.
         moves = torch.cat([move.unsqueeze(1), self.moves[:, :-1]], dim=1)
         changes = torch.cat([change.unsqueeze(1), self.changes[:, :-1]], dim=1)
         self.moves = torch.where(curved[:, None, None], moves, self.moves)
@@ -242,7 +242,7 @@ class LBFGSMethod(Method):
         return self.state, self.value
 
     def _direction(self) -> Tensor:
-        """-H^-1 gradient by the two-loop recursion; empty entries of the memory are zero and have no effect."""
+        """-H^-1 gradient by the two-loop recursion. Empty entries of the memory are zero and have no effect."""
         q = self.gradient.clone()
         product = (self.moves * self.changes).sum(-1)  # (n, memory)
         inverse = torch.where(product > 0, 1 / product.clamp_min(1e-30), torch.zeros_like(product))
@@ -260,7 +260,7 @@ class LBFGSMethod(Method):
 
 
 class ObjectMethod(LBFGSMethod):
-    """L-BFGS on the hierarchy's terms of the bound, over the objects' states `[n, 7 O]`.
+    """L-BFGS over the objects' states `[n, 7 O]`, on the terms of the bound in `hierarchy_bound`.
 
     Args:
         parts: the states `[n, 7 P]` of the parts.
@@ -289,16 +289,16 @@ class ObjectMethod(LBFGSMethod):
 def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
     """Maximise the analytic bound over the objects, with the parts fixed.
 
-    With fixed parts the pixels' term is constant and nothing is rendered: an evaluation takes a tenth of the time of
-    the whole bound. The objects' log odds change the bound little, compared with pixels and poses. A method that stops
-    when the whole bound hardly rises therefore stops with the log odds still near their start, and t0 has noise that
-    does not depend on the image. Refined objects are a function of the parts.
+    With fixed parts, the pixels' term is constant and nothing is rendered. An evaluation takes a tenth of the time of
+    the whole bound. The objects' log odds change the bound little, compared with pixels and poses. So a method that
+    stops when the whole bound hardly rises leaves the log odds near their start. Noise of the start, which does not
+    depend on the image, then remains in t0. Refinement removes it.
 
     Args:
         states: `[N, 7 P + 7 O]`.
 
     Returns:
-        the states with refined objects, and the nats `[N]` by which the bound rose, never negative.
+        the states with refined objects, and the rise of each bound, `[N]`, in nats, at least 0.
     """
     parts, objects = states.tensor_split([STATE * model.params.parts], dim=1)
     method = ObjectMethod(model, images, parts)
@@ -310,14 +310,14 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
 class GaussNewtonMethod(Method):
     """Gauss-Newton on the analytic bound, damped for each image as by Levenberg (1944) and Marquardt (1963).
 
-    The damping is lowered if the quadratic model predicted the improvement well, raised if not, and tripled if there
-    was no improvement. It has a lower limit, because the routing, which the curvature holds fixed, is not quadratic.
+    The damping is lowered if the value falls by at least a quarter of the fall that the quadratic model predicts,
+    doubled if it falls by less, tripled if it does not fall. It has a minimum, because the model holds routing fixed.
     """
 
     patience = 4
     max_damping, min_damping, first_damping = 1e8, 1e-2, 1.0
     floor = 5.0
-    """Added to the curvature's diagonal, which is almost zero for absent or hidden parts, in nats per unit squared."""
+    """Added to the curvature's diagonal, in nats per unit squared. The diagonal of absent or hidden parts is near 0."""
 
     def begin(self, states: Tensor) -> Tensor:
         self.state = states
@@ -329,7 +329,7 @@ class GaussNewtonMethod(Method):
         move = curvature.solve(self.at, self.damping, self.floor)
         trial = self.state + move
         found = curvature.linearise(self.model, self.images, trial)
-        # (H + D) move = -gradient, so the quadratic model predicts half of -gradient move + move D move.
+        # As (H + D) move = -gradient, the quadratic model predicts a fall by half of -gradient move + move D move.
         pull = self.damping.unsqueeze(-1) * self.at.diagonal() + self.floor
         predicted_reduction = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)
         fall = self.at.value - found.value

@@ -1,13 +1,13 @@
 """A mixture of arrangements of parts: one object explains all parts of an image, up to an affine map of the object.
 
 If exactly one object i is present, the pose of a present part j is the vote (I + A0_i) M_ij plus noise of sd c_ij
-(document 000, equations 4 to 6). The vote is linear in A0_i, so the best object pose B = I + A0_i is a ridge regression
-with the prior N(0, I) of equation 2. The log probability of parts with presences t_j is then, up to a constant,
+(document 000, equations 4 to 6). The vote is linear in A0_i. So the best object pose B = I + A0_i, under the prior
+N(0, I) of A0_i (equation 2), solves a ridge regression. Up to a constant, the log probability of the parts is
 
     log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2.
 
-A mixture of such objects is fitted by EM. Its clusters are arrangements of parts up to affine maps, and initialise the
-objects, which then stay different. At first the guide learns which object explains an image (`object_errors`).
+A mixture of such objects is fitted by EM. Its clusters are arrangements of parts up to affine maps. Objects start from
+the clusters and then stay different. At first the guide learns which object explains an image (`object_errors`).
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -31,16 +31,16 @@ SMALLEST_SD = 0.01
 RIDGE = 1e-3
 """Added to the normal equations of M, which are nearly singular for parts that hardly any image shows."""
 LIKELIEST = 0.98
-"""A part is present with a probability from 1 - LIKELIEST to LIKELIEST."""
+"""Upper limit of the probability that a part is present; the lower limit is 1 - `LIKELIEST`."""
 STARTING_IMAGES = 256
-"""Images for the start without a mixture: the first give M_ij, one per object; all give the mean inactive pose."""
+"""Number of images for a start without a mixture: one per object gives M_ij, all give the mean inactive pose."""
 SMALLEST_EXCESS = 2e-3
-"""Least distance of c_ij from its floor after a start from a mixture; at the floor it would have no gradient."""
+"""Least excess of c_ij over its floor after a start from a mixture. At the floor, c_ij would have no gradient."""
 
 
 @dataclass(frozen=True)
 class Arrangements:
-    """Parts as seen from each of O objects."""
+    """The arrangement of the parts in each of O objects."""
 
     M: Tensor  # (O, P, 6), poses of parts in the objects' frames
     c: Tensor  # (O, P), sds of part poses around the votes
@@ -81,16 +81,16 @@ def fit_arrangements(
     """Fit a mixture of `objects` arrangements to parts with presences `t [N, P]` and poses `A [N, P, 6]`, by EM.
 
     One sd is shared by all votes. With an sd for each part of each object, clusters would form around a few parts that
-    happen to fit very well. EM starts from arrangements of single images, drawn one after the other with a probability
-    proportional to the image's squared distance from the nearest one drawn before (k-means++, up to affine maps). With
+    happen to fit very well. EM starts from arrangements of single images. Each image is drawn with a probability
+    proportional to its squared distance from the nearest image drawn before (k-means++, up to affine maps). With
     fewer images than objects, some objects share an image.
 
     Args:
-        generator: on the CPU, for drawing these images.
+        generator: on the CPU, draws the images that EM starts from.
 
     Returns:
-        the arrangements; logits `[N, O]` of the posterior over objects given each image, log p_i + log weight; and the
-        objective before each iteration and at the end: the logsumexp of these logits, mean over images, in nats.
+        the arrangements; logits `[N, O]` of the posterior over objects given each image, log p_i + log weight; and
+        objectives before each iteration and at the end: the logsumexp of the logits, mean over images, in nats.
     """
     arrangements = _first_arrangements(t, A, objects, generator)
     weights = t.new_full((objects,), 1 / objects)
@@ -140,8 +140,8 @@ def _maximised(t: Tensor, A: Tensor, posterior: Tensor, object_poses: Tensor) ->
 
 
 def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
-    """Squared distances `[N, O, P]` of parts' poses `[N, P, 2, 3]` to the votes of objects of poses `B [N, O, 2, 3]`,
-    with arrangements `frames [O, P, 3, 3]`.
+    """Squared distances `[N, O, P]` of parts' poses `[N, P, 2, 3]` to the votes of objects with poses `B [N, O, 2, 3]`
+    and arrangements `frames [O, P, 3, 3]`.
     """
     votes = torch.einsum("noai,opij->nopaj", B, frames)
     return ((parts.unsqueeze(1) - votes) ** 2).sum((-1, -2))
@@ -160,11 +160,11 @@ def of_single_images(part_poses: Tensor, object_poses: Tensor) -> Tensor:
 
 
 def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:
-    """Loss of the guide's objects, if each image is explained by a single object, `[B]`, in nats.
+    """Loss of the guide's objects, `[B]`, in nats, if a single object explains each image.
 
-    It has two terms. Presences: the cross-entropy to the posterior if exactly one object is present and all are equally
-    likely. Poses: half the squared distance to the best pose, in units of the mean c, weighted by the posterior, plus
-    half the squared pose, as in the prior, weighted by one minus the posterior. Only the guide gets a gradient.
+    The loss of presences is the cross-entropy to the posterior over objects that are equally likely a priori. The loss
+    of a pose is half its squared distance to the best pose in units of the mean c, weighted by the posterior, plus half
+    the squared pose (the prior), weighted by one minus the posterior. Only the guide gets a gradient.
     """
     with torch.no_grad():
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)

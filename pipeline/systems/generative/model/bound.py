@@ -35,11 +35,11 @@ class BoundTrace:
         return self.log_pixels + self.log_parts + self.log_objects + self.entropy
 
     def metrics(self, c: Tensor) -> dict[str, Tensor]:
-        """The bound, its terms and other metrics of each image, and three scalars; `c`: sds of poses around votes.
+        """The bound, its terms and other metrics of each image, and three scalars. `c` has the sds around votes.
 
-        The scalars are the mean of `c` and two metrics of the whole batch, which show a collapse: the mean number of
-        children of the object with the most children, and the perplexity of the objects' shares of all children, from 1
-        (one object has every part) to O.
+        The scalar pose_sd is the mean of `c`. The other two are of the whole batch and show a collapse: most_children
+        is the mean number of children of the object with the most children; objects_in_use is the perplexity of the
+        objects' shares of all children, from 1 (one object has all children) to O.
         """
         children = self.children.mean(0)
         share = children / children.sum().clamp_min(1e-12)
@@ -60,7 +60,7 @@ class BoundTrace:
 
 def bound_of_traces(model: Callable[[], Tensor], guide: Callable[[], None], images: Tensor) -> BoundTrace:
     """One-sample evidence lower bound of each of `images [B, 1, S, S]`, from the traces of guide and model. `model`
-    returns the rendered means.
+    must return the rendered means `[B, S, S]`.
     """
     p, q = traced(model, guide)
     mean = p["_RETURN"]["value"]

@@ -1,9 +1,9 @@
 """Relaxed presences, and the guide's posterior of the capsules of a batch (document 000, sections 2.2 and 2.3).
 
 Relaxed presences are binary concrete variables kept as logits. With logistic noise l, a presence of probability
-sigmoid(a) at temperature tau is t = sigmoid(y) with y = (a + l) / tau. Densities are of the logit y, not of t: nothing
-saturates, and the Jacobian of the sigmoid cancels between model and guide. The guide's noise is drawn by the caller, so
-that it depends on the seed and the epoch alone.
+sigmoid(a) at temperature tau is t = sigmoid(y), where y = (a + l) / tau. Densities are of the logit y, which does not
+saturate. The Jacobian of the sigmoid cancels between model and guide. The caller draws the guide's noise, so that the
+noise depends on the seed and the epoch alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.distributions import Normal
 
 @dataclass(frozen=True)
 class Capsules:
-    """The posterior of a batch: log odds of presence and poses, of parts and of objects."""
+    """The posterior of a batch: log odds of presence, and poses, for parts and objects."""
 
     part_logits: Tensor  # (B, P)
     part_poses: Tensor  # (B, P, 6)
@@ -53,7 +53,7 @@ def logistic_noise(shape: tuple[int, ...], generator: Generator | None, device: 
 
 
 def presence_log_prob(y: Tensor, logits: Tensor, temperature: Tensor | float) -> Tensor:
-    """Log density of relaxed-presence logits `y` of presences with log odds `logits`; elementwise, in nats."""
+    """Elementwise log density, in nats, of the logits `y` of relaxed presences with log odds `logits`."""
     shift = logits - temperature * y
     log_temperature = temperature.log() if isinstance(temperature, Tensor) else math.log(temperature)
     return shift - 2 * F.softplus(shift) + log_temperature
@@ -77,8 +77,8 @@ class RelaxedPresence(InFull):
 
     Args:
         logits: log odds of being present, any shape (the batch shape).
-        temperature: positive, a number or a scalar tensor; the smaller, the closer samples are to 0 or 1.
-        noise: standard logistic noise for `rsample`, with the shape of `logits`; None: drawn at each call.
+        temperature: positive, a number or a scalar tensor; the smaller, the closer presences are to 0 or 1.
+        noise: standard logistic noise for `rsample`, with the shape of `logits`; by default, drawn at each call.
     """
 
     def __init__(self, logits: Tensor, temperature: Tensor | float, noise: Tensor | None = None) -> None:
@@ -118,9 +118,9 @@ class PartPosterior(InFull):
     """q(y1, A1): relaxed presences and poses of the parts, event shape `[P, 7]`.
 
     Args:
-        A: delta poses `[B, P, 6]`, or Gaussian ones.
-        coupling: factor on the gradient of the poses' density; the same as for the prior's density. With no gradient
-            from the prior, the entropy of poses of absent parts, which affect no pixel, would grow without bound.
+        A: delta poses `[B, P, 6]`, or Gaussian poses.
+        coupling: factor on the gradient of the poses' log density, equal to the prior's. Absent parts affect no pixel:
+            if only the prior's gradient were scaled to zero, the entropy of their poses would grow without bound.
     """
 
     def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:
@@ -132,7 +132,7 @@ class PartPosterior(InFull):
         return join(self.presence.rsample(), self.A if isinstance(self.A, Tensor) else self.A.rsample())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log density of presences and Gaussian poses; of the presences alone if poses are deltas."""
+        """Log density, in nats, of presences and Gaussian poses, or of presences alone if poses are deltas."""
         presences = self.presence.log_prob(value[..., 0]).sum(-1)
         if isinstance(self.A, Tensor):
             return presences

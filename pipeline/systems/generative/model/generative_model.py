@@ -1,13 +1,13 @@
 """Capsule networks as a generative model: document 000 (Smith et al. 2020), section 2 and appendix B.
 
-    t0_i ~ Bern(p), A0_i ~ N(0, I)                                  objects (equations 1, 2)
-    s_j ~ Cat(rho_ij t0_i), the dummy parent i = 0 always on        choice of parent (3), summed out
-    t1_j ~ Bern(gamma_ij), A1_j ~ N((I + A0_i) M_ij, c_ij)          parts (4 to 6)
+    t0_i ~ Bern(p), A0_i ~ N(0, I)                                  objects: presence, pose (equations 1, 2)
+    s_j ~ Cat(rho_ij t0_i), the dummy parent i = 0 always on        parts: parent (3), summed out
+    t1_j ~ Bern(gamma_ij), A1_j ~ N((I + A0_i) M_ij, c_ij)          parts: presence, pose (4 to 6)
     x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (7)
 
-Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity; see `layers.poses`.
-The guide is a convolutional encoder for the parts and a set transformer for the objects, with delta poses or Gaussian
-ones (section 2.3). The bound is the difference of the log densities in Pyro's traces of model and guide.
+Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity (`layers.poses`). The
+guide encodes parts by convolutions, and objects from the parts by a set transformer. Its poses are deltas or Gaussians
+(section 2.3). The bound is the log density of the model's trace minus the log density of the guide's trace.
 
 Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 """
@@ -45,9 +45,9 @@ from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, lo
 from pipeline.systems.generative.model.information import joint_information, presence_kl
 from pipeline.systems.generative.settings import GenerativeModelParams
 
-# Adam moves every parameter by about its step size, whatever the gradient. Pixel logits must move by several units, the
-# weights of a layer by hundredths, so templates are learned as logits / gain. Without the gain, templates were still
-# noise when the encoder had adapted to them (on digits, 12 epochs with the gain reach the bound of 35 without it).
+# Adam moves every parameter by about its step size, whatever the gradient. Pixel logits must move by several units, but
+# weights of layers by hundredths. So templates are learned as logits / gain. Without the gain, the encoder adapted to
+# templates that were still noise. On digits, 12 epochs with the gain reach the bound of 35 epochs without the gain.
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4
 """Initial logit of the templates' intensity, and sd of the noise added to the logits of intensity and opacity."""
@@ -80,7 +80,7 @@ class GenerativeModel(Model):
         opacity = math.log(params.template_opacity / (1 - params.template_opacity))
         begin = torch.tensor([TEMPLATE_INTENSITY, opacity]).view(2, 1, 1) / TEMPLATE_GAIN
         self.template_weights = nn.Parameter(begin + torch.randn(P, 2, size, size) * TEMPLATE_NOISE / TEMPLATE_GAIN)
-        # Learned affinities can assign each part to one object at no cost; presences then carry no information.
+        # Learned affinities can assign each part to one object at no cost. Presences then carry no information.
         self.log_rho: Tensor
         if params.affinities == "learned":
             self.log_rho = nn.Parameter(torch.zeros(P, O))
@@ -113,8 +113,8 @@ class GenerativeModel(Model):
         )
         self.object_head = PerElementMLP(O, params.code, params.hidden, 1 + POSE_SIZE, last_gain=0.1)
         if self.gaussian:
-            # Built last, so that a seed gives the same other weights with and without these heads. They start at zero:
-            # every sd is then pose_posterior_sd_start.
+            # Built last, so that a seed gives the other weights the same values with and without these heads. The
+            # heads' outputs start at zero, which makes every sd pose_posterior_sd_start.
             self.part_sd_head = PerElementMLP(P, params.part_features, params.hidden, POSE_SIZE, last_gain=0.0)
             self.object_sd_head = PerElementMLP(O, params.code, params.hidden, POSE_SIZE, last_gain=0.0)
 
@@ -124,7 +124,7 @@ class GenerativeModel(Model):
         return self.params.final_temperature
 
     def temperature_at(self, epoch: Tensor) -> Tensor | float:
-        """The temperature at `epoch` of training; in evaluation mode always `final_temperature`."""
+        """The temperature at `epoch` in training mode; `final_temperature` in evaluation mode."""
         first, last = self.params.temperature, self.params.final_temperature
         if first == last or not self.training:
             return last
@@ -144,7 +144,7 @@ class GenerativeModel(Model):
 
     @property
     def log_affinity(self) -> Tensor:
-        """log rho_ij, `[P, 1 + O]`, the dummy's fixed one first."""
+        """Log affinities log rho_ij, `[P, 1 + O]`. The dummy's comes first and is fixed."""
         return F.pad(self.log_rho, (1, 0), value=math.log(self.params.dummy_affinity))
 
     @property
@@ -159,14 +159,14 @@ class GenerativeModel(Model):
         return sum(getattr(self, name).numel() for name in self.generative_names())
 
     def generative_names(self) -> list[str]:
-        """Names of the parameters of p(x, y1, A1, y0, A0); the others are the guide's."""
+        """Names of the parameters of p(x, y1, A1, y0, A0). All other parameters are the guide's."""
         names = ("template_weights", "log_rho", "gamma", "M", "c_excess", "mean_pose")
         return [name for name in names if isinstance(getattr(self, name, None), nn.Parameter)]
 
     def parts_given_objects(
         self, y0: Tensor, A0: Tensor, coupling: Value = 1.0, temperature: Value | None = None
     ) -> ChildrenGivenParents:
-        """p(y1, A1 | y0, A0): the parts given objects of presence logits `y0 [B, O]` and poses `A0 [B, O, 6]`."""
+        """p(y1, A1 | y0, A0): the parts given objects with presence logits `y0 [B, O]` and poses `A0 [B, O, 6]`."""
         return ChildrenGivenParents(
             log_parent_probabilities(y0, self.log_affinity), self.gamma, votes(A0, self.M, self.initial_pose), self.c,
             self.inactive_pose, self.params.inactive_pose_sd, self.temperature if temperature is None else temperature,
@@ -180,10 +180,10 @@ class GenerativeModel(Model):
     def model(
         self, images: Tensor | None, count: int, coupling: Value = 1.0, temperature: Value | None = None
     ) -> Tensor:
-        """The generative process as a Pyro model of `count` images; `images [B, 1, S, S]` are observed if given.
+        """The generative process of `count` images as a Pyro model. It observes `images [B, 1, S, S]` if given.
 
         Args:
-            temperature: temperature of the relaxed presences, as in the guide; None: the temperature for evaluation.
+            temperature: of the relaxed presences, equal to the guide's; by default, the temperature for evaluation.
 
         Returns:
             the rendered means `[count, S, S]`.
@@ -213,22 +213,22 @@ class GenerativeModel(Model):
 
     def _read_parts(self, features: Tensor) -> tuple[Tensor, Tensor]:
         state = self.part_head(features)
-        # Parts are present at the start: an absent one gets no gradient from the pixels.
+        # Parts start as present: an absent part gets no gradient from the pixels.
         return state[..., 0] + 2.0, self.initial_pose + state[..., 1:]
 
     def _object_codes(self, y1: Tensor, A1: Tensor) -> Tensor:
-        # Poses as deviations from the part's initial pose, scaled like the presences, so that differences between
-        # images are not small compared with differences between parts.
+        # The network sees poses as deviations from initial poses, scaled to the size of presences. Otherwise,
+        # differences between images would be small compared with differences between parts.
         deviation = (A1 - self.initial_pose) * 10
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
         return self.set_transformer(elements)  # (B, O, code)
 
     def pose_sd(self, raw: Tensor) -> Tensor:
-        """Sds of Gaussian poses from the output of a head; 0 gives `pose_posterior_sd_start`."""
+        """Sds of Gaussian poses from the output `raw` of a head. An output of 0 gives `pose_posterior_sd_start`."""
         return F.softplus(raw + inverse_softplus(self.params.pose_posterior_sd_start))
 
     def guide(self, images: Tensor, noise: Tensor, coupling: Value = 1.0, temperature: Value | None = None) -> None:
-        """The amortised posterior as a Pyro guide; `noise [B, noise_size]` as from `draw_noise`."""
+        """The amortised posterior as a Pyro guide. `noise [B, noise_size]` is from `draw_noise`."""
         P, O = self.params.parts, self.params.objects
         temperature = self.temperature if temperature is None else temperature
         if self.gaussian:
@@ -251,7 +251,7 @@ class GenerativeModel(Model):
             pyro.sample("A0", q)
 
     def encode(self, images: Tensor) -> Capsules:
-        """Parameters of the posterior; the objects' parameters are computed from parts without noise."""
+        """The parameters of the posterior of images `[B, 1, S, S]`. Objects are encoded from parts without noise."""
         y1, A1 = self.encode_parts(images)
         y0, A0 = self.encode_objects(y1 / self.temperature, A1)
         return Capsules(y1, A1, y0, A0)
@@ -261,7 +261,7 @@ class GenerativeModel(Model):
         return join(posterior.part_logits / self.temperature, posterior.part_poses)
 
     def routing(self, posterior: Capsules) -> Tensor:
-        """The exact posterior over each part's parent, without noise in any presence: `[B, P, 1 + O]`, dummy first."""
+        """The exact posterior over each part's parent, `[B, P, 1 + O]`, dummy first. No presence has noise."""
         layer = self.parts_given_objects(posterior.object_logits / self.temperature, posterior.object_poses)
         return layer.parent_posterior(self.states(posterior))
 
@@ -269,8 +269,8 @@ class GenerativeModel(Model):
         """Features of images `[B, 1, S, S]` for probes (document 000, section 5.1, appendix D).
 
         Returns:
-            t0, the log odds of q(t0); t0_A0, t0 and the mean of A0; children, the expected number of children of each
-            object under the exact posterior over parents.
+            arrays `[B, d]` by name: t0, log odds of objects; t0_A0, t0 and mean poses of objects; children, expected
+            numbers of children of objects under the exact posterior over parents.
         """
         posterior = self.encode(images)
         t0, A0 = posterior.object_logits, posterior.object_poses
@@ -278,9 +278,9 @@ class GenerativeModel(Model):
         return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": children}
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
-        """One sample of the presences `[B, O]` from the log odds `t0` in `found`: t0_sampled, relaxed, in [0, 1]; and
-        t0_binary, 0 or 1, from the same noise. A relaxed presence shows more than whether an object is present: it
-        leaks the log odds.
+        """Two samples of the presences, `[B, O]`, from the log odds `t0` in `found` and the same noise: t0_sampled,
+        relaxed, in [0, 1]; t0_binary, 0 or 1. A relaxed presence also leaks the log odds, so it shows more than whether
+        an object is present.
 
         Args:
             generator: on the CPU, so that every device sees the same noise.
@@ -291,8 +291,8 @@ class GenerativeModel(Model):
         return {"t0_sampled": y.sigmoid(), "t0_binary": (y > 0).to(t0)}
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Noise `[*shape, noise_size]`: standard logistic for the presences of parts, then of objects; with Gaussian
-        poses also standard normal for the poses of parts, then of objects.
+        """Noise `[*shape, noise_size]`. Standard logistic noise for the presences of parts and of objects comes first.
+        With Gaussian poses, standard normal noise for the poses of parts and of objects follows.
         """
         presences = self.params.parts + self.params.objects
         noise = logistic_noise((*shape, presences), generator, device)
@@ -312,8 +312,8 @@ class GenerativeModel(Model):
         """One-sample evidence lower bound of each image, from the traces of guide and model.
 
         Args:
-            guide: a callable of images, noise and coupling, like `self.guide` (the default).
-            temperature: of the model and `self.guide` (other guides set theirs); None: the one for evaluation.
+            guide: a callable of images, noise and coupling; by default, `self.guide`.
+            temperature: of the model and of `self.guide`; by default, the temperature for evaluation.
         """
         guide = guide or partial(self.guide, temperature=temperature)
         model = partial(self.model, images, len(images), coupling, temperature)
@@ -324,25 +324,25 @@ class GenerativeModel(Model):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch and its metrics.
 
-        For `early_epochs` the hierarchy's gradient with respect to the parts is scaled by `early_coupling`, so that
-        parts learn from the pixels while the objects specialise; then it rises to full strength over `ramp_epochs`. At
-        full strength from the start, one object soon takes nearly all parts, and other objects get no gradient.
-        For the `teaching_epochs` of `seeding`, `object_errors` replaces all terms of the bound but the pixels'.
+        The hierarchy is all terms of the bound but the pixels'. For `early_epochs`, its gradient into the parts is
+        scaled by `early_coupling`: parts learn from pixels, and objects specialise. Then the factor rises to 1 over
+        `ramp_epochs`. With a factor of 1 from the start, one object soon takes nearly all parts, and other objects get
+        no gradient. In the `teaching_epochs` of `seeding`, `object_errors` replaces the hierarchy in the loss.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
             noise: `[B, noise_size]` from `draw_noise`.
-            epoch: scalar tensor: passes over the data so far, fractional.
+            epoch: scalar tensor, the number of passes over the data so far; may be fractional.
 
         Returns:
-            the loss per image, in nats: the negative bound; and metrics: scalar tensors, means over the batch. In
-            evaluation mode also presence_information, the mutual information of t0 and the images of the batch (at most
-            the log of the batch size), and presence_kl, the divergence of q(t0) from the prior.
+            the loss (mean negative bound per image, in nats) and metrics, scalar tensors of the batch. In evaluation
+            mode, the metrics include presence_information, the mutual information of t0 and the images of the batch (at
+            most the log of the batch size), and presence_kl, the divergence of q(t0) from the prior.
         """
         trace = self.trace_bound(images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self.c[:, 1:]).items()}
         if not self.training:
-            # As in `evaluation.presences`: parts are without noise, which would pass for information.
+            # As in `evaluation.presences`, parts have no noise: their noise would count as information.
             P, O, p = self.params.parts, self.params.objects, self.params.object_presence
             logits = self.encode(images).object_logits
             metrics["presence_information"] = joint_information(logits, noise[:, P : P + O])
@@ -357,30 +357,30 @@ class GenerativeModel(Model):
         return loss, metrics
 
     def coupling(self, epoch: Tensor) -> Tensor:
-        """The factor on the hierarchy's gradient with respect to the parts at `epoch` of training."""
+        """The factor on the hierarchy's gradient into the parts at `epoch` of training; see `forward`."""
         ramp = max(self.params.ramp_epochs, 1e-6)
         risen = ((epoch - self.params.early_epochs) / ramp).clamp(0, 1)
         return self.params.early_coupling + (1 - self.params.early_coupling) * risen
 
     def beginning_images(self, epoch: int) -> int:
-        """Number of training images for `begin_epoch`, at most; 0 except at `seeding_epoch`."""
+        """Maximum number of training images for `begin_epoch`. It is 0 except at `seeding_epoch`."""
         seeding, fewest = self.params.seeding, max(arrangements.STARTING_IMAGES, self.params.objects)
         images = seeding.images if seeding else fewest
         return images if epoch == self.params.seeding_epoch else 0
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """At `seeding_epoch`, set the M_ij of each object from the part poses in `images [n, 1, S, S]`.
+        """At `seeding_epoch`, start the objects from the poses of parts in `images [n, 1, S, S]`.
 
-        Without `seeding`, M_ij is from one image per object (with fewer images, objects share one): objects start as
-        different arrangements from the data, as k-means starts from data points. With `seeding`, M_ij, gamma_ij and
-        c_ij are from a mixture of affine arrangements fitted to all images. A mean inactive pose is set, too.
+        Without `seeding`, each object's M_ij is from one image, as k-means starts from data points. With fewer images
+        than objects, some objects share an image. With `seeding`, M_ij, gamma_ij and c_ij are from a mixture of affine
+        arrangements fitted to all images. With `inactive_pose: mean`, parts' mean poses are set, too.
         """
         params, seeding = self.params, self.params.seeding
         if epoch != params.seeding_epoch:
             return
         y1, A1 = (torch.cat(each) for each in zip(*map(self.encode_parts, images.split(_BATCH)), strict=True))
-        # Parts count by their probability of being present: the log odds without temperature and noise.
+        # Parts are weighted by their probability of being present, without temperature and noise.
         t1 = y1.sigmoid()
         if params.inactive_pose == "mean":
             self.mean_pose.copy_(torch.einsum("np,npi->pi", t1 / t1.sum(0), A1))

@@ -1,18 +1,18 @@
 """One layer of the capsule hierarchy: children given their parents, with the choice of parent summed out.
 
-Document 000, equations 3 to 6, with presences relaxed (section 2.2). A child's state is its presence logit y_j, with
-t_j = sigmoid(y_j), and its pose A_j. With parent i chosen with probability pi_ij (equation 3),
+Document 000, equations 3 to 6, with presences relaxed (section 2.2). Child j has a presence t_j = sigmoid(y_j) and a
+pose A_j. It chooses parent i with probability pi_ij (equation 3). An absent child's pose is N(centre_j, lambda_off):
 
     log p(y_j, A_j | parents) = logsumexp_i [ log pi_ij + log RelaxedPresence(y_j; gamma_ij)
                                 + t_j log N(A_j; (I + A_i) M_ij, c_ij) + (1 - t_j) log N(A_j; centre_j, lambda_off) ].
 
-The last two terms interpolate between the densities of a present and an absent child. For 0 < t_j < 1 their integral
-over A_j is Z_ij(t_j) <= 1 (Hölder), so the bound is below the bound of the normalised model. `log_normaliser` is log Z
-in closed form, and `sample` draws from the normalised model.
+The last two terms interpolate between the densities of a present and an absent child. For 0 < t_j < 1, the density that
+they give integrates to Z_ij(t_j) <= 1 over A_j (Hölder). So the bound is below the bound of the normalised model.
+`log_normaliser` is log Z in closed form. `sample` draws from the normalised model.
 
-In this form a child is tied to its place: M_ij, gamma_ij, c_ij and centre_j belong to child j only, which section 5.4
-gives as the reason why the model fails on rotations. With `slots: any` a child first takes one of the m places k,
-uniformly and independently of the others,
+In this form each child has its own place: M_ij, gamma_ij, c_ij and centre_j are for child j only. Section 5.4 gives
+this as the reason why the model fails on rotations. With `slots: any`, each of the m children first takes one of m
+places k, uniformly and independently of the other children:
 
     log p(y_j, A_j | parents) = logsumexp_k [ -log m + log p(child in place k) ],
 
@@ -43,10 +43,10 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 def log_parent_probabilities(y: Tensor, log_rho: Tensor) -> Tensor:
-    """`log pi_ij`: how likely each child chooses each parent (equation 3), the always-on dummy first.
+    """`log pi_ij`, the log probability that child j chooses parent i (equation 3), the always-on dummy first.
 
     Args:
-        y: presence logits of the parents, `[..., n]`.
+        y: presence logits of n parents, `[..., n]`.
         log_rho: log affinities `[m, 1 + n]` of m children, the dummy's first.
 
     Returns:
@@ -62,7 +62,7 @@ def votes(A: Tensor, M: Tensor, dummy: Tensor) -> Tensor:
     Args:
         A: parents' poses `[..., n, 6]`.
         M: the children's poses in the parents' frames, as offsets, `[n, m, 6]`.
-        dummy: the pose `[m, 6]` of a child without a parent.
+        dummy: the dummy's vote for each child, `[m, 6]`.
 
     Returns:
         `[..., m, 1 + n, 6]`.
@@ -84,8 +84,8 @@ class ChildrenGivenParents(InFull):
         inactive_sd: sd of an absent child's pose, lambda_off.
         temperature: of the relaxed presences.
         coupling: factor on the gradient with respect to the value scored; see `GenerativeModel.forward`.
-        slots: "own": child j is in place j; "any": in any of the m places, and the place is summed out. The place is
-            the first index, after the batch, of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose`.
+        slots: "own": child j is in place j. "any": each child is in any of the m places, summed out. The index m of
+            `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
     """
 
     has_rsample = False
@@ -111,8 +111,8 @@ class ChildrenGivenParents(InFull):
         """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`.
 
         Args:
-            normalised: whether the density of poses is divided by its integral Z_ij(t_j), as for the distribution that
-                `sample` draws from.
+            normalised: whether the density of poses is divided by its integral Z_ij(t_j). `sample` draws from the
+                normalised distribution.
         """
         value, votes, log_pi = scale_gradient(value, self.coupling), self.votes, self.log_pi
         if self.slots == "any":  # every child in every place
@@ -138,7 +138,7 @@ class ChildrenGivenParents(InFull):
         return self.joint_log_prob(value).softmax(dim=-1)
 
     def log_normaliser(self, y: Tensor, votes: Tensor) -> Tensor:
-        """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: the integral over A_j of the interpolated pose density."""
+        """`log Z_ij(t_j) <= 0`, `[..., m, 1 + n]`: Z is the integral over A_j of the interpolated pose density."""
         t = y.sigmoid().unsqueeze(-1)
         distance = ((votes - self.inactive_pose.unsqueeze(-2)) ** 2).sum(-1)
         on, off = self.c**2, self.inactive_sd**2
@@ -148,8 +148,8 @@ class ChildrenGivenParents(InFull):
 
     @torch.no_grad()
     def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
-        """Draw places (with `slots: any`), then parents, presences, and poses from the normalised interpolation:
-        `[*sample_shape, ..., m, 7]`.
+        """Draw states `[*sample_shape, ..., m, 7]`: first places (with `slots: any`), then parents, presences, and
+        poses from the normalised interpolation.
         """
         shape, n = (*sample_shape, *self.log_pi.shape[:-1]), self.log_pi.shape[-1]
         if self.slots == "any":

@@ -1,13 +1,13 @@
 """Mutual information of relaxed presences and the image, in nats.
 
-The logit y of a relaxed presence with log odds a is (a + l) / temperature, l logistic (`distributions`). Scaling y does
-not change mutual information and KL divergence, so all functions are about u = a + l, and hold at any temperature that
-posterior and prior share. With N images, the mean posterior m(u) is the mixture of the images' posteriors
-q(u | x) with equal weights, and the mutual information of presences and images is the mean over images of
+The logit y of a relaxed presence with log odds a is (a + l) / temperature, where l is logistic noise (`distributions`).
+Scaling y does not change mutual information or KL divergence. So all functions use u = a + l, and hold at any
+temperature that posterior and prior share. With N images, the mean posterior m(u) is the mixture of the images'
+posteriors q(u | x) with equal weights. The mutual information of presences and images is the mean over images of
 KL(q(u | x) || m).
 
-A probe on log odds does not measure this information: it standardises the log odds, which enlarges any dependence on
-the image, however small beside the noise l.
+A probe on log odds does not measure this information. It standardises the log odds, and so enlarges a dependence on the
+image that is small compared with the noise l.
 
 Shapes: N images, O objects.
 """
@@ -28,7 +28,7 @@ LOGISTIC_ENTROPY = 2.0
 _TAIL = 20.0
 """Distance of the integrals' limits from the outermost log odds; e^-20 of the mass lies beyond."""
 _POINTS = 513
-"""Points of the trapezoidal rule. Up to log odds that differ by 200, its step is below 1/2, its error below 1e-6."""
+"""Points of the trapezoidal rule. If log odds differ by at most 200, the step is below 1/2, the error below 1e-6."""
 _ROWS = 128
 """Samples compared with all images at a time."""
 
@@ -36,8 +36,8 @@ _ROWS = 128
 def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
     """Monte Carlo estimate of the mutual information of all presences together and the image, a scalar.
 
-    The mixture includes the posterior that a sample is from, so in expectation the estimate is a lower bound on the
-    information over all images, and it cannot exceed log N. Close to zero it may be slightly negative.
+    The mixture includes the posterior that a sample is from. So the expected estimate is a lower bound on the
+    information for all possible images, and at most log N. An estimate near zero may be slightly negative.
 
     Args:
         logits: log odds `[N, O]`.
@@ -53,7 +53,7 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
 def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
     """As `joint_information`, for presences that are 1 if their logit is above 0, otherwise 0. At most O log 2.
 
-    The information of relaxed presences is larger, because their values between 0 and 1 count, too.
+    The information of relaxed presences is larger, because rounding to 0 or 1 loses information.
     """
     on = (logits + noise > 0).to(logits)
     off = F.softplus(logits).sum(-1)  # log p(b | x) = sum_o b_o logits_o - softplus(logits_o)
@@ -84,10 +84,10 @@ def information_by_object(logits: Tensor) -> Tensor:
 
 
 def presence_kl(logits: Tensor, prior_logits: Tensor | float) -> Tensor:
-    """KL divergence of relaxed presences with `logits` from those with `prior_logits`, at one temperature, elementwise.
+    """Elementwise KL divergence of relaxed presences with log odds `logits` from relaxed presences with `prior_logits`.
 
-    For two standard logistic distributions at distance d, it is d coth(d / 2) - 2: about d^2 / 6 for small d, |d| - 2
-    for large d.
+    For logistic distributions of scale 1 at distance d, the divergence is d coth(d / 2) - 2. It is about d^2 / 6 for
+    small d and |d| - 2 for large d.
     """
     d = (logits - prior_logits).abs()
     small = d < 1e-2

@@ -1,5 +1,5 @@
-"""Accuracies of probes: Table 1 of document 000, two claims about the run behind Table 1, and Figure 4 (models trained
-and tested on rotations within an angle).
+"""Accuracies of probes in document 000: Table 1, two claims about the run behind Table 1, and Figure 4. The models of
+Figure 4 are trained and tested on rotations within an angle.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from pipeline.systems.generative.report.shared import (
 )
 
 WIDE = 90.0
-"""Degrees: training ranges from here on count as wide in the comparison with the VAE."""
+"""Smallest range of training rotations (degrees) that counts as wide in the comparison with the VAE."""
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
-"""The features in the figures; other probed features are in the tables only."""
+"""The features that figures show. Tables show all probed features."""
 _FEATURES = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
 _TESTS = {name: f"rotated_{name}" for name in ("0", "45", "90", "135", "180")} | {"aff": "affine"}
 TABLE_1 = {
     f"000.t1.{row}.{column}": (features, test) for row, features in _FEATURES.items() for column, test in _TESTS.items()
 }
-"""Features and test set of the claims about the cells of Table 1."""
+"""Features and test set of each cell of Table 1, by the id of the claim about the cell."""
 PAPER = f"the paper ({LABELS['mnist']})"
 SOURCES = {"refit": "ours, probe refit", "fixed": "ours, probe fixed"}
 PROTOCOLS = {"refit": "probe refit on equally warped images", "fixed": "probe fit on clean images only"}
@@ -90,7 +90,7 @@ def _probe(features: str, test: str) -> Measure:
 
 
 def parameters(results: Results) -> Finding | None:
-    """The generative part of the capsule model has fewer than 30,000 parameters."""
+    """The number of parameters in the capsule model's generative part. The claim holds below 30,000."""
     run, numbers = results.answering("train", results.evidence.generative.table_1.get("capsules"))
     count = numbers.number("parameters", "generative")
     if count is None:
@@ -99,9 +99,9 @@ def parameters(results: Results) -> Finding | None:
 
 
 def children_classify(results: Results) -> Finding:
-    """Appendix D: the expected number of children classifies clean images too.
+    """Appendix D: accuracy (percent) of the probe on expected numbers of children, on clean images.
 
-    "Too" means at least half as far above chance as the probe on t0 of the same run.
+    The claim holds if this probe is at least half as far above chance as the probe on t0, which must be above chance.
     """
     run, numbers = evaluated_capsules(results)
     children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
@@ -111,12 +111,12 @@ def children_classify(results: Results) -> Finding:
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether the last accuracy is clearly below the first, and none above the previous by more than the larger sd."""
+    """Whether the last accuracy is clearly below the first, and none exceeds the previous by over the larger sd."""
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
 def _wide_training_hurts(variant: str, features: str) -> Measure:
-    """The measure of whether accuracy of the probe on `features` falls as the range of training and testing grows."""
+    """The measure of the fall in a probe's accuracy from the narrowest to the widest range of training and testing."""
 
     def measure(results: Results) -> Finding | None:
         sweep, by_angle = complete_sweep(results, variant, "probe", features)
@@ -137,8 +137,8 @@ def _wide_training_hurts(variant: str, features: str) -> Measure:
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """On every wide range (if none is wide, the widest) the VAE is ahead of t0, or the intervals mean ± sd overlap; the
-    same holds for SCAE in place of t0, if SCAE was swept.
+    """The largest lead over the VAE (points) of t0, and of SCAE if swept, on wide ranges (the widest if none is wide).
+    The claim holds if on each of these ranges the VAE is ahead, or the intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):
@@ -173,8 +173,8 @@ MEASURES: dict[str, Measure] = {
 
 
 def paper_accuracies(numbers: Numbers, run: str) -> dict[str, dict[str, Measured]]:
-    """Table 1 from its claims, percent by features and test; empty for a run trained on rotated images, because the
-    paper's training images were upright.
+    """The accuracies (percent) of Table 1, by features and test set. Empty for a run trained on rotated images, because
+    the paper's training images were upright.
     """
     found: dict[str, dict[str, Measured]] = {}
     if numbers.run(run).augmentation.rotation == 0:
@@ -187,13 +187,13 @@ def paper_accuracies(numbers: Numbers, run: str) -> dict[str, dict[str, Measured
 
 
 def accuracies(numbers: Numbers, *place: str) -> dict[str, Measured]:
-    """The accuracies of probes (percent) by the names under `place`, such as the names of test sets."""
+    """Accuracies of probes (percent) under the keys `place`, by the next key, such as a test set's name."""
     names = numbers.names("probe", *place)
     return {name: found.scaled(100) for name in names if (found := numbers.measured("probe", *place, name))}
 
 
 def in_order(tests: Iterable[str]) -> list[str]:
-    """Test sets without repetitions: rotations by angle, then the others by name."""
+    """Test sets without repetitions: rotations by angle, then other test sets by name."""
     return sorted(set(tests), key=lambda test: (float(test[8:]) if test.startswith("rotated_") else math.inf, test))
 
 
@@ -202,8 +202,8 @@ Accuracies = Mapping[str, Mapping[str, Measured]]
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Figures for each group of runs: accuracy over the rotation of test images, with the paper's accuracy, and over
-    the rotation of training and test images.
+    """Yield figures of accuracy over the rotation of test images, with the paper's accuracy, for groups of evaluated
+    runs. Then yield figures of accuracy over the rotation of training and test images, for groups of swept runs.
     """
     evidence, found, swept = results.evidence.generative, evaluated(results), sweeps(results)
     for group in groups(evidence.table_1, found):
@@ -268,7 +268,7 @@ def _drawing(
 
 @in_house_style
 def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, chance: float, x: str) -> Figure:
-    """Probe accuracy by test set, one plot beside the other, with the paper's numbers in each.
+    """Probe accuracy by test set, in plots side by side. Each plot has the paper's numbers, too.
 
     Args:
         plots: our accuracies by title.
@@ -302,7 +302,7 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
 
 
 def build(results: Results) -> list[Table]:
-    """Table 1 for each group of runs: our accuracies by both protocols, and the paper's."""
+    """Table 1 for each group of runs, a row for each run, features and source (the paper, or one of our protocols)."""
     found, tables = evaluated(results), []
     caption = (
         "Accuracy (%) of a linear probe, with test images rotated within the angle or warped affinely. Probe refit: "

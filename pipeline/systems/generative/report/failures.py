@@ -1,6 +1,6 @@
-"""Claims and figures about what capsules have learnt and where they fail (document 000, section 5.4, Figures 5 to 7).
+"""Claims and figures about learned parts and objects, and their failures (document 000, section 5.4, Figures 5 to 7).
 
-Claims about Figures 5 and 6 rest on the run that answers Table 1, those about Figure 7 on the sweep.
+Claims about Figures 5 and 6 rest on the run that answers Table 1. The claim about Figure 7 rests on the sweep.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_
 
 
 def parts_do_not_turn(results: Results) -> Finding | None:
-    """Figure 5: part poses deviate from the rotated poses, and deviate more at larger angles.
+    """Figure 5: deviation of part poses from rotated poses at the largest angle, in % of upright poses' deviation.
 
-    They deviate if the root mean square at the largest angle exceeds the smallest sd c that the model allows for a part
-    around its parent's vote: beyond that the parts no longer form the same arrangement.
+    The claim holds if the deviation rises with the angle, and at the largest angle exceeds the smallest sd c that the
+    model allows for a part around its parent's vote. Beyond c, parts no longer form the same arrangement.
     """
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
@@ -54,11 +54,11 @@ def parts_do_not_turn(results: Results) -> Finding | None:
 
 
 def templates_are_copies(results: Results) -> Finding:
-    """Figure 6: at least half the templates have an affine copy, and copies are more common than among strokes.
+    """Figure 6: percent of the pairs of templates that are affine copies of each other.
 
-    Strokes of the digits are themselves similar up to affine maps. A share of pairs says something about the templates
-    only if it exceeds that of strokes, faded at their edges as the templates are, by more than one sd of the strokes'
-    share over samples.
+    The claim holds if at least half of the templates have a copy, and if the share of pairs exceeds the share among
+    strokes of digits by more than one sd over samples of strokes. The comparison is needed because strokes are similar
+    up to affine maps. Strokes are faded at their edges as templates are.
     """
     run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
@@ -72,11 +72,11 @@ def templates_are_copies(results: Results) -> Finding:
 
 
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
-    """Figure 7: parts are used less consistently after training on the widest range than on the narrowest.
+    """Figure 7: consistency of part use after training on the narrowest range minus consistency after the widest.
 
-    The difference must exceed the noise, which is the larger of the two sds over seeds. So must the difference from a
-    control: the swept run with its own, narrower training range, on test images of the widest range. If parts stay in
-    place while images rotate, consistency falls with the range of the test images for any training.
+    The claim holds if the difference exceeds the larger of the two sds over seeds. The difference from a control must
+    do so, too. The control is the swept run with its own, narrower training range, on test images of the widest range:
+    if parts stay in place while images rotate, consistency falls with the range of test images for any training.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)

@@ -1,4 +1,4 @@
-"""Inference: the full posterior over poses, and optimisation at test time (document 000, sections 2.3 and 2.4)."""
+"""Report on two kinds of inference in document 000: the full posterior over poses, and test-time optimisation."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import answer, tested_on
 
 LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"))
-"""Colours and markers of engines."""
+"""Colours and markers of engines, the optimisers at test time."""
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
-"""Sds of the clean probes in Table 1, in points; for a printed .00, the largest value that rounds to it, 0.5."""
+"""Sds of the probes on clean images in Table 1, in points. A printed .00 counts as 0.5, the most that rounds to it."""
 _EXAMPLES = {
     "images": "input",
     "before": "encoder",
@@ -37,7 +37,7 @@ _CURVES = ("replica", "engine", "angle", "round", "evaluations", "bound")
 
 
 def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, dict[float, dict[str, Measured]]]:
-    """A study's settings, its numbers, and the measurements of its chosen engine by angle."""
+    """The settings and numbers of a study, and its chosen engine's measurements by angle, then by name."""
     name, numbers = results.answering("optimise", item)
     study = numbers.settings.optimise[name]
     chosen = numbers.part("engine", study.chosen)
@@ -47,8 +47,8 @@ def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, d
 
 
 def optimisation_repairs(results: Results) -> Finding:
-    """At every range of rotation the bound rises and the pixel error falls from the encoder's output, by more than two
-    standard errors over images. Both changes are estimated with presence samples that no step and no choice used.
+    """Figure 3: the smallest rise of the bound by optimisation, over ranges of rotation. The claim holds if in each
+    range the bound rises and the pixel error falls by over two standard errors, in samples that no step used.
     """
     study, numbers, angles = _optimised(results, results.evidence.generative.optimise)
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
@@ -71,10 +71,10 @@ def optimisation_repairs(results: Results) -> Finding:
 
 
 def optimisation_gain(results: Results) -> Finding:
-    """Points that the t0 probe gains by test-time optimisation, at the smallest range of rotation measured.
+    """Points of accuracy that the t0 probe gains by test-time optimisation, in the smallest measured range of rotation.
 
-    The probe is fit on the kind of posterior it is tested on (encoded or optimised), the protocol of Table 1. The
-    standard error is over images, paired before and after, and over seeds.
+    The probe is fit and tested on the same kind of posterior (encoded or optimised), as in Table 1. The standard error
+    is over seeds and over images, with pairs of before and after.
     """
     evidence = results.evidence.generative
     study, numbers, angles = _optimised(results, evidence.optimise_upright or evidence.optimise)
@@ -104,7 +104,7 @@ def optimisation_gain(results: Results) -> Finding:
 
 
 def _accuracies(values: dict[str, Measured], key: str) -> str:
-    """A probe's accuracies in percent, in words; those without restarts and with kicked log odds may be missing."""
+    """A probe's accuracies in percent, in words: encoder, without restarts, optimised, kicked. Some may be missing."""
     names = {"before": "encoder", "once": "without restarts", "after": "optimised", "kicked": "kicked"}
     found = {name: values[f"{key}_{when}"] for when, name in names.items() if f"{key}_{when}" in values}
     return ", ".join(f"{name} {accuracy.mean * 100:.1f} %" for name, accuracy in found.items())
@@ -119,11 +119,11 @@ def _posterior(results: Results) -> tuple[Numbers, str, list[str]]:
 
 
 def full_posterior_bound(results: Results) -> Finding:
-    """Section 2.3: Gaussian poses trained from the delta solution reach a higher bound than from the first step.
+    """Section 2.3: bound of Gaussian poses trained from the delta solution minus bound of training from scratch.
 
-    Our number is the lead with the density of poses normalised: the two trainings end with different models, and only
-    the normalised bounds of different models are of the same quantity. The lead must exceed two standard errors by
-    this density and by the document's. With one seed the sampling noise is unknown: any lead counts, with a remark.
+    Our number uses the normalised density of poses: the two models differ, and only normalised bounds of different
+    models are comparable. The claim holds if the lead exceeds two standard errors by this density and by the document's
+    density. With one seed the noise is unknown. Any lead then counts, with a remark.
     """
     numbers, run, notes = _posterior(results)
     refined, scratch, refined_normalised, scratch_normalised = (
@@ -141,10 +141,10 @@ def full_posterior_bound(results: Results) -> Finding:
 
 
 def full_posterior_probes(results: Results) -> Finding:
-    """Section 2.3: retraining with Gaussian poses changes the clean probes (t0; t0 and A0) by at most two sds.
+    """Section 2.3: the change (points) of probes on clean images when the model is retrained with Gaussian poses.
 
-    The sd is the larger of the paper's over seeds and that of our delta model. Our number is the change (points) of the
-    probe that changes by more sds.
+    One probe reads t0, the other t0 and A0. Our number is of the probe that changes by more sds. The claim holds if it
+    changes by at most two sds. An sd is the larger of the paper's and our delta model's, over seeds.
     """
     numbers, run, notes = _posterior(results)
     moves = []
@@ -201,10 +201,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 @in_house_style
 def optimisation_curves(table: pd.DataFrame) -> Figure:
     """The bound over gradient evaluations, for the narrowest and the widest range of rotation, with a colour and marker
-    per engine; means over replicas, where a replica that has ended counts with its last row.
+    per engine. Points are means over replicas. A replica that has ended counts with its last row.
 
     Args:
-        table: columns replica, engine, angle (degrees), round, evaluations, bound; means over images.
+        table: a row for each round of a replica, engine and angle (degrees), with means over images.
     """
     figure, (axes,) = panels(1, 2.6)
     dashes: dict[float, Any] = {table["angle"].max(): (0, (4, 1.5)), table["angle"].min(): "-"}
@@ -216,7 +216,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
             means = [steps[column].to_numpy().mean(axis=1) for column in ("evaluations", "bound")]
             axes.plot(*means, color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2, label=name)
     axes.set(xscale="log", xlabel="gradient evaluations per image", ylabel="bound (nats per image)")
-    # From about the encoder's output to a little above the highest end.
+    # From a little below the encoder's bound to a little above the highest bound.
     low, high = table[table["round"] == 0]["bound"].mean(), table["bound"].max()
     axes.set_ylim(low - 0.02 * (high - low), high + 0.05 * (high - low))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, columnspacing=1.2)
@@ -229,7 +229,7 @@ def build(results: Results) -> list[Table]:
 
 
 def optimisation(results: Results) -> list[Table]:
-    """A table by engine and range of rotation: work, and bound, pixel error and t0 probes before and after."""
+    """A list with one table, a row for each engine and range of rotation of a study. Empty without studies."""
     heads = {"evaluations": ("evaluations", 0), "seconds": ("seconds", 1)}
     measures = {
         "bound": "bound (nats)",
@@ -257,7 +257,7 @@ def optimisation(results: Results) -> list[Table]:
 
 
 def posterior(results: Results) -> list[Table]:
-    """A table of the bounds, pixel error and clean probes of each guide."""
+    """A list with one table, a row for each guide (posterior) of a study. Empty without studies."""
     heads = {
         "elbo": ("ELBO", 1),
         "iwae": ("IWAE bound", 1),

@@ -1,7 +1,7 @@
-"""Notes for claims, and a table: whether the presences of a run carry information, and how settings affect it.
+"""Notes and a table on whether the presences of a run carry information. The table also covers changed settings.
 
-A probe on standardised log odds does not show this information, and relaxed samples leak the log odds: only samples
-that are 0 or 1 have just the information of whether a capsule is present.
+A probe on standardised log odds does not measure this information, and relaxed samples leak the log odds. A binary
+sample (0 or 1) has no more information than whether a capsule is present.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipeline.systems.generative.report.shared import classes_of
 SILENT_NATS = 0.1
 """Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
-"""Points above chance up to which a probe on samples indicates silent presences, if `READABLE` is met, too."""
+"""Points above chance up to which a probe on samples indicates silent presences. `READABLE` must be met, too."""
 READABLE = 30.0
 """Points above chance from which a probe on log odds counts as able to read the class."""
 
@@ -34,7 +34,7 @@ _HEADS = {
     "pixel_error": ("pixel error", 2),
 }
 Found = Mapping[str, Measured | None]
-"""Measurements by column of `_HEADS`; accuracies of probes on clean images are in percent."""
+"""Measurements by column of `_HEADS`. Accuracies of probes are on clean images, in percent."""
 
 
 def measured(numbers: Numbers) -> Found:
@@ -44,8 +44,8 @@ def measured(numbers: Numbers) -> Found:
 
 
 def silence(found: Found, classes: int) -> str | None:
-    """The reason to call presences silent, in words; None if they are not silent, or not enough was measured. Chance is
-    one in `classes`.
+    """The reason to call presences silent, in words. None if they are not silent, or if measurements are missing.
+    Chance is one in `classes`.
     """
     information, sampled, log_odds = found["presence_information"], found["t0_binary"], found["t0"]
     if information and information.mean < SILENT_NATS:
@@ -59,8 +59,8 @@ def silence(found: Found, classes: int) -> str | None:
 
 
 def notes(numbers: Numbers, run: str) -> list[str]:
-    """Notes on the presences of an evaluated run: whether they are silent, and what binary and relaxed samples show;
-    empty unless both samples and the information were measured.
+    """Notes on an evaluated run: a warning if its presences are silent, then the accuracies of probes on samples and
+    the information. Empty if one of these measurements is missing.
     """
     found = measured(numbers)
     binary, relaxed, information = (found[name] for name in ("t0_binary", "t0_sampled", "presence_information"))
@@ -74,7 +74,7 @@ def notes(numbers: Numbers, run: str) -> list[str]:
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
-    """The notes for a study of a run, from the run's evaluation; empty if it is missing or has other settings."""
+    """The notes for a study of a run, from the run's evaluation. Empty if it is missing or has other settings."""
     evaluated = results.numbers("evaluate", run)
     if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
         return notes(evaluated, run)
@@ -82,7 +82,7 @@ def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
 
 
 def build(results: Results) -> list[Table]:
-    """The table of information in presences, for each run and for runs of studies that change settings."""
+    """A list with one table: a row for each run, and for each condition of a study. Empty without results."""
     rows: list[Row] = []
 
     def add(numbers: Numbers, run: str, epochs: int, changed: str, found: Found) -> None:

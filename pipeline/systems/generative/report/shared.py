@@ -1,4 +1,4 @@
-"""Functions that the reports of document 000 share: its results, and remarks on settings that are not the paper's."""
+"""Functions that the reports of document 000 share, for results and for remarks on differences from the paper."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Result
 COMPARED = ("generative", "scae", "vae")
 """The systems that document 000 probes."""
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
-"""Names in `documents.yaml` of the paper's settings for a run of the sweep, by variant."""
+"""Names in `documents.yaml` of the paper's swept networks, by variant."""
 
 
 def evaluated(results: Results) -> dict[str, Numbers]:
@@ -32,7 +32,7 @@ def evaluated_capsules(results: Results) -> tuple[str, Numbers]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Results of the sweep over rotations for one run, by angle (degrees), in order."""
+    """Results of the sweep over rotations for one run. `items` are by angle (degrees), in rising order."""
 
     run: str
     items: dict[float, Numbers]
@@ -48,7 +48,7 @@ class Sweep:
 
 
 def sweeps(results: Results) -> dict[str, Sweep]:
-    """Every run that was swept, by name."""
+    """The sweep of each swept run, by the run's name."""
     items: dict[str, dict[float, Numbers]] = {}
     for _, numbers in results.executed("sweep"):
         item = numbers.settings.item
@@ -58,7 +58,7 @@ def sweeps(results: Results) -> dict[str, Sweep]:
 
 def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict[float, Measured]]:
     """The sweep that evidence names for a role, and its measurements under `keys` by angle. Raises `NotMeasuredError`
-    unless it was measured at every angle of all sweeps.
+    if the sweep is missing, or lacks an angle at which some run was swept.
     """
     found = sweeps(results)
     angles = {angle for sweep in found.values() for angle in sweep.items}
@@ -70,14 +70,14 @@ def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict
 
 
 def rises(values: Sequence[Measured]) -> bool:
-    """Whether the last value is above the first, and no value is below the previous by more than the larger sd."""
+    """Whether the last value is above the first, and no value falls below the previous by more than the larger sd."""
     no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in pairwise(values))
     return no_fall and values[-1].mean > values[0].mean
 
 
 def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str]]:
-    """Runs to show together, of those called `names`: the capsules, SCAE and VAE that evidence compares, and every
-    other run alone.
+    """The runs `names` in groups to show together. The first group has the capsules, SCAE and VAE that evidence
+    compares. Each other run is a group of its own.
     """
     together = [run for role in ("capsules", "scae", "vae") if (run := compared.get(role, "")) in names]
     alone = [[name] for name in names if name not in together]
@@ -101,10 +101,10 @@ def answer(
     tested: int | None = None,
     **more: Any,
 ) -> Finding:
-    """The finding about a claim that rests on one run (`document`, `replicas`, `tested`: see `remarks`).
+    """The finding about a claim that rests on one run. `remarks` explains `document`, `replicas` and `tested`.
 
     Args:
-        more: fields of `Finding`.
+        more: further fields of `Finding`.
     """
     settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
     said = remarks("generative", document, settings, dataset, replicas=replicas, tested=tested)
@@ -112,7 +112,7 @@ def answer(
 
 
 def _reached(run: Recorded) -> Recorded:
-    """A run's settings, without those of the seeding if training ends by `seeding_epoch`."""
+    """A run's settings. Settings of seeding are left out if training ends by `seeding_epoch`."""
     if run.model.get("seeding_epoch", 0) < run.training.epochs:
         return run
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})
@@ -121,11 +121,11 @@ def _reached(run: Recorded) -> Recorded:
 def swept_shortcomings(
     items: Iterable[Numbers], *, seeds: int | None = None, images: int | None = None
 ) -> list[Remark]:
-    """Remarks on how runs that a sweep trained fall short of the paper's runs, without repetitions.
+    """Remarks on differences between the runs of a sweep and the paper's runs, without repetitions.
 
     Args:
-        seeds: replicas measured, where the paper averages over several.
-        images: maximum number of test images used; None: all.
+        seeds: number of replicas measured; not compared by default.
+        images: maximum number of test images used; all by default.
     """
     found = []
     for numbers in items:
@@ -137,7 +137,7 @@ def swept_shortcomings(
 
 
 def tested_on(numbers: Numbers, run: str, images: int) -> str:
-    """The number of test images behind a verdict as a note, for claims where the paper gives no number."""
+    """A note on the number of test images, for claims whose number of images the paper does not give."""
     return f"on {min(images, numbers.dataset_of(run).test):,} test images"
 
 

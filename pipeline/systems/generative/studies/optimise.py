@@ -16,7 +16,7 @@ SETTINGS = OptimiseParams
 
 
 def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
-    """ValueError if the run has too few replicas, or its model is not one with `slots: own` and delta poses."""
+    """ValueError unless the run is generative, with `slots: own`, delta poses and enough replicas."""
     run = params.run_of(f"{where}.run", study.run, "generative")
     assert isinstance(run, GenerativeRun)
     if run.model.slots != "own" or run.model.pose_posterior != "delta":
@@ -26,7 +26,7 @@ def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Optimise test images under the trained run of an entry of `optimise`; the bound is tracked after some rounds."""
+    """Optimise test images under the trained run of an entry of `optimise`. The bound is tracked over the rounds."""
     from pipeline.systems.generative.experiments import test_time_inference
 
     return test_time_inference.measure(context)

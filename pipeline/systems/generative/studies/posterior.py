@@ -16,7 +16,7 @@ SETTINGS = PosteriorParams
 
 
 def check(params: SharedParams, where: str, study: PosteriorParams) -> None:
-    """ValueError if the run is not one with delta poses, or has too few replicas."""
+    """ValueError unless the run is generative, with delta poses and enough replicas."""
     run = params.runs.get(study.run)
     if not isinstance(run, GenerativeRun) or run.model.pose_posterior != "delta":
         raise ValueError(f"{where}.run: '{study.run}' is not a generative run with delta poses")
@@ -25,7 +25,7 @@ def check(params: SharedParams, where: str, study: PosteriorParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train encoders further from the trained run of an entry of `posterior`, and a model from scratch; measure all."""
+    """Train encoders further from the trained run of an entry of `posterior`, train from scratch, and measure all."""
     from pipeline.systems.generative.experiments import posteriors
 
     return posteriors.measure(context)

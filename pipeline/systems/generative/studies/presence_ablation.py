@@ -1,6 +1,6 @@
 """An ablation: how much information presences carry if a run is trained with some of its settings changed.
 
-As in `sensitivity`, bounds are not compared. Information is measured as in `evaluation.presences`.
+As in `sensitivity`, bounds are not compared. `evaluation.presences` measures the information.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 PROBED = ("t0_binary", "t0_sampled", "t0", "t0_A0")
-"""The features that are probed, on clean images."""
+"""Features to probe, on clean images; see `GenerativeModel.features` and `sampled_features`."""
 
 
 class PresenceAblationParams(Section):
-    """An ablation of settings of a run's model; the information that presences carry is compared."""
+    """An ablation of settings of a run's model. It compares the information that presences carry."""
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
@@ -38,7 +38,7 @@ SETTINGS = PresenceAblationParams
 
 
 def check(params: SharedParams, where: str, study: PresenceAblationParams) -> None:
-    """ValueError if the run is of the wrong kind, or a condition changes nothing or gives no valid model."""
+    """ValueError unless the run is generative, and the changes of every condition are valid and have an effect."""
     params.check_changes_of_model(where, study.run, "generative", study.conditions)
 
 

@@ -1,7 +1,7 @@
 """The effect of hyperparameters on trained models (document 000, appendix B).
 
-Lower bounds are not compared: these hyperparameters change the likelihood, so bounds at different values are not
-comparable. Probes and the pixel error are.
+Models are compared by probes and by pixel error. Lower bounds are not comparable at different values, because these
+hyperparameters change the likelihood.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROBED = ("t0", "t0_A0")
 
 
 class SensitivityHyperparameters(Section):
-    """Values to try for a hyperparameter, besides the run's; `GenerativeModelParams.varied` scales others with it."""
+    """Values to try for each hyperparameter, besides the run's value; see `GenerativeModelParams.varied`."""
 
     pose_sd_floor: list[Annotated[float, Field(gt=0, le=10)]] = Field(
         description="minimum sd c_ij of a part's pose; pose_sd_start and inactive_pose_sd scale with it"
@@ -44,11 +44,11 @@ class SensitivityParams(Section):
 
 SETTINGS = SensitivityParams
 ONE_SECTION = True
-"""Each hyperparameter is an item; all items share the other settings."""
+"""Each hyperparameter is an item. All items share the other settings."""
 
 
 def check(params: SharedParams, where: str, study: SensitivityParams) -> None:
-    """ValueError if the run is of the wrong kind, or a value does not give a valid model."""
+    """ValueError unless the run is generative, and every value gives a valid model."""
     run = params.run_of(f"{where}.run", study.run, "generative")
     assert isinstance(run, GenerativeRun)
     for name, values in study.hyperparameters.model_dump().items():
@@ -65,8 +65,8 @@ def measure(context: Context) -> Outcome:
     run, name = context.params.runs[settings.run], context.item
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     own = getattr(run.model, name)
-    # The run's own value comes last: all hyperparameters share this model, so another item may have trained it already.
-    # The checkpoint is then used again, and stays logged under the other item.
+    # The run's own value comes last. All hyperparameters share this model, so another item may have trained it already.
+    # If so, the checkpoint is used again, and stays logged under the other item.
     values = [*dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own), own]
     models = {f"{value:g}": (f"{name}={value:g}", run.model.varied(name, value)) for value in values}
     return conditions.measure(context, "sensitivity", "value", models, PROBED, ("t0", "pixel_error"), own=own)

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 STEP = 5
 """Degrees between two images."""
 DIGIT = 2
-"""The class of the digit: a 2 shows which way is up."""
+"""The class of the digit. A 2 shows which way is up."""
 CORNERS = ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0))
 """Corners of a template in the template's frame; x to the right, y down."""
 
 
 def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.device) -> dict[str, NDArray[np.generic]]:
-    """The encoder's parts and reconstructions of an image rotated step by step.
+    """The encoder's parts, and the reconstructions, of an image rotated in N steps of `STEP` degrees.
 
     Args:
         image: uint8 `[1, S, S]`.
 
     Returns:
-        angles `[N]` (degrees); images and reconstructions `[N, S, S]` and arrangements `[N, S, S, 3]` (uint8);
-        presences of parts `[N, P]`; frames `[N, P, 4, 2]`, the corners of each template in the image's frame, [-1, 1]
-        x [-1, 1]; colours `[P, 3]` of the parts; pixel_errors `[N]`, squared and summed over pixels.
+        arrays by name: angles `[N]`, degrees; images and reconstructions `[N, S, S]`, uint8; arrangements
+        `[N, S, S, 3]`, parts in colour, uint8; presences `[N, P]` of parts; frames `[N, P, 4, 2]`, corners of templates
+        in the image's frame; colours `[P, 3]` of parts; pixel_errors `[N]`, squared and summed over pixels.
     """
     import torch
 
@@ -59,8 +59,8 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.devi
 
 
 def measure(context: Context) -> Outcome:
-    """Rotate the first test digit of class `DIGIT` for the trained run of an entry of `optimise`; arrays are by the
-    first replica.
+    """Rotate the first test digit of class `DIGIT`, and encode it by the trained run of an entry of `optimise`. The
+    arrays are from the first replica.
     """
     import pandas as pd
 

@@ -1,5 +1,5 @@
-"""The evaluation of trained matrix capsules: test errors, and how votes for classes gather around class capsules over
-routing iterations (document 004, section 5, Figures 2 and B.2).
+"""The evaluation of trained matrix capsules: test errors, and the distances of votes to class capsules. Routing should
+gather votes around the capsule of the right class (document 004, section 5, Figures 2 and B.2).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsule
 
 _AT_ONCE = 32
 VOTED = 500
-"""Number of test images whose votes are measured (the first ones)."""
+"""Number of test images whose votes are measured, from the first on."""
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas, `concentration` of votes in the first `VOTED` images, and examples' `histograms`."""
+    """Test errors and `concentration` of votes of all replicas, and `histograms` of votes in up to three images."""
     outcome = errors.evaluate(inputs)
     models, augmentation = of_kind(MatrixCapsules, inputs.models), inputs.run.augmentation
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
@@ -51,8 +51,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 @torch.no_grad()
 def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Distances of votes to the mean of their class capsule, and the weights of votes (assignment times activation)
-    in every iteration: `[iterations, N, n, votes]` each.
+    """Distances of votes to the mean of their class capsule, and weights of votes, in every iteration. The weight is
+    assignment times activation. Both arrays are `[iterations, N, n, votes]`, for n classes.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
@@ -73,9 +73,9 @@ def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32
 def concentration(
     distance: NDArray[np.float32], shares: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """The right class's share of the weight of votes in each iteration, columns of, iteration, share. `of` is "all"
-    (votes) or "near": votes at most a radius from the mean of their class capsule; the radius is set so that the
-    nearest votes hold a tenth of all weight in the first iteration.
+    """The right class's share of the weight of votes. One row per kind of votes and iteration; columns of, iteration,
+    share. The kind `of` is "all", or "near" for votes within a radius of the mean of their class capsule. Votes within
+    the radius hold a tenth of all weight in the first iteration.
     """
     right = np.eye(shares.shape[2])[labels].astype(bool)  # (N, n)
     order = np.argsort(distance[0], axis=None)

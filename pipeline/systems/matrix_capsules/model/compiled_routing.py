@@ -1,7 +1,7 @@
 """EM routing by the compiled kernel (`em_routing.cpp`): numbers and gradients of `em_routing.route`, ten times faster.
 
-`procedure_1` is the form to read. Shapes as in `em_routing`; transformations are compact here: `[places, c, I, D, I]`,
-where I is the side of a matrix pose or the length of a vector, and places is k, or 1 if all places share them.
+`procedure_1` is the form to read. Shapes are as in `em_routing`, except for transformations `[places, c, I, D, I]`.
+I is the side of a matrix pose or the length of a vector. `places` is k, or 1 if all places share transformations.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def route(
     routing: Routing,
     form: kernels.Kernel | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """As `em_routing.route`, with compact transformations; only where `supported`.
+    """As `em_routing.route`, for transformations `[places, c, I, D, I]`. The arguments must be `supported`.
 
     Args:
-        form: the form of the kernel; None: the best on this processor.
+        form: the compiled form of the kernel, by default the form for this processor.
 
     Raises:
-        MemoryError: there is not enough memory for the kernel.
+        MemoryError: the kernel ran out of memory.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
     result: tuple[Tensor, Tensor] = _CompiledRoute.apply(routing, form or kernels.load(_SOURCE), *tensors)
@@ -105,7 +105,7 @@ class _CompiledRoute(torch.autograd.Function):
 
 
 def _layer(routing: Routing, types: int, tensors: dict[str, Tensor]) -> kernels.Struct:
-    """`struct Layer` of the kernel; `tensors` have the names of the struct's fields, in the struct's order."""
+    """`struct Layer` of the kernel. `tensors` have the names and the order of the struct's pointers."""
     params, priors = routing.params, routing.params.bayes
     images, positions, types_below, size = tensors["poses"].shape
     places, _, groups, inner, _, lanes = tensors["transformations"].shape

@@ -1,28 +1,28 @@
 """EM routing (document 004, Procedure 1): capsules fit Gaussians to the votes of the capsules below them.
 
-Shapes: B images; children at X positions below, c types each, poses of P numbers; parents at p positions, D types each,
-each seeing N = k c children (k positions, `receptive_fields`). Votes `[B, p, D, N, P]`, assignments `[B, p, D, N]`. A
-child divides itself among all parents, of every position, whose receptive fields it is in.
+Shapes: B images; children at X positions, c types each, poses of P numbers; parents at p positions, D types each. A
+parent sees N = k c children at k positions (`receptive_fields`). Votes are `[B, p, D, N, P]`. Assignments are the
+shares of children given to parents, `[B, p, D, N]`. A child divides itself among its parents at all positions.
 
-Votes are c D k p P numbers an image, P for each assignment, and each iteration reads all of them twice. So `route`
-works on few images at a time, whose votes fit in the cache; computes moments and log densities by matrix products that
-read each vote and its square together; and stores no votes for the backward pass, which casts them again. In training
-on a GPU, `route` works on all images at once, sums take the place of these products, and `torch.compile` makes one
-kernel of each pass over the votes, and one of their gradient over all iterations.
+An image has c D k p P numbers in its votes, and each iteration reads all of them twice. So `route` works on a few
+images at a time: their votes fit in the cache. Matrix products that read each vote and its square together give moments
+and log densities. The backward pass casts votes again, so that no votes are stored. In training on a GPU, `route` works
+on all images at once, with sums in place of the matrix products. `torch.compile` makes one kernel of each pass over the
+votes, and one kernel of their gradient over all iterations.
 
 In single precision, moments lose the variance to rounding if votes agree and are far from 0. So votes are relative to
-their plain (unweighted) mean for each parent, which does not change routing; poses get the mean added at the end.
+their plain (unweighted) mean for each parent. Routing stays the same. The mean is added to poses at the end.
 
-M-steps follow the procedure as printed. In the authors' published code there is no half before log variances, so that
-lambda counts twice; beta_u is in units of (1 + ln 2 pi) / 2 nats; and beta_a is in 5,000 nats, with the other sign.
-Every M-step reads votes only through their moments, and gives the E-step three coefficients for the log density of a
+M-steps follow the procedure as printed. The authors' published code has no half before log variances, so that lambda
+counts twice. Its beta_u is in units of (1 + ln 2 pi) / 2 nats. Its beta_a is in 5,000 nats and has the other sign.
+Every M-step reads votes only through their moments. It gives the E-step three coefficients of the log density of a
 vote V: log (density x activation) = constant + sum over h of (linear_h V_h + quadratic_h V_h^2).
 
-Variational Bayes has Dirichlet, normal, and Gamma or Wishart priors. In its authors' code precisions have a Wishart
-prior, with one more degree of freedom than a pose has numbers, and only the diagonal of the posterior is kept; beta_u
-is added outside of the product with a share, where batch norm subtracts it again. The latest version of that code also
-divides a child among the capsules of one position, and leaves shares out of the numerator of assignments. Here beta_u
-counts for each number of a vote, and assignments are the paper's.
+Variational Bayes has a Dirichlet prior of shares, normal priors of poses, and Gamma or Wishart priors of precisions.
+Its authors' code has Wishart priors with one more degree of freedom than a pose has numbers. It keeps only the diagonal
+of the posterior. It adds beta_u outside of the product with a share, where batch norm subtracts beta_u again. Its
+latest version also divides a child among the capsules of one position, and leaves shares out of the numerator of
+assignments. Here beta_u counts for each number of a vote, and assignments are the paper's.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _BYTES_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}
-"""Bytes of votes and their squares at once; on a CPU, few enough for its cache, and for reuse by the allocator."""
+"""Bytes of votes and their squares at once. On a CPU, they fit in its cache, and the allocator reuses their memory."""
 _LEAST_MASS = 1e-7
-"""Added to the assigned mass, which may be 0, before moments are divided by it, as in the authors' code."""
+"""Added to the assigned mass before moments are divided by it, as in the authors' code: the mass may be 0."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Routing:
 
     Attributes:
         fields: receptive fields in the layer below.
-        params: of the network; with competition "position", assignments of a child sum to 1 at every parent position.
+        params: network settings. With competition "position", a child's shares sum to 1 at every parent position.
         iterations: number of M-steps, at least 1.
         last: whether the parents are class capsules.
-        offsets: added to votes by place in the receptive field, `[k, P]` (coordinate addition); None for none.
+        offsets: `[k, P]`, added to votes by place in the receptive field (coordinate addition), or None.
     """
 
     fields: ReceptiveFields
@@ -64,13 +64,13 @@ class Routing:
     offsets: Tensor | None = None
 
     def first_shares(self, types: int) -> Tensor:
-        """Assignment of a child in place k to each of `types` parents at position p in iteration 1, `[p, k]`."""
+        """Assignments in iteration 1, `[p, k]`: of a child in each place to each of `types` parents at a position."""
         children, params = self.fields.children, self.params
         alone = "position" in (params.competition, params.first_shares)
         return 1.0 / (types * (torch.ones_like(children) if alone else self.fields.counts[children]))
 
     def inverse_temperature(self, index: int) -> float:
-        """Lambda of an iteration, counted from 0."""
+        """Lambda of iteration `index`, counted from 0."""
         params = self.params
         limit = params.inverse_temperature * (params.class_inverse_temperature if self.last else 1.0)
         return limit * (1 - params.inverse_temperature_rate ** (index + 1))
@@ -130,7 +130,7 @@ def route(
     Args:
         poses: of the children, `[B, X, c, P]`.
         activations: of the children, from 0 to 1, `[B, X, c]`.
-        transformations: from each place in a receptive field and type to each parent type, `[k, c, P, D, P]`.
+        transformations: from each place in a receptive field and child type to each parent type, `[k, c, P, D, P]`.
         beta_a, beta_u: of each parent type, in nats, `[D]`.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
@@ -141,13 +141,13 @@ def route(
 
 @cache
 def _fused() -> Callable[..., tuple[Tensor, Tensor]]:
-    """`_last`, compiled into few kernels for every shape and every `Routing`."""
+    """`_last`, compiled into a few kernels, anew for each shape and each `Routing`."""
     torch._dynamo.config.recompile_limit = 100
     return torch.compile(_last, fullgraph=True, dynamic=False)
 
 
 class _PlainRoute(torch.autograd.Function):
-    """`_last`, a few images at a time; the backward pass routes these images again, with autograd."""
+    """`_last` on a few images at a time. The backward pass routes these images again, with autograd."""
 
     @staticmethod
     def forward(ctx, routing, poses, activations, *others):  # type: ignore[no-untyped-def]
@@ -196,7 +196,7 @@ def images_at_once(poses: Tensor, transformations: Tensor, routing: Routing) -> 
 def history(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> list[Step]:
-    """All iterations of `route` for a few images, whose votes are all kept in memory."""
+    """The steps of all iterations of `route`. All votes are kept in memory, so the images must be few."""
     votes, middle = _votes(poses, transformations, routing)
     # Votes and their squares, (B, p, D, N, 2 P)
     both = None if torch.compiler.is_compiling() else torch.cat([votes, votes.square()], -1)
@@ -217,7 +217,7 @@ def history(
 
 
 def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Tensor, Tensor]:
-    """Votes relative to their plain mean, `[B, p, D, N, P]`, and this mean `[B, p, D, P]`, without gradient."""
+    """Votes `[B, p, D, N, P]` relative to their plain mean, and the mean `[B, p, D, P]`. The mean has no gradient."""
     patches = routing.fields.gather(poses)
     B, p, k, c, P = patches.shape
     D = transformations.shape[3]
@@ -233,7 +233,7 @@ def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Te
 
 
 def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
-    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`."""
+    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`. `both` is votes and squares, or None."""
     if both is None:
         first, second = ((weights.unsqueeze(-1) * each).sum(-2) for each in (votes, votes.square()))
     else:
@@ -244,7 +244,7 @@ def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
 
 
 def _log_densities(votes: Tensor, both: Tensor | None, parents: Parents) -> Tensor:
-    """Log of each vote's density times its parent's activation (bayes: share), `[B, p, D, N]`."""
+    """Log of each vote's density times its parent's activation (bayes: its share), `[B, p, D, N]`."""
     if both is None:
         linear, quadratic = parents.linear.unsqueeze(-2), parents.quadratic.unsqueeze(-2)
         along = (votes * (linear + quadratic * votes)).sum(-1)
@@ -278,13 +278,13 @@ def m_step(
     origin: Tensor,
     params: MatrixCapsulesModelParams,
 ) -> Parents:
-    """The M-step of `params.activation`. With batch norm, the activations returned are logits.
+    """Parents after the M-step that belongs to `params.activation`.
 
     Args:
-        before: poses of the previous iteration; None in the first.
-        beta_a, beta_u: one for each capsule type, `[D]`, in nats.
+        before: poses of the previous iteration, None in the first iteration.
+        beta_a, beta_u: of each capsule type, `[D]`, in nats.
         inverse_temperature: lambda of this iteration.
-        origin: where a pose of 0 lies in the coordinates that votes are given in, `[..., P]`.
+        origin: the pose 0 in the coordinates of the votes, `[..., P]`.
     """
     if params.activation == "bayes":
         return _bayes(moments, beta_a, beta_u, origin, params)
@@ -293,7 +293,7 @@ def m_step(
     damping = params.damping if before is not None or params.damped_first else 0.0
     before = origin if before is None else before
     poses = (1 - damping) * mean + damping * before
-    # The second moment about the damped mean, which rounding may make negative.
+    # The second moment about the damped mean. Rounding may make it negative.
     spread = moments.second - 2 * poses * moments.first + poses.square() * moments.mass.unsqueeze(-1)
     spread = spread.clamp_min(0) / mass
     variance = params.variance_floor + spread
@@ -312,8 +312,8 @@ def m_step(
 def _bayes(
     moments: Moments, beta_a: Tensor, beta_u: Tensor, origin: Tensor, params: MatrixCapsulesModelParams
 ) -> Parents:
-    """Posteriors in closed form; the activation (without batch norm) is the logistic of beta_a minus the share of a
-    capsule times (beta_u for each number of a vote, plus a vote's expected entropy). Poses' prior mean, 0, is `origin`.
+    """The posteriors in closed form. `origin` is the prior mean of poses, 0. The logit of an activation is
+    beta_a - exp(E ln pi) (P beta_u + H), where pi is the capsule's share and H the expected entropy of a vote.
     """
     priors = params.bayes
     mass, size = moments.mass.unsqueeze(-1), moments.first.shape[-1]

@@ -2,20 +2,20 @@
 
     image -> convolution, ReLU -> primary capsules -> convolutional capsules, twice -> class capsules
 
-A capsule has a pose, a 4x4 matrix or a vector of 16, and an activation. Its pose times a learnt transformation is its
-vote for the pose of a capsule above (section 3); capsules above fit Gaussians to votes (`em_routing`). Class capsules
-share transformations over positions, and the position of a child is added to its votes (section 4, "coordinate
-addition"). A class capsule's activation says whether its class is there.
+A capsule has an activation, and a pose of P numbers: a matrix or a vector. Its pose times a learnt transformation is
+its vote for the pose of a capsule above (section 3). Capsules above fit Gaussians to votes (`em_routing`). Class
+capsules share transformations over positions, and the position of a child is added to its votes (section 4,
+"coordinate addition"). A class capsule's activation says whether its class is there.
 
-The same network with variational Bayes in place of EM is Ribeiro et al. (2020). Its authors add batch norm: to feature
-maps, and to the poses and the logits of activations of primary capsules and of every layer above.
+Ribeiro et al. (2020) use variational Bayes in place of EM in the same network. They add batch norm to the feature maps
+and, in every layer of capsules, to poses and to the logits of activations.
 
-In training a batch is normalised by its own mean and variance. For evaluation both statistics are measured on training
-images after each epoch, with the weights that are evaluated (the current ones or their average): running statistics
-would be those of earlier weights. So a training step changes only trained parameters; the statistics are parameters
-without a gradient, saved and loaded with the others.
+In training, batch norm uses the mean and variance of the batch. For evaluation, both are measured on training images
+after each epoch, with the weights that are evaluated (the current weights or their average). Running statistics would
+belong to earlier weights. So a training step changes only trained parameters. The statistics are parameters without a
+gradient, saved and loaded with the others.
 
-Shapes: B images `[B, C, S, S]` in [0, 1]; a layer of H x H positions has capsules `[B, H H, types, P]`.
+Shapes: B images `[B, C, S, S]` in [0, 1], capsules `[B, H H, types, P]` at H x H positions, else as in `em_routing`.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 _BALANCED_ON = 64
 """Number of images on which betas are set before training (`RoutedCapsules.balance`)."""
 _MEASURED_ON = 2048
-"""Number of images on which statistics of batch norm are measured: about as many as torch's running means see in
+"""Number of images on which statistics of batch norm are measured. torch's running means see about as many, in
 batches of 128."""
 _EPSILON = 1e-5
 """Added to the variances of batch norm."""
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation (Ioffe and Szegedy 2015): values of each type get mean 0 and variance 1 over all other
-    axes; if `learnt`, they are then scaled and shifted.
+    """Batch normalisation (Ioffe and Szegedy 2015): values of each type get mean 0 and variance 1 over all other axes.
 
     Args:
-        types: number of types: channels or capsule types.
+        types: number of channels, or of capsule types.
         axis: the axis of types in tensors.
+        learnt: whether the normalised values are scaled and shifted by trained parameters.
     """
 
     def __init__(self, types: int, axis: int, learnt: bool) -> None:
@@ -80,7 +80,7 @@ class BatchNorm(nn.Module):
 
 @torch.no_grad()
 def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batches: Iterable[Tensor]) -> None:
-    """Set the statistics of all batch norms in `model` to their means over `batches`. `run` calls the model."""
+    """Set the statistics of all batch norms in `model` to their means over `batches`. `run` calls it on a batch."""
     norms, training = [module for module in model.modules() if isinstance(module, BatchNorm)], model.training
     model.train()
     for norm in norms:
@@ -96,9 +96,9 @@ def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batche
 
 
 class PrimaryCapsules(nn.Module):
-    """Poses, linear in the feature maps at their position, and activations, the logistic of such a linear map.
+    """Capsules whose poses, and logits of activations, are linear in the feature maps at their position.
 
-    With batch norm, normalisation by type replaces the biases; activations are normalised before the logistic.
+    With batch norm, normalisation by type replaces the biases. It applies to poses and to logits of activations.
     """
 
     def __init__(self, params: MatrixCapsulesModelParams) -> None:
@@ -116,7 +116,7 @@ class PrimaryCapsules(nn.Module):
         self.norm_activations = BatchNorm(types, 2, learnt=True) if norm else nn.Identity()
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """`[B, channels, H, H]` to poses `[B, H H, types, P]` and activations `[B, H H, types]`."""
+        """From feature maps `[B, channels, H, H]` to poses `[B, H H, types, P]` and activations `[B, H H, types]`."""
         flat = features.permute(0, 2, 3, 1).flatten(1, 2)
         poses = self.norm_poses(self.poses(flat).unflatten(-1, self.pose_shape))
         return poses, self.norm_activations(self.activations(flat)).sigmoid()
@@ -127,13 +127,13 @@ class RoutedCapsules(nn.Module):
 
     Args:
         fields: receptive fields in the layer below.
-        types_below, types: capsules at each position, in the layer below and in this layer.
-        params: how poses are laid out, and how votes are routed.
-        last: whether they are class capsules: all places of the receptive field share transformations, and only
-            coordinate addition tells votes of different places apart.
+        types_below, types: number of capsules at each position, in the layer below and in this layer.
+        params: settings of the network.
+        last: whether they are class capsules. In this layer all places of the receptive field share transformations,
+            and only coordinate addition tells votes of different places apart.
 
     Attributes:
-        iterations: current number of routing iterations, which may change in training.
+        iterations: current number of routing iterations. It may change in training.
     """
 
     offsets: Tensor | None
@@ -176,7 +176,7 @@ class RoutedCapsules(nn.Module):
         return of_whole_poses(self.transformations, self.fields.children.shape[1], self.params.pose_side**2)
 
     def forward(self, capsules: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Poses `[B, X, c, P]` and activations `[B, X, c]` to `[B, p, D, P]` and `[B, p, D]`."""
+        """Parents' poses `[B, p, D, P]` and activations `[B, p, D]`, from children's `[B, X, c, P]` and `[B, X, c]`."""
         routing = self.routing()
         if compiled_routing.supported(capsules[0], self.transformations, routing):
             poses, activations = compiled_routing.route(*capsules, self.transformations, *self.betas(), routing)
@@ -185,15 +185,15 @@ class RoutedCapsules(nn.Module):
         return self.norm_poses(poses), self.handed_on(activations)
 
     def handed_on(self, activations: Tensor) -> Tensor:
-        """The layer's activations from those of its M-step; with batch norm, the logistic of its normalised logits."""
+        """The layer's output for activations of an M-step. With batch norm these are logits and normalised first."""
         normalised: Tensor = self.norm_activations(activations)
         return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
-        """Set the betas from the votes of these capsules: beta_u so that an active capsule saves `saving` nats a vote
-        on average; beta_a to the mean cost, so that the average capsule has activation 1/2.
+        """Set the betas from the votes of these capsules. beta_u lets an active capsule save `saving` nats a vote on
+        average. beta_a is the mean cost, so that the average capsule has activation 1/2.
 
-        Activations then grow with assigned mass, not only with agreement: before training, agreement says little.
+        Activations then grow with assigned mass, not only with agreement. Agreement says little before training.
         """
         count = images_at_once(capsules[0], self.full_transformations(), self.routing())
         log_sd, mass, product = (torch.zeros_like(self.beta_u) for _ in range(3))
@@ -212,14 +212,14 @@ class RoutedCapsules(nn.Module):
         return cast_votes(capsules[0], self.full_transformations(), self.routing())
 
     def steps(self, capsules: tuple[Tensor, Tensor], iterations: int | None = None) -> list[Step]:
-        """The steps of all routing iterations; `iterations`: their number, if not the layer's own."""
+        """The steps of `iterations` routing iterations, by default of the layer's own number."""
         routing = replace(self.routing(), iterations=iterations or self.iterations)
         return history(*capsules, self.full_transformations(), *self.betas(), routing)
 
 
 def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
-    """Transformations `[1 or k, c, I, D, I]` of rows of poses, or of vectors, as matrices for all P numbers of a
-    pose, `[k, c, P, D, P]`: row r of a vote is row r of the pose times the matrix.
+    """Transformations of all P numbers of a pose, `[k, c, P, D, P]`, from transformations `[1 or k, c, I, D, I]` of a
+    row of a matrix, or of a vector. Row r of a vote is row r of the pose times the given transformation.
     """
     rows = torch.eye(size // transformations.shape[-1]).to(transformations)
     whole = torch.einsum("rs,kcidj->kcridsj", rows, transformations).flatten(5, 6).flatten(2, 3)
@@ -227,8 +227,8 @@ def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
-    """Offsets of votes, `[k, P]`: row and column from the middle, scaled, in the first two elements of the
-    right-hand column of a matrix, or in the first two elements of a vector.
+    """Offsets of votes, `[k, P]`: row and column from the middle, scaled. They are the first two elements of the
+    right-hand column of a matrix, or the first two elements of a vector.
     """
     k, side = fields.children.shape[1], params.pose_side
     height = round(k**0.5)
@@ -241,10 +241,10 @@ def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> 
 
 
 class MatrixCapsules(Classifier):
-    """The network.
+    """The network of matrix capsules, a classifier.
 
     Args:
-        params: sizes, routing and loss.
+        params: settings of the network.
         image_size: side S of the square images, in pixels.
 
     Raises:
@@ -275,10 +275,10 @@ class MatrixCapsules(Classifier):
         self.routed = cast("Sequence[RoutedCapsules]", nn.ModuleList(layers))
 
     def maps(self, images: Tensor) -> Tensor:
-        """Feature maps that primary capsules are linear in, `[B, A, H, H]`.
+        """Feature maps `[B, A, H, H]`, the input of the primary capsules. A is their number.
 
         Raises:
-            ValueError: images are not of the network's size, for which the receptive fields are laid out.
+            ValueError: the images are not `image_size` pixels wide, the size that receptive fields are laid out for.
         """
         if images.shape[-1] != self.image_size:
             raise ValueError(f"images are {images.shape[-1]} pixels wide, the network is for {self.image_size}")
@@ -321,7 +321,7 @@ class MatrixCapsules(Classifier):
                 capsules = layer(capsules)
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
-        """With batch norm, measure its statistics for evaluation on the whole batches of these images."""
+        """With batch norm, measure its statistics for evaluation on these images, in whole batches if one is full."""
         if self.params.batch_norm:
             self.route_for(self.params.iterations)
             whole = images[: max(len(images) // batch, 1) * batch]

@@ -1,7 +1,7 @@
-"""EM routing as printed (document 004, Procedure 1), in plain autograd: for readers, and for tests of the fast form.
+"""EM routing as printed in document 004, Procedure 1. It is for readers, and for tests of the fast form.
 
-`em_routing.route` gives the same numbers and gradients without storing votes for the backward pass. Shapes are as in
-`em_routing`: B images, p parent positions with k positions and c types below each, D parent types, poses of P numbers.
+The fast form, `em_routing.route`, gives the same numbers and gradients, and stores no votes for the backward pass.
+Shapes are as in `em_routing`: B images, p parent positions, D parent types, k places with c types below each parent.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pipeline.systems.matrix_capsules.model.em_routing import Routing
 def procedure_1(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> tuple[Tensor, Tensor]:
-    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents; arguments as for `em_routing.route`, with
-    activation "mdl", competition and first_shares "all", and damped_first false.
+    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents. Arguments are as for `em_routing.route`. The
+    settings must be activation "mdl", competition "all", first_shares "all", and damped_first false.
     """
     params, fields = routing.params, routing.fields
     votes = torch.einsum("bpkci,kcidj->bpdkcj", fields.gather(poses), transformations)

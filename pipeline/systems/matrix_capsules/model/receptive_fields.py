@@ -1,8 +1,8 @@
 """Receptive fields of convolutional capsules, and sums over all parents of a child.
 
-A layer of `H x H` positions below, seen through kernels of `K x K` positions that move by a stride, has `p` parent
-positions, `H' = (H - K) // stride + 1` a side; each sees `k = K K` positions. A child is seen by several parent
-positions (by one in a corner, by none at an edge that the stride leaves out).
+The layer below has `H x H` positions. A kernel of `K x K` positions moves over it by a stride. Its places are the `p`
+parent positions, `H' = (H - K) // stride + 1` a side, and each sees `k = K K` positions below. Several parent positions
+may see the same child. One sees a child in a corner. None sees a child at an edge that the stride leaves out.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class ReceptiveFields:
     """The receptive fields of one layer.
 
     Attributes:
-        side: H', parent positions a side.
+        side: H', the number of parent positions a side.
         children: the positions below that each parent position sees, row by row, `[p, k]`.
-        counts: how many parent positions see each position below, `[X]`, X = H H.
-        slots: for each position below, its indices in the flattened `children`, `[X, most]`; rows are padded with p k,
-            the size of `children`.
+        counts: the number of parent positions that see each position below, `[X]`, X = H H.
+        slots: the indices of each position below in the flattened `children`, `[X, most]`, where most is the largest
+            count. Shorter rows are padded with p k, the size of `children`.
 
     Raises:
         UserError: the kernel is larger than the layer below.
@@ -41,25 +41,25 @@ class ReceptiveFields:
         self.slots[seen, rank] = slots
 
     def to(self, device: torch.device) -> ReceptiveFields:
-        """Itself, with its indices moved to `device`."""
+        """The same object, after its indices are moved to `device`."""
         self.children, self.counts = self.children.to(device), self.counts.to(device)
         self.slots = self.slots.to(device)
         return self
 
     def gather(self, below: Tensor) -> Tensor:
-        """What each parent position sees of `below [B, X, ...]`: `[B, p, k, ...]`."""
+        """The values `[B, p, k, ...]` that each parent position sees of `below [B, X, ...]`."""
         return below.index_select(1, self.children.flatten()).unflatten(1, self.children.shape)
 
     def sum(self, seen: Tensor) -> Tensor:
-        """Sums over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`; 0 where there are none."""
+        """Sums over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`. 0 if there are none."""
         return self._slotted(seen, 0.0).sum(2)
 
     def amax(self, seen: Tensor) -> Tensor:
-        """Maxima over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`; -inf for none."""
+        """Maxima over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`. -inf if there are none."""
         return self._slotted(seen, -torch.inf).amax(2)
 
     def _slotted(self, seen: Tensor, fill: float) -> Tensor:
-        """Values `[B, p, k, ...]` by child, `[B, X, most parent positions, ...]`, padded with `fill`."""
+        """Values `[B, p, k, ...]` sorted by child, `[B, X, most, ...]`, and padded with `fill`."""
         flat = seen.flatten(1, 2)
         filled = torch.cat([flat, flat.new_full((len(flat), 1, *flat.shape[2:]), fill)], 1)
         return filled.index_select(1, self.slots.flatten()).unflatten(1, self.slots.shape)

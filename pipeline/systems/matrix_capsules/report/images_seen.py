@@ -1,6 +1,6 @@
-"""Test errors of matrix capsules on smallNORB by the number of images seen in training: ours, and published ones.
+"""Test errors of matrix capsules on smallNORB by the number of images seen in training, ours beside published errors.
 
-An image counts each time that it is seen: epochs times images of the training part.
+The number of images seen is the number of epochs times the number of training images.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pipeline.results.reading import Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")
-"""Sources with all images of smallNORB, whose test images show other objects than its training images."""
+"""Data sources with all images of smallNORB. Its test images show other objects than its training images."""
 _BEST = 3
-"""Number of runs with the lowest errors that are drawn, beside the run of the paper's best network."""
+"""Number of runs that are drawn, lowest errors first. The run of the paper's best network is drawn, too."""
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
-"""Markers by iterations of routing; None: not known."""
+"""Markers by number of routing iterations, or None if the number is not known."""
 _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (-4, -7, "right"),
     "yl-1993, 2 iterations": (-3, -8, "left"),
@@ -36,12 +36,12 @@ _PLACES: dict[str, tuple[float, float, str]] = {
 
 
 class Seen(NamedTuple):
-    """A run of ours.
+    """One of our runs.
 
     Attributes:
-        images: seen in training, in millions, mean over seeds.
-        error: on the whole test set at the end of training, in percent.
-        curve: errors (percent) on watched test images by millions of images seen, means over seeds; empty where none
+        images: millions of images seen in training, mean over seeds.
+        error: error (percent) on the whole test set at the end of training.
+        curve: error (percent) on watched test images by millions of images seen, mean over seeds. Empty if no images
             were watched.
     """
 
@@ -95,7 +95,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
-    """Test error over images seen, both logarithmic: ours in colours, the public ones in grey with their names."""
+    """Test error over images seen, both logarithmic. Our runs have colours; public curves are grey and have names."""
     figure, (axis,) = panels(1, 4.0)
     for curve in public:
         x, y = zip(*curve.points, strict=True)

@@ -1,10 +1,10 @@
 """Adversarial attacks on matrix capsules and on the convolutional network (document 004, section 6, Figures 3 and B.3).
 
-Means over epsilons are unweighted, over all epsilons above 0 in the grid of a study. All epsilons are tried on the same
-images, so that the sampling noise of such a mean is that of a single epsilon.
+Epsilon is the largest change of a pixel. Means over epsilons are unweighted, over all epsilons above 0 in a study. All
+epsilons are tried on the same images, so that a mean has the sampling noise of a single epsilon.
 
-Both networks see the same images, too, and most often fail on the same images. Tables hold no single predictions, so
-that standard errors assume independent images, and are too large rather than too small.
+Both networks see the same images, too, and most often fail on the same images. Tables hold no single predictions.
+Standard errors thus assume independent images, and are too large rather than too small.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss
 METHODS = {"FGSM": "-", "BIM": "--"}
 """Methods of attack, and their line styles."""
 LARGEST_UNDETECTED = 5.0
-"""Points: if a difference of this size would not be significant, images are too few to show that there is none."""
+"""Largest value of two standard errors (points) with which a study has enough images to rule out a difference."""
 KINDS = {
     "general": ("away from the class", "accuracy (%)"),
     "targeted": ("towards another class", "success (%)"),
     "black-box": ("through another CNN", "accuracy (%)"),
 }
-"""Kinds of attacks, in words, and what is measured of them."""
+"""Kinds of attacks: the description in words, and the quantity that is measured."""
 _MANY_TIMES = 20
 """The axis of epsilons is logarithmic if the largest exceeds this multiple of the smallest."""
 
@@ -51,10 +51,10 @@ class Attacked(NamedTuple):
     """An executed study of attacks.
 
     Attributes:
-        percent: a DataFrame of the table's measurements, epsilons rising; columns are value or own_loss (through a
-            network's own loss alone, as in the document), kind, method, network, replica.
-        images: test images attacked.
-        chance: percent, accuracy of a guess.
+        percent: a DataFrame with a row for each epsilon, rising. Levels of columns: value or own_loss (attacked through
+            the network's own loss alone, as in the document), kind, method, network, replica.
+        images: number of test images attacked.
+        chance: accuracy of a guess, in percent.
     """
 
     numbers: Numbers
@@ -79,11 +79,11 @@ class Attacked(NamedTuple):
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
     def difference(self, pair: Sequence[Measured], shares: Sequence[float] = ()) -> Measured:
-        """The capsules' number minus the CNN's, with its standard error: from binomial noise of the images attacked,
-        which is known for a single seed, too, and from the spread over replicas.
+        """The capsules' number minus the CNN's, with its standard error. The error combines the spread over replicas
+        with the binomial noise of the images attacked. This noise is known even for one seed.
 
         Args:
-            shares: percentages that both numbers are sums or differences of; if empty, the numbers themselves.
+            shares: percentages from which the two numbers are computed; by default, the two numbers themselves.
         """
         ours, theirs = pair
         of_images = [self.noise(share) for share in shares or (ours.mean, theirs.mean)]
@@ -91,8 +91,8 @@ class Attacked(NamedTuple):
         return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
 
     def compared(self, kind: str, *methods: str) -> tuple[Measured, Measured, list[str]]:
-        """Accuracy left, and points lost of the accuracy at epsilon 0, capsules minus CNN, means over epsilons and
-        `methods`; and notes on both networks.
+        """Accuracy left, points lost of the accuracy at epsilon 0, and notes on both networks. The two numbers are
+        capsules minus CNN, means over epsilons and `methods`.
         """
         values = self.percent["value", kind][list(methods)]
         before, attacks = values.loc[0.0], values[values.index > 0]
@@ -119,7 +119,7 @@ class Attacked(NamedTuple):
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """The finding of a check; None if the study lacks its table, epsilon 0, or any epsilon above 0."""
+    """The finding of a check. None if the study has no table, no epsilon 0 or no epsilon above 0."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     table = results.table("attack", item, COLUMNS)
     if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
@@ -135,17 +135,16 @@ def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding |
 
 
 def _too_few(allowed: float) -> list[str]:
-    """A list of one note if `allowed` points are too many to tell a difference; empty if they are not."""
+    """A list with one note if `allowed` points are above `LARGEST_UNDETECTED`, else an empty list."""
     few = f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"
     return [few] if allowed > LARGEST_UNDETECTED else []
 
 
 def loses_less(found: Attacked, method: str) -> Answer:
-    """Figure 3: points lost of the accuracy at epsilon 0, by the capsules minus those lost by the CNN; mean over
-    epsilons.
+    """Figure 3: points of accuracy that the capsules lose minus points that the CNN loses, mean over epsilons.
 
-    The claim holds if the capsules lose less and keep more, both by more than two standard errors: a network near
-    chance has nothing to lose.
+    The claim holds if the capsules lose less and keep more, both by more than two standard errors. Losing less is not
+    enough, because a network near chance has nothing to lose.
     """
     more, less, notes = found.compared("general", method)
     notes.append(found.through_own_loss(method))
@@ -156,9 +155,9 @@ def loses_less(found: Attacked, method: str) -> Answer:
 
 
 def targets_are_missed(found: Attacked) -> Answer:
-    """Figure 3: success rate of targeted attacks, mean over epsilons and methods, on capsules minus that on the CNN.
+    """Figure 3: success rate of targeted attacks on capsules minus that on the CNN, mean over epsilons and methods.
 
-    The claim holds if the rate is lower with each of the methods, by more than two standard errors.
+    The claim holds if the capsules' rate is lower for each method, by more than two standard errors.
     """
     rates = {method: [Measured.of(each.mean()) for each in found.both("targeted", method)] for method in METHODS}
     by_method = [found.difference(pair) for pair in rates.values()]
@@ -195,11 +194,11 @@ def stays_above_chance(found: Attacked) -> Answer:
 
 
 def transfer_hurts_both(found: Attacked) -> Answer:
-    """Section 6: accuracy under black-box attacks, mean over epsilons and methods, of the capsules minus that of
-    CNNs other than the one attacked through.
+    """Section 6: the capsules' accuracy minus the CNN's under black-box attacks, mean over epsilons and methods. The
+    attacks are made through another CNN.
 
-    The claim holds if this difference (two standard errors of which must be at most `LARGEST_UNDETECTED`) and that of
-    points lost are within two standard errors: at equal accuracies, the network that was worse before lost less.
+    The claim holds if this difference and the difference in points lost are each at most two standard errors, and if
+    two standard errors of the first are at most `LARGEST_UNDETECTED`. Equal accuracies can hide unequal losses.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
@@ -208,7 +207,7 @@ def transfer_hurts_both(found: Attacked) -> Answer:
 
 
 def gradients_are_there(found: Attacked) -> Answer:
-    """Section 6: share of the loss's derivatives by pixels that are exactly 0, in capsules (percent).
+    """Section 6: percent of the derivatives of the capsules' loss by pixels that are exactly 0.
 
     The loss is the network's own: the spread loss is exactly 0 where its margin is met.
     """
@@ -268,7 +267,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def curves(study: Attacked) -> Figure:
-    """Figure 3: accuracy under general attacks, success of targeted ones, accuracy under black-box ones (percent)."""
+    """Figure 3, a panel for each kind of attack: accuracy (percent), or the success rate of targeted attacks."""
     smallest, largest = study.percent.index[study.percent.index > 0][[0, -1]]
     figure, axes = panels(len(KINDS), 2.6, sharex=True)
     for axis, (kind, (title, words)) in zip(axes, KINDS.items(), strict=True):
@@ -291,7 +290,7 @@ def curves(study: Attacked) -> Figure:
 
 
 def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """Figure B.3: images `[k, C, s, s]` in [0, 1], by "<network>-<epsilon>" (of a stereo pair the first)."""
+    """Figure B.3, from images `[k, C, s, s]` in [0, 1] by "<network>-<epsilon>". Only the first channel is shown."""
     changed = sorted(name.partition("-")[::-2] for name in arrays if not name.endswith("-0"))
     rows = [("as they are", arrays["capsules-0"][:, 0])]
     for epsilon, network in changed:

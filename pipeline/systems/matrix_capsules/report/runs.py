@@ -1,8 +1,8 @@
-"""The networks of document 004 and their test errors: Table 1, the effect of each component of matrix capsules and of
-changes in training; and Table 2, novel viewpoints, by two networks with equal errors on familiar viewpoints.
+"""Test errors of the networks of document 004. Table 1 is about components of matrix capsules and changes in training.
+Table 2 is about novel viewpoints, for two networks with equal errors on familiar viewpoints.
 
-Claims are answered by the networks that the profile's `evidence` names. Errors are in percent. A trial is a trained
-network with its numbers and the settings that it recorded: a run of `runs`, or a condition of an entry of `ablation`.
+The profile's `evidence` names the networks that answer the claims. Errors are in percent. A trial is a trained network
+with its numbers and its recorded settings. It is a run of `runs`, or a condition of an entry of `ablation`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Result
 BOTH = ("matrix_capsules", "cnn")
 """Variants of the document's networks."""
 NETWORKS = {"capsules": "capsules", "cnn": "CNN"}
-"""Both networks of a study, and their names in figures and tables."""
+"""Names of both networks of a study in figures and tables, by their keys in results."""
 LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 """Colour and marker of either network."""
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
-"""Sources of smallNORB, the paper's main data set: itself, copies, and data that stand in for it."""
+"""Data sources of smallNORB (the paper's main data set), its copies, and data that stand in for it."""
 CLASSES = ("animal", "human", "airplane", "truck", "car")
-"""Class names of smallNORB by label; a copy of `data.published.CATEGORIES`, on whose module figures must not depend."""
+"""Class names of smallNORB by label, copied from `data.published`, because figures must not depend on that module."""
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
-"""Settings of warps; older results do not have them."""
+"""Augmentation settings that warp images. Older results do not have them."""
 ERRORS = {"centre": ("error, middle (%)", 2), "crops": ("error, 13 crops (%)", 2)}
-"""Columns of tables: test, its heading and decimals."""
+"""Heading and number of decimals of a table's columns, by test."""
 ROWS = {
     "004.t1.r1": "iterations_1",
     "004.t1.r2": "iterations_2",
@@ -47,9 +47,9 @@ ROWS = {
     "004.t1.xent": "cross_entropy",
     "004.mixing": "mixing",
 }
-"""Rows of Table 1 by claim, with their names in evidence and `documents.yaml`."""
+"""Names of Table 1's rows in evidence and `documents.yaml`, by the id of the claim."""
 CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
-"""Settings of the model in which the rows differ."""
+"""Settings of the model in which the rows of Table 1 differ."""
 FAMILIAR_SHARE = 1 / 3
 """Approximate share of smallNORB's images with familiar viewpoints."""
 PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
@@ -66,9 +66,9 @@ class Trial(NamedTuple):
 
     Attributes:
         stage, item: the stage and the item that measured it.
-        name: of the run or of the condition.
+        name: name of the run or of the condition.
         run, dataset: all settings of the network and of its data, as the result recorded them.
-        base: the run itself or, for a condition, the run that it changes.
+        base: name of the run or, for a condition, of the run that the condition changes.
         changes: changed settings of the base's model, by name.
     """
 
@@ -83,7 +83,7 @@ class Trial(NamedTuple):
 
 
 def runs(results: Results, *variants: str) -> list[Trial]:
-    """The runs of these variants that were evaluated, in the variants' order and by name."""
+    """The evaluated runs of `variants`, in the order of `variants`, then by name."""
     found = [
         Trial("evaluate", name, name, numbers, numbers.run(name), numbers.dataset_of(name), name, {})
         for name, numbers in results.executed("evaluate")
@@ -92,7 +92,7 @@ def runs(results: Results, *variants: str) -> list[Trial]:
 
 
 def ablations(results: Results) -> Iterator[Trial]:
-    """The conditions of all ablations that were executed, by the names of ablations and then of conditions."""
+    """Yield the conditions of all executed ablations, in the order of ablations' names, then of conditions' names."""
     for item, whole in results.executed("ablation"):
         study = whole.settings.ablation[item]
         for name in sorted(whole.names("condition"), key=natural):
@@ -102,7 +102,7 @@ def ablations(results: Results) -> Iterator[Trial]:
 
 
 def trial_of(results: Results, network: str | None) -> Trial:
-    """The trial of a network as evidence names it: a run, or <ablation>/<condition>. `NotMeasuredError` if none."""
+    """The trial that evidence calls `network`: <run> or <ablation>/<condition>. `NotMeasuredError` if it is missing."""
     item, _, condition = (network or "").partition("/")
     trials = ablations(results) if condition else runs(results, *BOTH)
     for trial in trials:
@@ -112,7 +112,7 @@ def trial_of(results: Results, network: str | None) -> Trial:
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
-    """Class names: those of smallNORB; or those of own images, if any, and numbers for all further outputs."""
+    """The class names of smallNORB or of own images. Outputs without a class name have their number as name."""
     if dataset.source in SOURCES:
         return CLASSES
     own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
@@ -128,7 +128,7 @@ def in_percent(share: Measured) -> str:
 
 
 def row_of(trial: Trial) -> str | None:
-    """The claim about a trial's row of Table 1; None if no row has its settings, or if it changes further settings."""
+    """The claim about a trial's row of Table 1. None if no row has its settings, or if it changes other settings."""
     if trial.run.variant != "matrix_capsules" or not trial.changes.keys() <= set(CONDITION):
         return None
     theirs, ours = documents()["matrix_capsules"], trial.run.model
@@ -137,12 +137,12 @@ def row_of(trial: Trial) -> str | None:
 
 
 def paper_error(trial: Trial) -> float | None:
-    """The paper's error (percent) of a trial's row, whatever the trial's data; None if the trial has no row."""
+    """The paper's error (percent) of a trial's row, for any data of the trial. None if the trial has no row."""
     return {claim.id: claim.value for claim in load_claims()}.get(row_of(trial) or "")
 
 
 def _row(results: Results, row: str) -> Finding:
-    """Test error of a row of Table 1, from the middle of the image, with a note on the unchanged network."""
+    """Test error of a row of Table 1, from the middle of images. A note has the unchanged network's error."""
     rows = results.evidence.matrix_capsules.table_1
     trial = trial_of(results, rows.get(row))
     found = _answer(results, trial, row)
@@ -157,7 +157,7 @@ def _row(results: Results, row: str) -> Finding:
 
 
 def _beside(trial: Trial, unchanged: Trial) -> str:
-    """A note on the unchanged network's error, and on a change whose effect is opposite to the paper's."""
+    """A note on the unchanged network's error. It says so if the change has the opposite effect in the paper."""
     error, kept = (each.numbers.needed("test", "centre") for each in (trial, unchanged))
     words = f"the unchanged network, trained alike: {in_percent(kept)}"
     theirs, papers = paper_error(trial), paper_error(unchanged)
@@ -167,14 +167,14 @@ def _beside(trial: Trial, unchanged: Trial) -> str:
 
 
 def _error(results: Results, named: Callable[[Any], str | None], document: str, test: str = "centre") -> Finding:
-    """Test error of a network that evidence names but that is no row of Table 1."""
+    """Test error of a network of evidence that is not in a row of `ROWS`. `named` finds its name in evidence."""
     return _answer(results, trial_of(results, named(results.evidence.matrix_capsules)), document, test)
 
 
 def _answer(results: Results, trial: Trial, document: str, test: str = "centre") -> Finding:
     """The error of a trial in `test`, with a note on the other test, and remarks on differences from the network
-    `document` of `documents.yaml`. For a condition, whose training curve is not recorded, the training error is that of
-    the epoch whose weights were kept, most often the last.
+    `document` of `documents.yaml`. Conditions record no training curve. Their training error is from the epoch whose
+    weights were kept, most often the last epoch.
     """
     other, words = ("crops", "by several crops") if test == "centre" else ("centre", "from the middle alone")
     evaluated, beside = trial.stage == "evaluate", trial.numbers.measured("test", other)
@@ -193,10 +193,10 @@ def _answer(results: Results, trial: Trial, document: str, test: str = "centre")
 
 
 def _novel(results: Results, axis: str, network: str) -> Finding | None:
-    """Error on novel viewpoints where both networks have equal errors on familiar viewpoints.
+    """Error on novel viewpoints, at the epochs where both networks have equal errors on familiar viewpoints.
 
-    None if their errors on familiar viewpoints differ by more than two standard errors (binomial, of the test images,
-    and over replicas).
+    None if both networks' errors on familiar viewpoints differ by more than two standard errors (binomial, of the test
+    images, and over replicas).
     """
     item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
     images = numbers.number("images", "familiar")
@@ -235,8 +235,8 @@ MEASURES: dict[str, Measure] = {
 
 
 def build(results: Results) -> list[Table]:
-    """Tables of test errors by data set, of runs and then of conditions of ablations in the order of Table 1 (other
-    conditions last); of errors on held-out objects after changes in training; and of errors on novel viewpoints.
+    """A table of test errors for each data set, a table of changes in training, on held-out objects, and a table of
+    novel viewpoints. Rows of test errors are runs, then conditions in the order of Table 1, then other conditions.
     """
     rows_of_table, rows = [*ROWS, None], dict[str, list[Row]]()
     conditions = sorted(ablations(results), key=lambda trial: rows_of_table.index(row_of(trial)))
@@ -285,7 +285,7 @@ def _recipes(results: Results) -> list[Table]:
 
 
 def _viewpoints(results: Results) -> list[Table]:
-    """The table of both networks' errors where they match, and at the end of training, in every study."""
+    """A list with one table: rows for each network of a study, at the matched epoch and at the end of training."""
     heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
     rows: list[Row] = [
         ([item, numbers.settings.viewpoint[item].axis, kind, words], cells(numbers, heads, kind, network), numbers)

@@ -18,15 +18,15 @@ from pipeline.results.reading import Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import class_names, runs, trial_of
 
 _SHOWN = 0.99
-"""Share of the histograms' weight that is drawn: a few far votes would squeeze all others into the first bins."""
+"""Share of the histograms' weight that is drawn. A few far votes would squeeze all others into the first bins."""
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Gain, in percentage points from the first to the last iteration, of the right class's share of the assignments
-    near the means of class capsules; None for a network with one iteration, or whose votes were not measured.
+    """Figure 2: the right class's share of assignments near means of class capsules, at the last iteration minus the
+    first, in points. None if the network has one iteration, or if its votes were not measured.
 
     The claim holds if this share and the right class's share of all assignments both rise by more than two standard
-    errors (binomial, of the images measured): in a network that learned nothing the shares drift a little either way.
+    errors (binomial, of the images measured). Without learning, both shares drift a little up or down.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
@@ -77,8 +77,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
-    """Figure 2: an image (the first of a stereo pair) and, after each iteration, a histogram for every class, one above
-    the other.
+    """Figure 2, a row for each image: the image (the first of a stereo pair), then the histograms of all classes after
+    each iteration.
 
     Args:
         arrays: `counts [images, iterations, classes, bins]`, `edges [bins + 1]`, `images [images, C, s, s]`, `labels`

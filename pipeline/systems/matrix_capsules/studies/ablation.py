@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AblationParams(Section):
-    """Conditions of document 004, Table 1: a run of matrix capsules, trained with some settings changed in each."""
+    """Conditions of document 004, Table 1. Each condition changes some settings of a run of matrix capsules."""
 
     run: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
     epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
@@ -31,7 +31,7 @@ SETTINGS = AblationParams
 
 
 def check(params: SharedParams, where: str, study: AblationParams) -> None:
-    """ValueError if the run is of the wrong kind, or a condition gives an invalid model or changes nothing."""
+    """ValueError if the run is of the wrong kind, or a condition gives an invalid model or a setting without effect."""
     params.check_changes_of_model(where, study.run, "matrix_capsules", study.conditions)
 
 
@@ -39,8 +39,8 @@ def measure(context: Context) -> Outcome:
     """Train and test the run of an entry of `ablation` in every condition.
 
     Returns:
-        the table of test errors, columns condition, replica, metric, value; numbers by condition: test errors on the
-        middle crop, the best epoch and accuracies at it, the number of parameters, and the seconds of training.
+        a table of test errors on the middle crop, one row per condition, replica and metric; numbers by condition: test
+        errors, the best epoch and accuracies at it, the number of parameters, and the seconds of training.
     """
     import pandas as pd
 
@@ -75,6 +75,6 @@ def measure(context: Context) -> Outcome:
 
 
 def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> MatrixCapsulesRun:
-    """A run with the replicas and epochs of an ablation, and its model changed as in one of the conditions."""
+    """A run with the replicas and epochs of an ablation, and with the model of one of its conditions."""
     changed = run.model_copy(update={"model": run.model.with_changes(study.conditions[condition])})
     return changed.with_epochs(study.epochs).model_copy(update={"replicas": study.replicas})

@@ -13,9 +13,8 @@ from pipeline.systems.regression.settings import ConvergenceStudy
 
 
 def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
-    """Fit the multiclass model on all training images with and without momentum, with and without a threshold.
-
-    Fits are in float64, because whether plain EM ever lowers the likelihood depends on the last digits.
+    """One row per variant and iteration: log-loss and training error of the multiclass model. Variants of EM are plain,
+    with momentum, with a threshold, and with both. Fits are in float64: plain EM may lower the likelihood by rounding.
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
     problems = Problems(*inputs.without_validation(), architecture, dtype=torch.float64)

@@ -1,8 +1,8 @@
-"""Effect of training on many distorted copies of images on errors of large capsules (document 002, section 3.4).
+"""Errors of large capsules after training on many distorted copies of images (document 002, section 3.4).
 
-The document takes its images from infinite MNIST (Loosli et al. 2007), which moves pixels along tangents of rotations,
-scalings, thickenings and elastic fields. Here instead each image is distorted by a small random affine map and a smooth
-random field (random displacements on a coarse grid, with cubic interpolation): there is no thickening, and the
+The document takes its images from infinite MNIST (Loosli et al. 2007). Infinite MNIST moves pixels along tangents of
+rotations, scalings, thickenings and elastic fields. Here each image is distorted by a small random affine map and a
+smooth random field, random displacements on a coarse grid with cubic interpolation. There is no thickening. The
 strengths are our choice.
 """
 
@@ -27,7 +27,7 @@ from pipeline.systems.regression.settings import DistortedStudy
 
 CHUNK = 4096
 POINTS = 5
-"""Points of the elastic field's grid per side."""
+"""Number of points a side of the elastic field's grid."""
 
 
 def distort(
@@ -41,16 +41,16 @@ def distort(
     shift: float = 1.0,
     elastic: float = 0.7,
 ) -> Tensor:
-    """Float images `[B, 1, S, S]`, each with its own random distortion; the outside is black.
+    """Float images `[B, 1, S, S]`, each with its own random distortion. The outside is black.
 
     Args:
-        generator: on the CPU, so that all devices give the same images.
-        strength: factor on all amounts.
-        angle: degrees, rotation uniform in [-angle, +angle].
-        stretch: scales on each axis are uniform in [1 - stretch, 1 + stretch].
-        shear: x moves by at most this share of y.
-        shift: pixels, uniform on each axis.
-        elastic: pixels, sd of the field at the points of its grid.
+        generator: generator on the CPU, so that all devices give the same images.
+        strength: factor on the amounts below. All amounts but `elastic` are bounds of uniform distributions.
+        angle: largest rotation, in degrees.
+        stretch: largest change of the scale of each axis, as a share.
+        shear: largest shift of x, as a share of y.
+        shift: largest shift on each axis, in pixels.
+        elastic: sd of the field at the points of its grid, in pixels.
     """
     B, _, size, _ = images.shape
 
@@ -72,10 +72,10 @@ def distort(
 
 
 def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Inputs:
-    """Inputs whose training part also has distorted copies of its images, `examples` inputs in total.
+    """Inputs with distorted copies of the training images added to the training part, `examples` in total.
 
     The numbers of copies of two images differ by at most one. Copies are projected onto the singular vectors of the
-    original images; the other parts are unchanged.
+    original images. The other parts are unchanged.
     """
     count, features = inputs.X["train"].shape
     total = max(examples, count)
@@ -93,10 +93,10 @@ def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Input
 
 
 def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
-    """Errors of one architecture after training on the original images, without and with distorted copies.
+    """One row per strength of distortions, from 0: errors of one architecture after training with distorted copies.
 
-    Training errors include the distorted copies. The numbers are without distortions, and with the strength that has
-    the fewest validation errors; the table has all strengths.
+    Training errors include the distorted copies. The numbers are of strength 0, and of the other strength with the
+    fewest validation errors.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows: list[dict[str, Any]] = []

@@ -1,9 +1,9 @@
-"""Figures 2-5: errors and calibration by capsule size and architecture, those of baselines, and arrays for drawing.
+"""Errors and calibration of capsule regression by capsule size and architecture, and of baselines (Figures 2-5).
 
 Do predicted probabilities agree with frequencies? Images are put into bins of equal width by their confidence, the
-probability of the class that they are assigned to. Bin b has n_b images with mean confidence c_b; a share a_b of them
-is assigned correctly. If probabilities are right, a_b is near c_b. The expected calibration error (Guo, Pleiss, Sun
-and Weinberger 2017) is
+probability of the class that they are assigned to. Bin b has n_b of n images, their mean confidence is c_b, and a share
+a_b of them is assigned correctly. If probabilities are right, a_b is near c_b. The expected calibration error (Guo,
+Pleiss, Sun and Weinberger 2017) is
 
     ECE = sum_b n_b / n |a_b - c_b|
 
@@ -33,16 +33,16 @@ from pipeline.systems.regression.model.fits import Inputs, decisions, fit_archit
 from pipeline.systems.regression.settings import GridStudy
 
 PLANE, SHOWN = 2, 8
-"""Capsule sizes of the multiclass models that Figures 2-3 and Figure 4 show."""
+"""Capsule sizes of the multiclass models in Figures 2-3 and in Figure 4."""
 PROBABILISTIC = "logistic-regression"
-"""The baseline whose calibration is measured: other baselines' probabilities are shares of votes, or missing."""
+"""The only baseline with measured calibration. Others have shares of votes as probabilities, or no probabilities."""
 BINS = 10
 
 Arrays = dict[str, NDArray[np.generic]]
 
 
 def run(inputs: Inputs, study: GridStudy) -> Outcome:
-    """Fit every architecture at every size, then the other classifiers."""
+    """One row per architecture and size, and one per baseline: errors, seconds, and calibration if measured."""
     rows: list[dict[str, Any]] = []
     arrays: Arrays = {}
     X = inputs.X["test"]
@@ -78,11 +78,11 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
 
 
 def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y: NDArray[np.intp]) -> dict[str, float]:
-    """Log loss and calibration error of `probabilities [n, m]` of images of the classes `y [n]`, assigned to the
-    classes `decided [n]`.
+    """Log loss and calibration errors of `probabilities [n, m]`, for images with classes `y [n]` that are assigned to
+    the classes `decided [n]`.
 
     Returns:
-        `test_log_loss`, the mean of -log P(y | x), nats; `ece` and `ece_by_chance`, shares.
+        `test_log_loss`, the mean of -log P(y | x) in nats; `ece` and `ece_by_chance`, as shares.
     """
     rows = np.arange(len(y))
     confidence = probabilities[rows, decided]
@@ -111,8 +111,8 @@ def squashed(W: Tensor, X: Tensor) -> Tensor:
 
 
 def plane(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figures 2-3: squashed vectors `latents [n, m, 2]` of the test images, their `labels`, and `confident [m, S, S]`,
-    for each class its image with the largest radius.
+    """Arrays for Figures 2-3: squashed vectors `latents [n, m, 2]` of the test images; their classes `labels [n]`; the
+    image of each class with the longest squashed vector of this class, `confident [m, S, S]`.
     """
     latents, y = squashed(W[0], inputs.X["test"]), inputs.y["test"]
     radius = latents.norm(dim=-1)
@@ -125,7 +125,7 @@ def plane(W: Tensor, inputs: Inputs) -> Arrays:
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Mean radii in capsules of the `own` class and `others`; share of capsules with `largest` mean for their class."""
+    """Mean radii in capsules of the `own` class and `others`; share of capsules that are `largest` for their class."""
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]
     own = np.arange(classes) == labels[:, None]
@@ -135,7 +135,7 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figure 4, equation 30: for each class and element, its training image with the largest square, `[m, d, S, S]`."""
+    """Figure 4, equation 30, `[m, d, S, S]`: each class's training image with the largest square of each element."""
     latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
     return {"prototypes": inputs.images["train"][torch.stack(best).cpu().numpy(), 0]}
@@ -147,9 +147,9 @@ def variety(prototypes: NDArray[np.generic]) -> float:
 
 
 def baseline(name: str, inputs: Inputs) -> dict[str, Any]:
-    """The row of a scikit-learn classifier on the same inputs; its hyperparameter is `chosen` on the validation part.
+    """The row of a scikit-learn classifier on the same inputs. Its hyperparameter is `chosen` on the validation part.
 
-    `seconds` include the fits with all values of the hyperparameter, as a user has to run them.
+    `seconds` include the fits with all values of the hyperparameter. A user has to run all of them.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

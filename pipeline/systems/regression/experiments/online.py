@@ -1,16 +1,16 @@
-"""Incremental and online EM against batch EM, by passes over the data (document 002, section 4, left open there).
+"""Incremental and online EM compared with batch EM, by passes over the data (document 002, section 4, left open there).
 
 The document's own results come from batch EM with momentum (equation 27). Batch and incremental EM are run with and
-without momentum. Incremental and online EM keep what the M-step needs, moments of the inputs and of the posterior
-means, and update them batch by batch:
+without momentum. The M-step needs moments of the inputs and of the posterior means. Incremental and online EM keep
+these moments, and update them batch by batch:
 
-- Incremental EM (Neal and Hinton 1998) keeps the moments of every batch of a data set and replaces those of one batch
-  at a time; an update uses the latest moments of all batches. Its fixed points are those of EM: at a fixed point W,
-  replacing a batch's moments by those under W changes nothing; if no replacement changes anything, all moments are
-  those under W. Replacements and updates raise Neal and Hinton's free energy, so incremental EM converges like EM.
-- Online EM (Cappe and Moulines 2009) is for unlimited data and keeps running means instead, with step sizes
+- Incremental EM (Neal and Hinton 1998) keeps the moments of every batch of a data set, and replaces the moments of one
+  batch at a time. An update of W uses the latest moments of all batches. Incremental EM has the fixed points of EM: if
+  no replacement changes anything, all moments are the moments under W, and W solves EM's M-step for them. Replacements
+  and updates raise Neal and Hinton's free energy, so incremental EM converges like EM.
+- Online EM (Cappe and Moulines 2009) is for unlimited data. It keeps running means of the moments, with step sizes
   1, 3^-alpha, 4^-alpha, ..., 1/2 < alpha <= 1. If the mean step is zero, the running mean of the posterior moments is
-  their mean under W, which is EM's fixed-point condition for the distribution of the batches.
+  their mean under W. This is EM's fixed-point condition for the distribution of the batches.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from pipeline.systems.regression.settings import OnlineStudy
 
 
 def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
-    """Log-loss on the training part and errors on all parts after every pass, by method, from the subspace start.
+    """One row per method and pass: log-loss on the training part and errors on all parts, from the subspace start.
 
-    All updates are plain (no threshold, and no momentum unless named): only the use of the data is compared.
+    Only the use of the data is compared: updates have no threshold, and no momentum unless the method's name says so.
     """
     X, y = inputs.X["train"], inputs.y["train"]
     problems = Problems(X, y, build_architecture("multiclass", study.size, inputs.classes))
@@ -67,7 +67,7 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     table = pd.DataFrame(rows)
     last = table.groupby("method")[["log_loss", *PARTS]].last()
     goal = last.T["batch"] + 1e-12
-    # Passes until batch EM's final value is reached; `study.passes` + 1 if it is not reached.
+    # Passes until a method reaches batch EM's final value, or `study.passes` + 1.
     reached = {
         key: table[table[key] <= goal[key]].groupby("method")["passes"].min() for key in ("log_loss", "validation")
     }
@@ -83,7 +83,7 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
 def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:
     """The weights `[K, C, d, r]` after every update of incremental EM over fixed batches, visited in turn.
 
-    It starts from whitened weights `W`, with an E-step on every batch, so that the first update equals that of EM. The
+    It starts with an E-step on every batch from whitened weights `W`, so that the first update is an update of EM. The
     momentum term of equation 27, with gamma = `momentum`, is added to every update, as in batch EM.
     """
     everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))
@@ -107,8 +107,8 @@ def split(examples: Examples, batches: int, generator: torch.Generator) -> list[
 
 
 class Online:
-    """Online EM from weights `[K, C, d, p]`, float64: running means of the moments, updated once per batch, with step
-    sizes (t + 2)^-`rate` after t batches, 1 for the first; inputs are not whitened, the ridge is as in `Problems`.
+    """Online EM from weights `W [K, C, d, p]`, float64. Every batch updates the running means of the moments. The step
+    size after t batches is (t + 2)^-`rate`, or 1 for t = 0. Inputs are not whitened. `ridge` is as in `Problems`.
     """
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:

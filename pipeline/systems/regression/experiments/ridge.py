@@ -1,4 +1,4 @@
-"""Effect of a penalty on squared weights on training and test error (document 002, section 4, left open there)."""
+"""Training and test errors with a penalty on squared weights (document 002, section 4, left open there)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.systems.regression.settings import RidgeStudy
 
 
 def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
-    """Errors of one architecture without a penalty and with each; the validation error chooses among all of these."""
+    """One row per penalty, from 0: errors of one architecture. The row with the lowest validation error is chosen."""
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows = []
     for penalty in sorted({0.0, *study.penalties}):

@@ -14,7 +14,7 @@ from pipeline.systems.regression.settings import StartsStudy
 
 
 def run(inputs: Inputs, study: StartsStudy) -> Outcome:
-    """The lowest training error over the iterations, for every start; all starts of one sd are fit together."""
+    """One row per start: its lowest training error over the iterations. All starts of one sd are fit together."""
     X, y = inputs.without_validation()
     single = build_architecture("multiclass", study.size, inputs.classes)
     several = Architecture("multiclass", single.capsules.expand(study.seeds, -1), study.size)

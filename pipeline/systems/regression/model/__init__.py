@@ -1,1 +1,1 @@
-"""The model: closed forms, EM, its schedule, and fits of whole architectures."""
+"""Capsule regression: its closed forms, EM, the schedule of EM, and fits of whole architectures."""

@@ -1,11 +1,11 @@
-"""How capsule regression decides between many classes: by one problem, or many of two capsules (document 002, 3.4).
+"""The architectures of capsule regression: one problem with all classes, or many with two capsules (document 002, 3.4).
 
-    multiclass    one problem, a capsule for each class
-    one-vs-all    a problem for each class: its capsule against one for all other classes
-    all-vs-all    a problem for each pair of classes, trained only on examples of these two
+    multiclass    one problem, with a capsule for each class
+    one-vs-all    a problem for each class, with a capsule for the class and a capsule for all other classes
+    all-vs-all    a problem for each pair of classes, with a capsule for each; trained only on examples of the pair
 
-All problems of an architecture have the same shape, so they are trained together: weights are `[K, C, d, p]` for K
-problems of C capsules.
+All problems of an architecture have the same shape, so they are trained together. K problems of C capsules of d numbers
+have weights `[K, C, d, p]` for inputs of p numbers.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Architecture:
     """The problems of an architecture, and the capsule that represents a class in each problem.
 
     Attributes:
-        decision: how the problems' answers are combined.
-        capsules: `[K, m]`, the capsule of each class in each problem; -1 if the problem does not include the class.
+        decision: the rule that combines the problems' answers.
+        capsules: the capsule of each of m classes in each problem, `[K, m]`. -1 if the problem excludes the class.
         size: the capsules' size d.
     """
 
@@ -44,7 +44,7 @@ class Architecture:
         return len(self.capsules), int(self.capsules.max()) + 1, self.size
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
-        """Sum of `of_classes [m, ...]` over each problem's classes: `[K, ...]`; `[1, ...]` if each has all classes."""
+        """Sums `[K, ...]` of `of_classes [m, ...]` over each problem's classes. `[1, ...]` if all have all classes."""
         seen = (self.capsules >= 0).to(of_classes)
         seen = seen if bool((seen == 0).any()) else seen[:1]
         return torch.einsum("km,m...->k...", seen, of_classes)
@@ -63,10 +63,10 @@ def build_architecture(decision: Decision, size: int, classes: int) -> Architect
 
 
 def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """Scores `[n, m]` of the classes for inputs `X [n, p]`, by weights `W [K, C, d, p]`; rows sum to 1. The decision is
+    """Scores `[n, m]` of the classes for inputs `X [n, p]`, by weights `W [K, C, d, p]`. Rows sum to 1. The decision is
     the class with the highest score.
     multiclass, or two classes: P(y | x). one-vs-all: each class's probability against all others, normalised.
-    all-vs-all: the share of the pairs' votes; ties are broken by sums of probabilities, scaled to less than one vote.
+    all-vs-all: votes of the pairs, normalised. Sums of probabilities, scaled to less than one vote, break ties.
     """
     answers = torch.stack([predict_probabilities(weights, X) for weights in W])  # (K, n, C)
     if len(answers) == 1:
@@ -85,10 +85,10 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 
 
 def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """Probabilities of the classes `[n, m]`; rows sum to 1. They are `class_scores`, except in all-vs-all with m > 2.
+    """Probabilities of the classes `[n, m]`. Rows sum to 1. They are `class_scores`, except in all-vs-all with m > 2.
 
-    In all-vs-all they are coupled from the probabilities of the pairs (see `couple`). The most probable class may then
-    differ from the decision, the class with the most votes: narrow votes count as much as clear ones.
+    In all-vs-all the probabilities of the pairs are coupled (see `couple`). The most probable class may then differ
+    from the class with the most votes, the decision, because narrow votes count as much as clear votes.
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)
@@ -104,18 +104,18 @@ def _classes_of_pairs(architecture: Architecture) -> list[list[int]]:
 
 
 def couple(pairs: Tensor) -> Tensor:
-    """Probabilities `[n, m]` of m classes from those of their pairs: r_ij is `pairs[:, i, j]`, `[n, m, m]`.
+    """Probabilities `[n, m]` of m classes from probabilities `pairs [n, m, m]` of their pairs.
 
-    The second method of Wu, Lin and Weng (2004), "Probability estimates for multi-class classification by pairwise
-    coupling", which LIBSVM uses: the probabilities p with sum one that minimise
+    This is the second method of Wu, Lin and Weng (2004), "Probability estimates for multi-class classification by
+    pairwise coupling", as in LIBSVM. It finds the probabilities p with sum one that minimise
 
-        sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2,        r_ij = P(y = i | x, y is i or j)
+        sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2,        r_ij = pairs[:, i, j] = P(y = i | x, y is i or j)
 
-    The minimum is 0 if and only if some p has these pairwise probabilities, r_ij = p_i / (p_i + p_j); this p is then
+    The minimum is 0 if and only if some p has these pairwise probabilities, r_ij = p_i / (p_i + p_j). This p is then
     the minimiser. The minimiser solves the linear equations Q p + b = 0 with a multiplier b for sum(p) = 1. It has no
     negative elements, as Wu et al. show, so p >= 0 need not be a constraint.
 
-    The diagonal is ignored; r_ij + r_ji = 1. Computed in float64, returned in the dtype of `pairs`.
+    The diagonal of `pairs` is ignored, and r_ij + r_ji must be 1. Computed in float64, returned in `pairs`' dtype.
     """
     m = pairs.shape[1]
     against = pairs.mT.double()  # r_ji

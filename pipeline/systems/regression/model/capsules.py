@@ -1,17 +1,17 @@
 """Capsule regression (Saul 2021, document 002): classes that compete by the lengths of their hidden vectors.
 
-Each class j has a capsule, a weight matrix W_j `[d, p]`. For an input x the capsule's hidden vector is Gaussian
-around W_j x with unit variance (equation 2, sigma fixed by the symmetry of equations 20-21), and
+Each class j of m has a capsule, a weight matrix W_j `[d, p]`. For an input x its hidden vector h_j is Gaussian around
+W_j x with unit variance (equation 2, with sigma fixed by the symmetry of equations 20-21), and
 
     P(y = j | h) = ||h_j||^2 / sum_i ||h_i||^2                                              (equation 3)
 
-With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 everything is closed form:
+With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 there are closed forms:
 
     P(y = j | x)       = l0 ||W_j x||^2 / 2 beta + (1 - l0) d / D                           (equation 16)
     Q_i(y = j | x)     = l1 ||W_j x||^2 / 2 beta + (1 - l1) (2 [i = j] + d) / (2 + D)       (equation 18)
     E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
 
-where l0 = I_s(beta) and l1 = I_{s+1}(beta) (equations 13-14).
+where l0 = I_s(beta) and l1 = I_{s+1}(beta), see `interpolation` (equations 13-14).
 
 Shapes: n inputs of p numbers, m capsules of d numbers. Weights are `[..., m, d, p]`.
 """
@@ -37,10 +37,10 @@ def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
     I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. For beta above s the forward recursion (equation 33)
     is stable, below s the backward recursion (equation 35). The backward recursion starts from the bounds of equation
-    34, at an order that is high enough for `TOLERANCE` (the document always uses 64 orders).
+    34, at an order that is high enough for `TOLERANCE`. The document always uses 64 orders.
 
     Args:
-        beta: not negative, any shape.
+        beta: nonnegative numbers, in any shape.
         s: half the number of hidden variables: 1, 3/2, 2, ... Half-integers start from SciPy's Dawson function.
 
     Returns:
@@ -79,9 +79,9 @@ def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 class InterpolationTable:
-    """`interpolation` for one s from a table: exact to float32's precision, to 1e-9 in float64, and much faster.
+    """`interpolation` for one s from a table. It is exact to float32's precision, in float64 to 1e-9, and much faster.
 
-    The nodes are equally spaced in u = beta / (beta + s + 1), in which both functions are smooth on all of [0, 1].
+    The nodes are equally spaced in u = beta / (beta + s + 1). Both functions are smooth in u on all of [0, 1].
     """
 
     def __init__(self, s: float, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
@@ -102,22 +102,22 @@ class InterpolationTable:
 
 
 def prior_means(W: Tensor, X: Tensor) -> Tensor:
-    """E[h | x], the vectors W_j x, of inputs `X [n, p]` for weights `W [m, d, p]`: `[n, m, d]`."""
+    """The prior means E[h | x] = W_j x, `[n, m, d]`, for inputs `X [n, p]` and weights `W [m, d, p]`."""
     return (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2])
 
 
 def class_probabilities(lengths: Tensor, size: int, l0: Tensor) -> Tensor:
-    """P(y | x), equation 16, `[..., m]`, from squared lengths `||W_j x||^2 [..., m]` of capsules of size d and
-    `l0 [...]`.
+    """P(y | x), equation 16, `[..., m]`, from the squared lengths `||W_j x||^2 [..., m]` of capsules of size `size`,
+    and `l0 [...]`.
     """
     share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
     return l0.unsqueeze(-1) * share + (1 - l0).unsqueeze(-1) * size / (lengths.shape[-1] * size)
 
 
 def posterior_means(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """E[h | x, y], equations 18-19, `[n, m, d]`, of inputs `X [n, p]` of classes `y [n]` for weights `W [m, d, p]`.
+    """E[h | x, y], equations 18-19, `[n, m, d]`, for inputs `X [n, p]`, classes `y [n]` and weights `W [m, d, p]`.
 
-    Computed as defined, for small n; EM never stores all posterior means at once.
+    This function is for small n. EM never stores all posterior means at once.
     """
     m, d, _ = W.shape
     D = m * d
@@ -133,7 +133,7 @@ def posterior_means(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
 
 def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
-    """The exact P(y | x) of inputs `X [n, p]` for weights `W [m, d, p]`: `[n, m]`."""
+    """The exact P(y | x), `[n, m]`, for inputs `X [n, p]` and weights `W [m, d, p]`."""
     lengths = prior_means(W, X).square().sum(-1)
     m, d, _ = W.shape
     l0, _ = interpolation(lengths.sum(-1) / 2, m * d / 2)
@@ -141,9 +141,9 @@ def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
 
 
 def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
-    """A capsule's weights `[size, p]` (equation 28): scaled leading eigenvectors of `moment [p, p]`, 1 / n_i X_i^T X_i
-    over the inputs of its classes, float64. Raises `ValueError`, naming the classes, if these inputs span fewer than
-    `size` dimensions.
+    """A capsule's weights `[size, p]` (equation 28): scaled leading eigenvectors of `moment [p, p]`, float64. `moment`
+    is the mean of x x^T over the inputs x of the capsule's classes. Raises `ValueError` with the classes' numbers if
+    these inputs span fewer than `size` dimensions.
     """
     values, vectors = torch.linalg.eigh(moment)
     values, vectors = values.flip(0)[:size], vectors.flip(1)[:, :size]

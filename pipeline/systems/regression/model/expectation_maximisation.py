@@ -1,17 +1,17 @@
 """EM for capsule regression (document 002, section 2.3), over many problems at once.
 
-An iteration is two matrix products and elementwise work between them. With M = X W^T, the capsules' vectors of all
-examples, the posterior means are M with every vector scaled by Q / P (equation 19, `capsules.py`), and the update is
+An iteration is two matrix products and elementwise work between them. The first product, M = X W^T, gives the capsules'
+vectors of all examples. The posterior means are M with every vector scaled by Q / P (equation 19, `capsules.py`). Then
 
     W <- (posterior means)^T X (X^T X)^-1                                                    (equation 22)
 
-Vectors are stored transposed, as `[problems, capsules, d, rows]`, so that the elementwise work between the two matrix
-products runs along contiguous rows. Rows are processed in blocks small enough for the CPU's cache, so no array of size
-n m d is needed. If every problem includes every class, a block mixes classes; otherwise examples, sorted by class, are
-processed class by class, with the problems that include the class.
+Vectors are stored transposed, as `[problems, capsules, d, rows]`, so that the elementwise work runs along contiguous
+rows. Rows are processed in blocks that fit in the CPU's cache, so that no array of size n m d is needed. If every
+problem includes every class, a block mixes classes. Otherwise examples are sorted and processed class by class, with
+the problems that include the class.
 
 Except for the start and the ridge, EM is equivariant under linear maps of the inputs. So the inputs are whitened once
-(X^T X = n I), in float64, so that single precision is enough for any data; weights are returned in the inputs' own
+in float64 (X^T X = n I). Single precision is then enough for any data. Weights are returned in the inputs' own
 coordinates. Directions in which all inputs are zero are dropped.
 
 Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of d numbers.
@@ -34,12 +34,12 @@ CHUNK = 16_384
 """Rows that are copied at a time."""
 
 BLOCK = 1 << 22
-"""Elements of the capsules' vectors that are processed at a time."""
+"""Largest number of elements of the capsules' vectors that are processed at a time."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Whitened inputs `[n, r]` sorted by class; class c has rows `bounds[c]` up to, not including, `bounds[c + 1]`."""
+    """Whitened inputs `[n, r]` sorted by class. The rows of class c are `bounds[c]` to `bounds[c + 1] - 1`."""
 
     inputs: Tensor
     bounds: list[int]
@@ -55,15 +55,15 @@ class Examples:
         return torch.arange(len(self.counts)).repeat_interleave(torch.tensor(self.counts)).to(self.inputs.device)
 
     def blocks(self, capsules: Tensor, numbers: int) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
-        """All rows in blocks of up to `BLOCK` elements; all rows of a block belong to the same problems.
+        """All rows in blocks of up to `BLOCK` elements. All rows of a block belong to the same problems.
 
         Args:
-            capsules: `[K, m]`, as in `Architecture`.
+            capsules: the capsule of each class in each problem, `[K, m]`, see `Architecture`.
             numbers: number of elements of the capsules' vectors for one problem and row.
 
         Yields:
-            the rows; the problems that include them, `[k]` (None: all); the capsule of each row's class in each
-            problem, `[k, n]`, or `[k, 1]` if all rows have the same class.
+            the rows of a block; the k problems that include them, `[k]`, or None for all problems; the capsule of each
+            row's class in each of these problems, `[k, n]`, or `[k, 1]` if all rows have the same class.
         """
 
         def slices(start: int, stop: int, problems: int) -> Iterator[slice]:
@@ -87,9 +87,9 @@ class Statistics:
     """Results of one pass over the examples, by problem.
 
     Attributes:
-        moments: sum of posterior means times inputs, `[K, C, d, r]`.
-        log_likelihood: `[K]`, sum over the examples, nats, float64.
-        errors: `[K]`, number of misclassified examples.
+        moments: sum over the examples of posterior means times inputs, `[K, C, d, r]`.
+        log_likelihood: sum over the examples, in nats, `[K]`, float64.
+        errors: number of misclassified examples, `[K]`.
     """
 
     moments: Tensor
@@ -98,7 +98,7 @@ class Statistics:
 
 
 class EStep:
-    """Equations 16-19 and 25 for the problems of an architecture."""
+    """The E-step for the problems of an architecture (equations 16-19 and 25)."""
 
     def __init__(self, architecture: Architecture, dtype: torch.dtype, device: torch.device) -> None:
         self.capsules = architecture.capsules
@@ -106,14 +106,14 @@ class EStep:
         self.interpolate = InterpolationTable(C * d / 2, dtype, device)
 
     def __call__(self, W: Tensor, problems: Tensor, thresholds: Tensor | None, examples: Examples) -> Statistics:
-        """Statistics of some of the problems, with weights `W`, from one pass over the examples.
+        """Statistics of k of the problems, with weights `W`, from one pass over the examples.
 
         Args:
-            W: `[k, C, d, r]`.
-            problems: `[k]`, indices of these problems in the architecture, on the CPU.
-            thresholds: nu of each problem, `[k]` (equations 25-26: posterior means of examples whose strongest
-                other class has at most nu times their own class's probability are replaced by prior means). None:
-                compute only likelihood and errors; moments are empty.
+            W: weights `[k, C, d, r]`.
+            problems: indices `[k]` of these problems in the architecture, on the CPU.
+            thresholds: nu of each problem, `[k]` (equations 25-26), or None to leave moments empty. An example keeps
+                its prior means as posterior means if the most probable other class is at most nu times as probable as
+                its own class.
         """
         k, C, d = W.shape[:3]
         device = W.device
@@ -138,8 +138,8 @@ class EStep:
         """Equations 16-19 and 25 of a block: vectors `[k, C, d, n]`, own `[k, n]` or `[k, 1]`, thresholds `[k]`.
 
         Returns:
-            the log-probability of each example's own class and whether it is misclassified, `[k, n]`; Q / P,
-            `[k, C, n]`, None without thresholds.
+            the log-probability `[k, n]` of each example's own class; whether the example is misclassified, `[k, n]`;
+            the factors Q / P `[k, C, n]` of the vectors, or None without thresholds.
         """
         k, C, d, n = vectors.shape
         D = C * d
@@ -169,12 +169,12 @@ class EStep:
 
 
 class Problems:
-    """The training problems of an architecture on one set of examples: inputs `X [n, p]` of classes `y [n]`.
+    """The training problems of an architecture, for examples with inputs `X [n, p]` and classes `y [n]`.
 
     Raises `ValueError` if a class has no examples, or all inputs are zero.
 
     Args:
-        ridge: penalty on squared weights, in units of a feature's mean square times the number of examples (0: none).
+        ridge: penalty on squared weights, in units of a feature's mean square times the number of examples.
         dtype: dtype of the iterations.
     """
 
@@ -211,7 +211,7 @@ class Problems:
         self.passed = EStep(architecture, dtype, X.device)
 
     def sort(self, X: Tensor, y: Tensor) -> Examples:
-        """Examples in the form that the iterations need, whitened like the training examples."""
+        """Examples with inputs `X [n, p]` and classes `y [n]`, whitened like the training examples."""
         order = y.argsort(stable=True)
         counts = torch.bincount(y, minlength=self.architecture.classes)
         inputs = torch.empty(len(X), self.whitener.shape[1], dtype=self.dtype, device=X.device)
@@ -221,7 +221,7 @@ class Problems:
 
     def subspace_start(self) -> Tensor:
         """Whitened weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28). Raises
-        `ValueError` if the examples span fewer dimensions than the capsule's size.
+        `ValueError` if the examples of a capsule's classes span fewer dimensions than its size.
         """
         _, C, d = self.architecture.shape
 
@@ -239,20 +239,20 @@ class Problems:
         return torch.stack(W).unflatten(0, (-1, C)).to(self.whitener.device, self.dtype)
 
     def random_start(self, sd: float, generator: torch.Generator) -> Tensor:
-        """Whitened weights `[K, C, d, r]`, independent normal with sd `sd` in the inputs' coordinates (section 2.4)."""
+        """Whitened weights `[K, C, d, r]`. In the inputs' coordinates they are normal with sd `sd` (section 2.4)."""
         shape = (*self.architecture.shape, len(self.whitener))
         return self.whitened(sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device))
 
     def own_coordinates(self, W: Tensor) -> Tensor:
-        """Whitened weights `[..., d, r]` in the inputs' original coordinates: `[..., d, p]`, float64."""
+        """Weights `[..., d, p]` in the inputs' coordinates, float64, from whitened weights `[..., d, r]`."""
         return W.double() @ self.whitener.T
 
     def whitened(self, W: Tensor) -> Tensor:
-        """Weights `[..., d, p]` whitened, `[..., d, r]`: the inverse of `own_coordinates`."""
+        """Whitened weights `[..., d, r]` from weights `[..., d, p]`, the inverse of `own_coordinates`."""
         return (W.to(self.whitener) @ self.colourer).to(self.dtype)
 
     def update(self, moments: Tensor, problems: Tensor) -> Tensor:
-        """Equation 22 for some of the problems: weights `[k, C, d, r]` from moments of the same shape."""
+        """Equation 22 for k of the problems: weights `[k, C, d, r]` from moments `[k, C, d, r]`."""
         inverse = self.inverse if len(self.inverse) == 1 else self.inverse[problems]
         return (moments.flatten(1, 2).double() @ inverse).view_as(moments).to(self.dtype)
 

@@ -1,4 +1,4 @@
-"""Complete fits on the images of a data set: inputs, fits that continue after an interruption, and their errors."""
+"""Complete fits on the images of a data set: their inputs, their checkpoints, and their errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pipeline.systems.regression.model.schedule import State, fit
 from pipeline.systems.regression.settings import ScheduleParams
 
 _IMAGES = 8192
-"""Images that are projected at a time."""
+"""Number of images that are projected at a time."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Inputs:
     """Inputs and classes by part: `train`, `validation`, `test`.
 
     Attributes:
-        X: `[n, p]`, float32.
-        y: `[n]`.
-        basis: `[pixels, p]`, multiplied with images in [0, 1].
+        X: inputs `[n, p]`, float32.
+        y: classes `[n]`.
+        basis: matrix `[pixels, p]` from images in [0, 1] to inputs.
         classes: number of classes.
-        images: uint8 `[n, 1, S, S]`.
-        checkpoints: folder for checkpoints of unfinished fits; None: no checkpoints.
+        images: images `[n, 1, S, S]`, uint8.
+        checkpoints: folder for checkpoints of unfinished fits, or None without checkpoints.
         depends: JSON values that a fit depends on besides its own settings.
     """
 
@@ -49,14 +49,14 @@ class Inputs:
     depends: dict[str, Any] = field(default_factory=dict)
 
     def without_validation(self) -> tuple[Tensor, Tensor]:
-        """Inputs and classes of the training and the validation part together."""
+        """Inputs and classes of the training part, followed by the validation part."""
         X, y = (torch.cat([each["train"], each["validation"]]) for each in (self.X, self.y))
         return X, y
 
 
 def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Inputs:
-    """The inputs of each part: its images, projected without centring onto the `features` leading right singular
-    vectors of the training images, or onto all of them if there are fewer (document 002, section 3.1).
+    """The inputs of each part: its images, projected onto the `features` leading right singular vectors of the training
+    images, or onto all if there are fewer (document 002, section 3.1). Images are not centred.
     """
     images = {part: dataset.part(part)[0] for part in PARTS}
 
@@ -78,25 +78,25 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
 
 
 def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
-    """The error of weights `W [K, C, d, p]` on each part, as a share of the part's inputs; nan if the part is empty."""
+    """The share of each part's inputs that weights `W [K, C, d, p]` misclassify, or nan for an empty part."""
     wrong = {part: decisions(architecture, W, X) != inputs.y[part] for part, X in inputs.X.items()}
     return {part: int(each.sum()) / len(each) if len(each) else math.nan for part, each in wrong.items()}
 
 
 def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """The classes `[n]` that inputs `X [n, p]` are assigned to by weights `W [K, C, d, p]`."""
+    """The classes `[n]` that weights `W [K, C, d, p]` assign inputs `X [n, p]` to."""
     return torch.cat([class_scores(architecture, W, rows).argmax(1) for rows in X.split(CHUNK)])
 
 
 def fit_architecture(
     inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
-    """Fit an architecture to the training part from the subspace start; the validation part ends the rounds. Raises
-    `ValueError` if the examples of a class span fewer dimensions than its capsule, or all inputs are zero.
+    """Fit an architecture to the training part, from the subspace start. The validation part ends the rounds. Raises
+    `ValueError` if a class has no examples, a capsule's examples span too few dimensions, or all inputs are zero.
 
     Returns:
         weights `[K, C, d, p]` in the inputs' own coordinates, float32; the `errors` of each part, the number of
-        `iterations` (the maximum over the problems), and the `seconds` of the start and of the iterations of this call.
+        `iterations` (the maximum over the problems), and the `seconds` of this call without the errors.
     """
     begun = time.perf_counter()
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture, ridge=ridge)
@@ -121,7 +121,7 @@ def fit_architecture(
 def fit_without_validation(
     problems: Problems, W: Tensor, momentum: float, threshold: float, iterations: int
 ) -> pd.DataFrame:
-    """The history (see `schedule.fit`) of `iterations` iterations with one threshold, from weights `W`."""
+    """The history (see `schedule.fit`) of a fit from weights `W`: `iterations` iterations with one threshold."""
     nothing = Examples(problems.examples.inputs[:0], [0] * len(problems.examples.bounds))
     schedule = ScheduleParams(
         momentum=momentum, thresholds=[threshold], patience=[iterations + 1], most_iterations=iterations

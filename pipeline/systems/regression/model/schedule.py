@@ -3,11 +3,11 @@
     W(t+1) = EM_nu(W(t)) + gamma (W(t) - W(t-1))                                             (equation 27)
 
 A round has a threshold nu and ends when the validation error has not fallen for `patience` iterations. The next round
-starts, without momentum, from the best weights so far. Every problem goes through the rounds at its own pace, and stops
+starts from the best weights so far, without momentum. Every problem goes through the rounds at its own pace. It stops
 after the last round or after `most_iterations`.
 
-Small problems soon have no validation errors at all. The document leaves open which of the weights with equally few
-errors are best. Here the best have the highest validation likelihood: the first weights would be close to the start.
+The best weights have the fewest validation errors. Small problems soon have no errors at all, and the document leaves
+ties open. Here the highest validation likelihood decides: the first of tied weights would be close to the start.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from pipeline.systems.regression.model.expectation_maximisation import Examples,
 from pipeline.systems.regression.settings import ScheduleParams
 
 LOOK_EVERY = 16
-"""Iterations between two checks of which problems have finished: a check synchronises with the GPU."""
+"""Number of iterations between two checks whether problems have finished. A check synchronises with the GPU."""
 
 
 @dataclass
 class State:
-    """The state of each problem's fit; tensors of K rows.
+    """The state of each problem's fit, in tensors of K rows.
 
     Attributes:
         W, previous: current and previous weights, `[K, C, d, r]`.
         best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
         waited: iterations since the validation errors last fell or the round began.
-        round: index of the round, from 0; the number of rounds once a problem has finished.
+        round: index of the round, from 0. After the last round it is the number of rounds.
         iterations: number of iterations so far.
     """
 
@@ -61,21 +61,21 @@ def fit(
     """Fit every problem by the schedule, from weights `W [K, C, d, r]`.
 
     Args:
-        validation: examples, from `Problems.sort`, that end the rounds and choose the weights.
-        state: state to continue from instead of `W`; the history begins there.
+        validation: examples from `Problems.sort`. They end the rounds and choose the weights.
+        state: a state to continue from in place of `W`. The history begins there.
         look: called every `LOOK_EVERY` iterations with the state of all problems.
 
     Returns:
-        the last state, whose best weights are the result; and the history, one row per iteration and problem: problem,
-        iteration (from 1), threshold, log_loss (-L / (n log C), 1 for equal probabilities) and error of the weights
-        before the iteration, and validation_error of the weights after it.
+        the last state, with the result in `best`; the history, one row per iteration and problem. Columns log_loss and
+        error are of the weights before the iteration, validation_error is of the weights after the iteration. log_loss
+        is -L / (n log C), for log-likelihood L of n examples: 1 for equal probabilities. iteration counts from 1.
     """
     everyone = torch.arange(len(W))
     if state is None:
         held = problems.passed(W, everyone, None, validation)
         zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
         state = State(W.clone(), W.clone(), W.clone(), held.errors, held.log_likelihood, *zeros)
-    # One more entry, for finished problems that wait for the next check.
+    # The last entry is for finished problems that wait for the next check.
     thresholds = torch.tensor([*schedule.thresholds, 0.0], dtype=W.dtype, device=W.device)
     patience = torch.tensor([*schedule.patience, 1], device=W.device)
 
@@ -83,7 +83,7 @@ def fit(
         return (state.round < len(schedule.thresholds)) & (state.iterations < schedule.most_iterations)
 
     def iterate(now: State, active: Tensor, at: Tensor) -> Tensor:
-        """One iteration of the problems `active`, into `now`; returns its rows of the history, `[k, 6]`."""
+        """Change `now` by one iteration of the problems `active`. Returns rows of the history, `[k, 6]`."""
         working, nu = are_working(now), thresholds[now.round]
         statistics = problems.passed(now.W, active, nu, problems.examples)
         new = problems.update(statistics.moments, active) + schedule.momentum * (now.W - now.previous)

@@ -1,9 +1,9 @@
-"""The executed studies of capsule regression, and the measures of document 002's claims, from the studies that
-`evidence` names. `claims.yaml` has the text and the unit of each claim.
+"""The executed studies of capsule regression, and the measures of document 002's claims. `evidence` names the studies
+that answer claims. `claims.yaml` has the text and the unit of each claim.
 
-A claim about both of the paper's data sets uses a study on each, and holds if it holds in both. EM from the subspace
-start has no seed, so the only noise is sampling noise of the test images: differences of up to two binomial standard
-errors do not count.
+A claim about both of the paper's data sets uses one study on each, and holds if it holds in both studies. EM from the
+subspace start has no seed. The only noise is the sampling noise of test images. Differences of up to two binomial
+standard errors do not count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pipeline.results.studies import Study, studies_of, study_of
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 """The paper's data sets by role, in the paper's order."""
 KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "distorted")
-"""Kinds of studies in the order in which they are shown, the paper's own first."""
+"""Kinds of studies, in the order in which they are shown."""
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
 """Upper ends (percent) of the error bands that the paper gives for nearest neighbours and random forests."""
@@ -93,11 +93,11 @@ def executed(results: Results) -> list[RegressionStudy]:
 
 
 Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
-"""Our number; whether the claim holds (None if it is a number); a note, if any. None if the study has no answer."""
+"""Our number, whether the claim holds (None for a claim with a number), a note if any. None if there is no answer."""
 
 
 def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)) -> Measure:
-    """The measure of a claim about data sets: our number is from the first answer; the claim must hold on all."""
+    """The measure of a claim, checked on a study of each role. Our number is the first answer's. All must hold."""
 
     def measure(results: Results) -> Finding | None:
         answers = {}
@@ -125,19 +125,19 @@ def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Seque
 
 
 def _percent(kind: str, role: str, *keys: str) -> Measure:
-    """The measure of a claim that is a number: the value under nested `keys`, in percent, on the data set `role`."""
+    """The measure of a claim with a number: the value under nested `keys`, in percent, on the data set `role`."""
     return _measure(kind, lambda study: (100 * study.mean(*keys), None), [role])
 
 
 def falls_with_size(study: RegressionStudy) -> Answer:
-    """Figure 5: larger capsules err less. Our number: the least gain of an architecture over its sizes, in points."""
+    """Figure 5: error of the smallest minus error of the largest capsules (points), the smallest over architectures."""
     errors = study.errors().to_numpy()
     gain = float((errors[:, 0] - errors[:, -1]).min())
     return gain, gain > 0 and not study.above(errors[:, 1:], errors[:, :-1])
 
 
 def more_capsules_err_less(study: RegressionStudy) -> Answer:
-    """Figure 5, at equal size: error of multiclass minus that of all-vs-all, in points, the mean over sizes."""
+    """Figure 5: error of multiclass minus error of all-vs-all at equal size, in points, mean over sizes."""
     found = study.errors()
     if not set(DECISIONS) <= set(found.index):
         return None
@@ -146,7 +146,7 @@ def more_capsules_err_less(study: RegressionStudy) -> Answer:
 
 
 def one_number_is_linear(study: RegressionStudy) -> Answer:
-    """Figure 5, capsules of one number: error minus that of logistic regression, in points."""
+    """Figure 5: error of capsules of one number minus error of logistic regression, in points."""
     linear = study.mean("baseline", "logistic-regression", "test")
     gap = 100 * study.mean("errors", "multiclass", "1", "test") - 100 * linear
     return gap, abs(gap) <= 1.5
@@ -160,7 +160,7 @@ def best_is_in_the_band(study: RegressionStudy) -> Answer:
 
 
 def own_rim(study: RegressionStudy) -> Answer:
-    """Figures 2-3: the mean radius of an image in its own class's capsule minus that in other capsules."""
+    """Figures 2-3: mean radius of images in their class's capsule minus mean radius in other capsules."""
     return study.mean("rim", "own") - study.mean("rim", "others"), study.mean("rim", "largest") == 1.0
 
 
@@ -171,8 +171,8 @@ def prototypes_differ(study: RegressionStudy) -> Answer:
 
 
 def momentum_and_thresholds(study: RegressionStudy) -> Answer:
-    """Figures 6-7: momentum lowers log-loss and error; a threshold lowers the error but raises the log-loss; each with
-    and without the other. Our number: training error of plain EM minus that with momentum and threshold, in points.
+    """Figures 6-7: training error of plain EM minus training error with momentum and threshold, in points. The claim
+    holds if momentum always lowers log-loss and error, and a threshold always lowers the error and raises the log-loss.
     """
     loss, error = (
         {variant: study.mean("last", variant, key) for variant in ("plain", "momentum", "threshold", "both")}
@@ -185,7 +185,7 @@ def momentum_and_thresholds(study: RegressionStudy) -> Answer:
 
 
 def subspace_is_best(study: RegressionStudy) -> Answer:
-    """Figure 8: training error of the best random start minus that of the subspace start, in points."""
+    """Figure 8: training error of the best random start minus training error of the subspace start, in points."""
     lead = study.mean("best_random") - study.mean("subspace")
     return 100 * lead, lead >= 0
 
@@ -199,16 +199,16 @@ def closed_forms_are_exact(study: RegressionStudy) -> Answer:
 
 
 def likelihood_never_falls(study: RegressionStudy) -> Answer:
-    """Section 2.3: the largest rise of plain EM's log-loss in an iteration; up to 1e-8 counts as rounding."""
+    """Section 2.3: the largest rise of plain EM's log-loss in an iteration. A rise of up to 1e-8 counts as rounding."""
     rise = study.mean("largest_rise")
     return rise, rise <= 1e-8
 
 
 def fewer_passes(study: RegressionStudy) -> Answer:
-    """Section 4: passes of incremental EM to plain batch EM's final log-loss, in percent of the passes of batch EM;
-    both with or without momentum (equation 27), whichever is faster.
+    """Section 4: passes of incremental EM to plain batch EM's final log-loss, in percent of the passes of batch EM.
+    Each of the two is with or without momentum (equation 27), whichever is faster.
 
-    The note has all four: incremental EM can be faster than plain batch EM and still slower than the document's update.
+    The note has all four methods: incremental EM can be faster than plain batch EM, but slower than with momentum.
     """
     reached = {name: study.mean("reached", name, "log_loss") for name in METHODS}
     *incremental, plain, momentum = METHODS

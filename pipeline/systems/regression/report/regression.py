@@ -32,8 +32,8 @@ VARIANTS = {
 
 @in_house_style
 def error_over_size(table: pd.DataFrame) -> Figure:
-    """Figure 5: test error (percent) over capsule size, one line per architecture; horizontal lines for other
-    classifiers, whose size is 0 in the table.
+    """Figure 5: test error (percent) over capsule size, one line per architecture. Other classifiers have horizontal
+    lines. Their size in the table is 0.
     """
     figure, (axes,) = panels(1, 2.8, COLUMN)
     for decision, (colour, marker) in LOOKS.items():
@@ -51,8 +51,8 @@ def error_over_size(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray) -> Figure:
-    """Figures 2-3: one panel per capsule of two numbers, with the squashed vectors `[n, m, 2]` of all images, those
-    of the capsule's class in blue, and a confident image of that class, from `[m, S, S]`, in the corner.
+    """Figures 2-3: one panel per capsule of two numbers, with squashed vectors `latents [n, m, 2]`. Images of the
+    capsule's class are blue. A corner shows the class's image of `confident [m, S, S]`.
     """
     classes, columns = len(confident), 5
     rows = -(-classes // columns)
@@ -93,7 +93,7 @@ def two_losses(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def starts(table: pd.DataFrame) -> Figure:
-    """Figure 8: lowest training errors from random starts by their sd, and from the subspace start."""
+    """Figure 8: lowest training errors from random starts, by the sd of the start, and from the subspace start."""
     errors_of = {str(start): 100 * rows.to_numpy() for start, rows in table.groupby("start", sort=False)["error"]}
     (level,) = errors_of.pop("subspace")
     figure, (axes,) = panels(1, 2.4, COLUMN)
@@ -108,7 +108,7 @@ def starts(table: pd.DataFrame) -> Figure:
 
 
 def prototypes(images: np.ndarray) -> Figure:
-    """Figure 4: a row of training images for each class, `[m, d, S, S]`, one image per element of its capsule."""
+    """Figure 4: `images [m, d, S, S]`, a row of training images per class, one image per element of its capsule."""
     rows = [(str(c), each.astype(np.float32) / 255) for c, each in enumerate(images)]
     return pictures.image_rows(rows, [str(a + 1) for a in range(images.shape[1])], "element")
 
@@ -198,7 +198,7 @@ _COLUMNS = {
 
 
 def build(results: Results) -> list[Table]:
-    """A table of errors by architecture and size for each study of kind "grid"."""
+    """A table for each study of kind "grid", a row for each architecture and size or other classifier."""
     tables = []
     for study in executed(results):
         data, records = study.table(()), study.numbers.records
@@ -211,6 +211,6 @@ def build(results: Results) -> list[Table]:
                 f"whole fit, or for all strengths tried. On {dataset_label(records)}."
             )
             table = study_table(study.name, title, told, data, _COLUMNS, records)
-            table.shown["size"] = table.shown["size"].replace("0", "")  # of other classifiers
+            table.shown["size"] = table.shown["size"].replace("0", "")  # the size of other classifiers
             tables.append(table)
     return tables

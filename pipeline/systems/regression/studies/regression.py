@@ -37,7 +37,7 @@ def check(params: SharedParams, where: str, study: RegressionStudy) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Run a study with the settings of an entry of `regression`. Raises `UserError` if the data do not suffice."""
+    """Run a study with the settings of an entry of `regression`. Raises `UserError` if the images allow no fit."""
     from pipeline.compute import prepare
     from pipeline.systems.regression.model.fits import build_inputs
 
@@ -47,7 +47,7 @@ def measure(context: Context) -> Outcome:
     inputs = context.once(
         ("inputs", study.dataset, study.features), lambda: build_inputs(dataset, study.features, device)
     )
-    # A checkpoint does not depend on code of other studies: an edit of one study of a set repeats no other fits.
+    # A checkpoint depends on the code of one study only: an edit of another study of the set repeats no fits.
     code = context.own_code(EXPERIMENTS, f"{study.study}.py")
     depends = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type, "code": code}
     run = import_module(f"pipeline.systems.regression.experiments.{study.study}").run

@@ -1,4 +1,4 @@
-"""The evaluation of a trained model: probes, and whether the presences of objects carry information about the image."""
+"""The evaluation of a trained SCAE: probes, and the information about the image in the presences of objects."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pipeline.results.spread import spread
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Evaluate probes, and `presence_information_by_object`: the information of the prior presences a_k max_m a_km,
-    summed over objects, in nats. The model does not sample them; here they are probabilities of binary presences.
+    """Evaluate probes, and `presence_information_by_object`: the information in the prior presences a_k max_m a_km,
+    summed over objects, in nats. Here these are probabilities of binary presences. The model does not sample any.
     """
     outcome = evaluation.evaluate(inputs)
     images = inputs.dataset.part("test")[0]
@@ -26,8 +26,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 
 def bernoulli_information(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Mutual information of each of O binary variables and the image, `[O]`, in nats: the mean over images of
-    KL(Bern(p) || Bern(mean p)), from probabilities `[N, O]` by image.
+    """Mutual information of each of O binary variables and the image, `[O]`, in nats, from `probabilities [N, O]` for
+    N images: the mean over images of KL(Bern(p) || Bern(mean p)).
     """
     p = np.asarray(probabilities, np.float64)
 

@@ -9,11 +9,11 @@ It is not one generative model but two likelihoods with stop-gradients between t
                                                                     deformations
     p(A_m) = sum_k a_k a_km N(A_m; V_k (static_km + D_km), sigma_km) + a dummy of fixed weight and density
 
-Values and details are those of the authors' code, including two unexpected ones: the weights a_k a_km of the votes are
-not normalised, so p(A_m) is not a density; and (1 - d_m) 1e32 is subtracted from the scores of attention, so that each
-query attends only to the part with the largest d_m, or to all whose d_m rounds to 1 (`attention: published`; `presence`
-adds log d_m instead). Labels are not used: the authors' classifiers are behind stop-gradients; here they are
-fit after training.
+Values and details are as in the authors' code. Two are unexpected. The weights a_k a_km of votes are not normalised, so
+p(A_m) is not a density. With `attention: published`, (1 - d_m) 1e32 is subtracted from the attention scores. Each query
+then attends only to the part with the largest d_m, or to all parts whose d_m rounds to 1. `attention: presence` adds
+log d_m instead. Training uses no labels. The authors' classifiers are behind stop-gradients; here classifiers are fit
+after training.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], P parts, O objects. Poses are offsets from the identity (`layers.poses`).
 """
@@ -36,7 +36,7 @@ from pipeline.systems.scae.settings import SCAEModelParams
 
 _LOG_2PI = math.log(2 * math.pi)
 _DUMMY = -2 * math.log(10.0)
-"""Log density of a part's pose under the dummy, and log weight of the dummy, which explains parts without object."""
+"""Log weight of the dummy, which explains parts without an object, and log density of any pose under the dummy."""
 _SMALLEST = 1e-16
 _HIDDEN, _COLOUR = 128, 32
 """Hidden units of the maps from an object's code, and of the map from a part's features to its colour."""
@@ -80,7 +80,7 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Entropies over objects of normalised `presence [B, O]`: the mean over images, and that of sums over the batch."""
+    """Mean entropy of each image's shares of `presence [B, O]` by object, and entropy of the whole batch's shares."""
 
     def entropy(share: Tensor) -> Tensor:
         return -torch.xlogy(share, share.clamp_min(_SMALLEST)).sum(-1)
@@ -91,16 +91,16 @@ def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_sparsity(presence: Tensor, per_image: float, classes: int) -> tuple[Tensor, Tensor]:
-    """Squared distance of an image's sum of presences from `per_image` (mean over images), and of an object's sum over
-    the batch from B / classes (mean over objects); `presence [B, O]`.
+    """Two means for `presence [B, O]`: over images, the squared distance of an image's sum from `per_image`; over
+    objects, the squared distance of an object's sum over the batch from B / classes.
     """
     within = (presence.sum(1) - per_image).square().mean()
     return within, (presence.sum(0) - len(presence) / classes).square().mean()
 
 
 class Attention(nn.Module):
-    """Single-head attention of queries `[B, n, d]` or `[n, d]` to parts `[B, P, d]` with presences `[B, P]`; result
-    `[B, n, d]`.
+    """Single-head attention of queries `[B, n, d]` or `[n, d]` to parts `[B, P, d]` with presences `[B, P]`. The
+    result is `[B, n, d]`. `mask` is "published" or "presence", as in the module's docstring.
     """
 
     def __init__(self, width: int, mask: str) -> None:
@@ -178,7 +178,7 @@ class SCAE(Model):
             PerElement(O, params.code, _HIDDEN, gain), nn.ReLU(), PerElement(O, _HIDDEN, params.object_features, gain)
         )
         # Outputs per object: a deformation for each part, the object's pose and presence, then a presence and an sd for
-        # each part. The deformations have no bias: the static poses hold what all images have in common.
+        # each part. Deformations have no bias: they are changes of the static poses, which all images share.
         outputs = P * POSE_SIZE + POSE_SIZE + 1 + 2 * P
         self.hidden = PerElement(O, params.object_features + 1, _HIDDEN, gain)
         self.outputs = nn.Parameter(_uniform(gain / math.sqrt(_HIDDEN), O, _HIDDEN, outputs))
@@ -212,10 +212,10 @@ class SCAE(Model):
         return self.templates * self.colour(parts.features).sigmoid().unsqueeze(-1)
 
     def explain_pixels(self, images: Tensor, parts: PartCapsules) -> tuple[Tensor, Tensor]:
-        """Log densities of images `[B, 1, S, S]` as mixtures of their parts and a background.
+        """Log densities of images `[B, 1, S, S]`, whose pixels are mixtures of their parts and a background.
 
         Returns:
-            log densities `[B]`, in nats, and the mixtures' means `[B, S, S]`, without gradient.
+            the log density of each image, `[B]`, in nats; and the mixtures' means `[B, S, S]`, without gradient.
         """
         coloured = self.coloured_templates(parts)
         both = torch.stack([coloured, self.mixing_logits.expand_as(coloured)], dim=2)  # (B, P, 2, h, w)
@@ -243,7 +243,7 @@ class SCAE(Model):
         """Encode objects from parts. The gradient reaches the parts' features, not presences, poses and templates.
 
         Args:
-            noise: `[B, O + O * P]`, uniform in [-1, 1], scaled and added to the presences' logits.
+            noise: `[B, O + O * P]`, uniform in [-1, 1], is scaled and added to the presences' logits.
         """
         P, O = self.params.parts, self.params.objects
         presence, A = parts.presence.detach(), parts.poses.detach()
@@ -268,7 +268,7 @@ class SCAE(Model):
         return Objects(votes, logit.sigmoid() * part_logits.sigmoid(), F.softplus(sd + 0.5) + 0.01, deformation)
 
     def part_explanations(self, parts: PartCapsules, objects: Objects) -> Tensor:
-        """Log weight times density of each part's pose under each object, `[B, O + 1, P]`, the dummy last."""
+        """Log of weight times density of each part's pose under each object, `[B, O + 1, P]`, the dummy last."""
         squared = (parts.poses.detach().unsqueeze(1) - objects.votes).square().sum(-1)
         density = -0.5 * squared / objects.vote_sd**2 - POSE_SIZE * (objects.vote_sd.log() + 0.5 * _LOG_2PI)
         explained = objects.vote_presence.clamp_min(_SMALLEST).log() + density
@@ -282,8 +282,8 @@ class SCAE(Model):
     # ---- what training needs
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Features of images `[B, 1, S, S]` for probes, without noise, by object: prior (presences a_k max_m a_km) and
-        posterior (parts explained).
+        """Features `[B, O]` of images `[B, 1, S, S]` for probes, without noise: prior, presences a_k max_m a_km;
+        posterior, expected numbers of parts that objects explain.
         """
         parts = self.encode_parts(images)
         objects = self.encode_objects(parts)
@@ -296,7 +296,7 @@ class SCAE(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss per image, in nats, and its terms and other metrics; `epoch` and `labels` are unused.
+        """The loss per image, in nats, and metrics by name. `epoch` and `labels` are unused.
 
         The sparsity terms between images depend on the whole batch, so losses depend on the batch size.
         """

@@ -1,4 +1,4 @@
-"""The evaluation of a trained model: the same as for every model with features."""
+"""The evaluation of a trained VAE, the same as for every model with features."""
 
 from pipeline.probes.evaluation import evaluate
 

@@ -1,8 +1,8 @@
 """A plain variational autoencoder (Kingma & Welling 2013), the model without poses in document 000, section 5.
 
-    z ~ N(0, I), x ~ N(decoder(z), sigma) or Bern(decoder(z)); guide z ~ N(mu(x), sigma(x)); one hidden layer each way.
+    model: z ~ N(0, I), x ~ N(decoder(z), pixel_sd) or Bern(decoder(z)); guide: z ~ N(mu(x), sigma(x))
 
-Shapes: B images `[B, 1, S, S]` in [0, 1], latent code `[B, Z]`.
+Encoder and decoder have one hidden layer each. Shapes: B images `[B, 1, S, S]` in [0, 1], latent code z `[B, Z]`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class VAE(Model):
         return {"mu_sigma": torch.cat(self.encode(images), dim=1)}
 
     def model(self, images: Tensor | None, count: int) -> Tensor:
-        """The generative process as a Pyro model of `count` images; returns the decoded means `[count, S, S]`."""
+        """The generative process of `count` images as a Pyro model. Returns the decoded means `[count, S, S]`."""
         like = next(self.decoder.parameters())
         with pyro.plate("images", count):
             # Tensors on the device: Python numbers would be copied from the CPU at every step.
@@ -72,11 +72,11 @@ class VAE(Model):
         return mean
 
     def guide(self, images: Tensor, noise: Tensor) -> None:
-        """The amortised posterior as a Pyro guide; `noise [B, Z]` is standard normal."""
+        """The amortised posterior as a Pyro guide. `noise [B, Z]` is standard normal."""
         with pyro.plate("images", images.shape[0]):
             mu, sigma = self.encode(images)
-            # A delta at z with the log density of z under the normal distribution stands for a sample of that
-            # distribution, drawn with the caller's noise.
+            # z is a sample of a normal distribution with the caller's noise. Pyro gets it as a delta with the normal
+            # log density of z.
             z = mu + sigma * noise
             density = dist.Normal(mu, sigma).log_prob(z).sum(-1)
             pyro.sample("z", dist.Delta(z, log_density=density, event_dim=1))
@@ -88,7 +88,7 @@ class VAE(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The negative bound per image, in nats, and its terms and other metrics; `epoch` and `labels` are unused."""
+        """The mean negative bound of the images, in nats, and metrics by name. `epoch` and `labels` are unused."""
         p, q = traced(lambda: self.model(images, len(images)), lambda: self.guide(images, noise))
         terms = {
             "log_pixels": p["pixels"]["log_prob"],
