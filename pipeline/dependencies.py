@@ -97,7 +97,7 @@ class Graph:
             target, source = part, values
             for key in path:
                 target, source = target.setdefault(key, {}), source[key]
-            if not isinstance(target.get(last), dict):  # keep a whole section if a part of it is named, too
+            if not isinstance(target.get(last), dict):  # a whole section, named before its parts, stays whole
                 target[last] = source[last]
         return part
 

@@ -108,7 +108,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """The content of a YAML text. Raises `UserError`, which names it `name`, if it is invalid or repeats a key."""
+    """The content of a YAML text, called `name` in errors. Raises `UserError` if it is invalid or repeats a key."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()

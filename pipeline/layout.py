@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 JOURNALS = ".tracking"
 """The folder of the journals of tracked runs."""
 CHECKPOINTS = ".cache/resume"
-"""The folder of checkpoints of unfinished trainings, a folder for each training. DVC does not delete it."""
+"""The folder of the last checkpoints of trainings, a folder for each training. DVC does not delete it."""
 
 
 def find_root() -> Path:
@@ -28,7 +28,7 @@ def find_root() -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """The MLflow store, at `MLFLOW_TRACKING_URI` or in `home`; None if `CAPSULES_MLFLOW` is off. Raises `UserError`."""
+    """The MLflow store, at `MLFLOW_TRACKING_URI` or in `home`; None if `CAPSULES_MLFLOW` is off. `UserError` if bad."""
     from pipeline.tracking import Store
 
     switch = os.environ.get("CAPSULES_MLFLOW", "on")
@@ -63,7 +63,7 @@ def faults_path(root: Path) -> Path:
 
 @dataclass
 class Layout:
-    """Paths of the files that a profile's stages write in a repository.
+    """Paths of the files that a profile's stages write in a repository, and of `noise_path`.
 
     Attributes:
         arrays_folder: arrays of results, which DVC caches. The files in `reports_folder` are in Git.

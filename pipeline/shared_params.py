@@ -34,7 +34,7 @@ class SharedParams(Section):
     evidence: EvidenceParams = Field(description="which item answers which claims")
 
     def section(self, name: str) -> Any:
-        """A section by name, such as a kind of study. It has entries by name, or settings that all items share."""
+        """A section, of a kind of study for example. It has entries by name, or settings that all items share."""
         return getattr(self, name)
 
     def images_of(self, dataset: str) -> Published:
@@ -55,7 +55,7 @@ class SharedParams(Section):
             raise ValueError(f"{where}: {error}") from None
 
     def check_centre(self, where: str, run: RunSettings) -> None:
-        """ValueError if a run's central crop has another centre than the image, about which images are transformed."""
+        """ValueError if a run's central crop is not centred on the image. Images are transformed about their centre."""
         side, augmentation = self.images_of(run.dataset).side, run.augmentation
         if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
             raise ValueError(f"{where}: the difference of the image's {side} and the crop's pixels must be even")
@@ -77,7 +77,7 @@ class SharedParams(Section):
     def check_changes_of_model(
         self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
     ) -> None:
-        """ValueError if there is no run `name`, or a condition is invalid, has no effect or does not fit the images."""
+        """ValueError if `name` is no run of the variant, or a condition is invalid, without effect or unfit."""
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
             place = f"{where}.conditions.{condition}"

@@ -43,8 +43,8 @@ def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
 
 
 def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Labelled]]:
-    """The data set with training and validation images of familiar viewpoints only, and the test images with their
-    classes, named `familiar` and `novel`.
+    """The data set with training and validation images of familiar viewpoints only; and two sets of test images with
+    their classes, by name: `familiar` and `novel`.
 
     Raises:
         UserError: the viewpoint of an image is unknown, or neither familiar nor novel.
@@ -69,9 +69,9 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
-    """Errors at equal errors on familiar viewpoints, a row per replica and network (columns as in `COLUMNS`). The worse
-    network has means over its last `LATE` epochs. The better one is read where it first reaches the same error on
-    familiar viewpoints, or after its first epoch if its error is already lower.
+    """Compare networks where their errors on familiar viewpoints are equal. One row per replica and network, with the
+    columns replica, network and `COLUMNS`. The worse network has means over its last `LATE` epochs. The better one is
+    read where it first reaches the same error, or after its first epoch if its error is already lower.
 
     Args:
         curves: `errors` of both networks, with a column network. Replicas without both networks are left out.
@@ -91,7 +91,7 @@ def match(curves: pd.DataFrame) -> pd.DataFrame:
 
 def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """`familiar, novel, epoch` where `familiar` first falls to `level`, interpolated in a table `[epochs, 3]`."""
-    level = max(level, table[:, 0].min())  # rounding may put a mean of equal errors below all of them
+    level = max(level, table[:, 0].min())  # a mean of equal errors may be rounded to below them
     first = int(np.flatnonzero(table[:, 0] <= level)[0])
     if first == 0:
         return table[0]
@@ -101,9 +101,9 @@ def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
 
 
 def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
-    """Compare two networks. The table has both networks' errors after every epoch. `matched` has errors where they
-    match, `late` means over the last epochs. `novel_ratio` is the capsules' matched error on novel viewpoints over that
-    of the convolutional network of the same replica.
+    """Compare two networks. The table has both networks' errors after every epoch. `matched` has errors where those on
+    familiar viewpoints are equal. `late` has means of the last `LATE` epochs. `novel_ratio` is the capsules' matched
+    error on novel viewpoints over that of the convolutional network of the same replica.
 
     Args:
         capsules, cnn: as `errors` returns them.

@@ -18,7 +18,7 @@ WORDS: tuple[Word, ...] = get_args(Word)
 
 LEVEL = 0.05
 """Approximate upper limit of the false discovery rate: the expected share of claims that differ by chance among the
-claims called "moved". If nothing changed, it is about the probability that any claim is called so.
+tested claims called "moved". If nothing was changed, about this is the probability that there is any such claim.
 """
 
 
@@ -56,7 +56,7 @@ def changes(
         alike = old and new and same(old.value, new.value) and old.verdict == new.verdict
         if (old or new) and not alike:
             found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
-    # Claims with equal numbers are not tested, because most of them do not depend on what was changed.
+    # Claims with equal numbers are not tested: most do not depend on what was changed, and would only be more tests.
     chances = {change.id: change.chance for change in found if change.chance is not None}
     adjusted = stats.false_discovery_control(list(chances.values())) if chances else []
     moved = {claim for claim, chance in zip(chances, adjusted, strict=True) if chance <= LEVEL}
@@ -80,7 +80,7 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
 
 
 def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[str, str]) -> list[str]:
-    """The parameters and the claims that differ, as lines of text. Two profiles' parameters are counted, not listed.
+    """The parameters and the claims that differ, as lines of text. Between profiles, parameters are only counted.
 
     Args:
         found: from `changes`.
@@ -105,7 +105,7 @@ def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of the same number of cells as indented lines, with the cells below each other."""
+    """Indented lines with aligned columns. All rows have the same number of cells."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -36,7 +36,7 @@ class Dataset:
 
     Attributes:
         name: its key in `datasets` of params.yaml.
-        label: its display name. The name also says whether the data set is a stand-in.
+        label: its display name, which marks rendered stand-ins, such as "toys (stand-in)".
         images: `[N, C, H, W]` uint8.
         labels: `[N]` int64.
         factors: arrays `[N]` of other properties of the images, by name.

@@ -60,7 +60,7 @@ class Content:
     Attributes:
         images: `[N, C, side, side]` uint8, or a function that returns the images of given indices `[n]`.
         labels: `[N]`.
-        test: number of images in the official test part, the last ones; 0 if there is none.
+        test: number of images in the official test part, which are the last of `images`; 0 if there is none.
         factors: arrays `[N]` of other properties of the images, by name.
     """
 
@@ -278,8 +278,8 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
 
 
 def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:
-    """The indices of each part, random if there is a seed. Otherwise the first images are for training, the last ones
-    for validation, and the test images are the first of the test part or, without one, come just before validation.
+    """The indices of each part, random if there is a seed. Otherwise, of images outside the test part, the first are
+    for training and the last for validation. Test images are the first of the test part or just before validation.
     """
     pool_size, train, validation = len(content.labels) - content.test, params.train, params.validation
     try:

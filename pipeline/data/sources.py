@@ -109,15 +109,15 @@ SOURCES = {
     "smallnorb48-posed": Source(mirrors=(), files={"test.npz": _SMALLNORB48["test.npz"]}, folder="smallnorb48"),
     "toys": Source(mirrors=(), files={}),
 }
-"""Published and rendered sources by name, for `datasets.<name>.source` in params.yaml, and affNIST for evaluation."""
+"""Sources by name, for `datasets.<name>.source` in params.yaml, and affNIST for evaluation."""
 
 
 def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
     """Download every file of a source to `folder`. Files with the right hash are kept. Returns the paths.
 
-    `mirror`, a folder or URL, is tried first. It has `<name>/<file>`, or `<folder>/<file>` if the source has a
-    `folder`. Toys have no files. A README is written for them. Raises `UserError` if no mirror has a file with the
-    right content, if `mirror` is a URL of an unknown kind, or if a file cannot be written.
+    `mirror`, a folder or URL, is tried first. Its files are `<name>/<file>`, or `<Source.folder>/<file>`.
+    Toys have no files. A README is written for them. Raises `UserError` if no mirror has a file with the right
+    content, if `mirror` is a URL of an unknown kind, or if a file cannot be written.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
         raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
@@ -130,7 +130,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
-    """Get one file from the first of `places` (folders or URLs) that has it, unless it is there. Returns its path."""
+    """Get a file from the first of `places` (folders, URLs) that has it, unless `target` is right. Returns `target`."""
     source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:

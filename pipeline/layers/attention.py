@@ -47,8 +47,8 @@ class PerElementMLP(nn.Sequential):
 
 
 class AttentionPooling(nn.Module):
-    """Pools spatial features for each part. A 1x1 convolution gives each part (features + 1) channels. A softmax of the
-    last channel over space weights the sum of the others.
+    """Pools spatial features for each part. A 1x1 convolution gives each part (features + 1) channels. The softmax of
+    the last channel over space gives the weights with which the other channels are summed.
 
     `[B, channels, H, W] -> [B, parts, features]`.
     """

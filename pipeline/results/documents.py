@@ -23,7 +23,7 @@ COPIES = {
 }
 """Sources that are copies of smallNORB, and how each copy differs from it."""
 _FOR_VALIDATION = 0.02
-"""Share of the training images that may be held out without a remark: the document trained on all of them."""
+"""Share of the document's training images that may be missing without a remark."""
 _ABOUT = ("words", "budget", "published_code")
 """Keys of `documents.yaml` that are not settings."""
 _STEPS = "training.steps"
@@ -49,7 +49,7 @@ def remarks(
 ) -> list[Remark]:
     """Remarks on how a result differs from its document: on data, then settings, then the number of seeds.
 
-    A setting that the document does not give, or that the result does not have, is not compared.
+    A setting that neither the document nor its published code gives, or that the result does not have, is not compared.
 
     Args:
         system, name: keys of the document's network or study in `documents.yaml`.
@@ -85,7 +85,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """Remarks on other or fewer data than the document's. With other data, training images are not counted."""
+    """Remarks on other or fewer data than the document's. Sizes of other training data are not compared."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -99,7 +99,7 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:
-    """Training steps in total, and per epoch as text: upper bounds if images are held out by factor of variation."""
+    """Training steps: the total, and those of an epoch as text. Upper bounds, if a factor's value is held out."""
     dataset, holdout = ours.dataset, ours.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
     steps = int(images * share) // ours.training.batch_size
@@ -107,7 +107,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (dotted key, our value, theirs) for each setting that differs or, if theirs is a `least`, is below it."""
+    """Yield (dotted key, our value, theirs) for each setting that differs, or is below theirs if that is {least: n}."""
     for key, value in theirs.items():
         if key in _ABOUT or key not in ours:
             continue

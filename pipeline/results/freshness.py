@@ -126,7 +126,7 @@ def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, l
 def recorded_hours(numbers: Numbers) -> float | None:
     """Hours that an item took; None if they are not recorded.
 
-    A resumed training records the time of all its parts, its stage the time of the last part. The larger one counts.
+    A resumed training records the time of all its parts, but its stage that of the last part. The larger counts.
     """
     known = [each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if each is not None]
     return max(known) / 3600 if known else None

@@ -20,8 +20,8 @@ DIGITS = 4
 """Significant digits of a headline number, few enough to hide noise between machines."""
 MOST_HEADLINES = 12
 RECORD = "record"
-"""Key of all numbers and their provenance in a result's file, next to the headline numbers. The record is in a list
-because DVC does not compare lists: `dvc metrics diff` then shows only the headline numbers.
+"""Key under which a result's file has all numbers and their provenance, next to the headline numbers. They are in a
+list because DVC does not compare lists: `dvc metrics diff` then shows only the headline numbers.
 """
 
 

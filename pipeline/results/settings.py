@@ -14,7 +14,7 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
-"""Names of items by role: keys of a section. In `networks`, an item is a run, or <ablation>/<condition>."""
+"""The item of each role: a key of a section of params.yaml or, in `networks` (see `Role`), <ablation>/<condition>."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 KINDS = ("toy", "iterated", "density", "parsing")
@@ -30,7 +30,7 @@ class Role(NamedTuple):
     Attributes:
         section: section of `params.yaml` that has the item. `networks` stands for runs and conditions of `ablation`.
         kind: the required variant of a run, kind of a study, or axis of viewpoints; "" if all items are allowed, and
-            None if there is no such role.
+            None if params.yaml names an unknown role, which is an error.
     """
 
     where: str
@@ -50,8 +50,8 @@ def group(section: str, kinds: Mapping[str, str]) -> Any:
 
 
 class GenerativeEvidence(Section):
-    """Evidence for document 000. `affine` has the runs for affNIST, `table_1` the runs for the other claims.
-    `optimise_upright` is for the gain in accuracy, which needs many upright images; `optimise` is for all rotations.
+    """Evidence for document 000. `affine` has the runs for affNIST, `table_1` the runs for other claims about runs.
+    `optimise` has all rotations. `optimise_upright`, if given, measures the gain in accuracy on more, upright images.
     """
 
     table_1: Roles = group("runs", VARIANTS)
@@ -70,7 +70,7 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Evidence for the networks of document 001. The first entry of `middle` is judged, notes report the others."""
+    """Evidence for the networks of document 001. Of `middle`, the first measured entry is judged."""
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
     inference: Roles = group("infer", dict.fromkeys(("routed", "unrouted"), ""))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 LONGEST = 10_000
-"""Largest number of epochs of a training."""
+"""Largest number of epochs of a training, before it is rounded up to whole epochs."""
 ITSELF = "itself"
 """Entry of the column `features` if the model itself classifies. Other entries are features of a linear probe."""
 _FEWEST = 10
@@ -60,7 +60,7 @@ def check(params: SharedParams, where: str, study: DataEfficiencyParams) -> None
 
 
 def measure(context: Context) -> Outcome:
-    """Train and test the run of an entry of `data_efficiency` on each share of its images."""
+    """Train the run of an entry of `data_efficiency` on each share of its images, and test it on all test images."""
     import pandas as pd
 
     from pipeline.results.outcome import MOST_HEADLINES, Outcome
@@ -104,8 +104,8 @@ def share_of(dataset: Dataset, share: float) -> Dataset:
 
 
 def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: int) -> AnyRun:
-    """The run's settings for a share of the training images. It has as many steps as the study's epochs on all images,
-    rounded up to whole epochs, and no early stopping.
+    """The run's settings for a share of the training images. Training takes as many steps as the study's epochs take
+    on all images, rounded up to whole epochs of the share. It does not stop early.
 
     Args:
         images: number of training images of the share. A batch is not larger.

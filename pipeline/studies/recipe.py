@@ -1,8 +1,8 @@
-"""The effect of single changes in training on the error on held-out objects.
+"""The effect of single changes in training on the error on held-out images: of new toys, if the factor is the instance.
 
-Model selection uses this error, never the test error. For each value of a factor of variation in turn, training images
-with that value are held out. Networks are evaluated after the last epoch, because the best epoch would be chosen by the
-reported error. A final run validates on known objects, and keeps the weights with the lowest validation loss.
+Settings of runs are chosen by this error, never by the test error. For each value of a factor of variation in turn,
+training images with that value are held out. Networks are evaluated after the last epoch. At the best epoch the error
+would be too low, because that epoch would be chosen by the same error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ERRORS = {"new": "validation_accuracy", "known": "known_accuracy", "train": "tra
 
 
 class RecipeParams(Section):
-    """Single changes in the training of a network, compared by the error on held-out objects."""
+    """Single changes in the training of a network, compared by the error on held-out images."""
 
     run: Name = Field(description="a key of `runs` whose variant is matrix_capsules or cnn")
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(description="as in a run's `holdout`")
@@ -60,13 +60,12 @@ class RecipeParams(Section):
             ValidationError: the settings do not give a valid run.
         """
         changes = self.conditions[condition]
-        # The model's schedule counts in the run's own epochs.
         epochs = changes.get("training", {}).get("epochs", self.epochs)
         values: dict[str, Any] = run.model_dump() | {"replicas": self.replicas}
         for part, changed in changes.items():
             values[part] |= changed
         type(run).model_validate(values)  # also names an invalid number of epochs
-        values["training"]["epochs"] = run.training.epochs
+        values["training"]["epochs"] = run.training.epochs  # from which `with_epochs` scales the model's schedule
         return type(run).model_validate(values).with_epochs(int(epochs))  # type: ignore[arg-type]
 
     def without(self, run: AnyRun, value: int) -> AnyRun:
@@ -79,7 +78,7 @@ SETTINGS = RecipeParams
 
 
 def check(params: SharedParams, where: str, study: RecipeParams) -> None:
-    """ValueError if the run is of the wrong kind, or a condition does not give a valid run or changes nothing."""
+    """ValueError if the run or the factor does not fit, or a condition gives no valid run or has no effect."""
     run = params.run_of(f"{where}.run", study.run, "matrix_capsules", "cnn")
     assert isinstance(run, CroppedRun)
     params.check_factor(f"{where}.factor", study.factor, run.dataset)
@@ -110,7 +109,7 @@ def measure(context: Context) -> Outcome:
 def errors(trained: Trained) -> pd.DataFrame:
     """Errors in [0, 1] and seconds of training: one row per replica and metric. Columns: replica, metric, value.
 
-    After the last epoch, `new` is the error on held-out objects, and `known` on other images left out of training, if
+    After the last epoch, `new` is the error on held-out images, and `known` on other images left out of training, if
     any. `train` is the mean error on augmented images over the last epoch. `seconds` is the mean over replicas.
     """
     last = trained.history.groupby("replica").tail(1).rename(columns={column: name for name, column in ERRORS.items()})

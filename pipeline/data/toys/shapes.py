@@ -91,7 +91,7 @@ _ANIMALS = (
 
 def _limb(start: Point, length: float, swings: Pair, aside: float, radius: float) -> tuple[list[Piece], Point]:
     """An arm or a leg of two parts, each `length` long, and its end point. `swings` are the angles of the parts in
-    degrees forward (0 hangs down). Each part leans to the left by an angle with the tangent `aside`.
+    degrees forward (0 hangs down). Each part leans to the left by the angle whose tangent is `aside`.
     """
     pieces: list[Piece] = []
     for swing, first, last in zip(swings, (1.0, 0.85), (0.85, 0.65), strict=True):
@@ -266,8 +266,8 @@ _TRUCKS = (
 
 def _car(size: Pair, hull: Pair, cabin: Pair, glass: Point, extra: str) -> list[Piece]:
     """A low body with a narrower cabin. `size` is half its length and half its width. `hull` is the height of the body
-    and how far its front leans back, `cabin` the x of the cabin's rear and front, `glass` the cabin's height and how
-    far its windows lean in. `extra` is a further part, "open" for no roof, or "round" for a domed roof.
+    and how far its front leans back, `cabin` the x of the cabin's rear and front, `glass` the cabin's height, and how
+    far windscreen and rear window lean in. `extra` is a further part, "open" for no roof, or "round" for a domed roof.
     """
     (length, width), (body, nose), (roof, screen, back) = size, hull, glass
     low, waist = 0.12, 0.12 + 0.62 * body

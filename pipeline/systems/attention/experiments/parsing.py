@@ -2,8 +2,9 @@
 
 All methods are given the transformations and the parts. Inversion is also given the model's scales (kappa, sigma), or
 learns them from parts and cues. Baselines work on the parts' votes: dynamic routing, EM routing's steps and a method
-like k-means. Routing is run with the few published iterations from one start, and with more iterations, more starts and
-the density of clutter. EM routing knows sigma. The posterior under the objects' true poses is an upper limit.
+like k-means. Dynamic routing and EM routing are run with the few published iterations from one start. Dynamic routing
+also gets more iterations. EM routing also gets more iterations and starts, without and with the density of clutter. Its
+sds are at least sigma. The posterior under the objects' true poses is an upper limit.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ INVERSION = "inversion"
 
 
 def run(study: ParsingStudy) -> Outcome:
-    """One row per sd, number of shown objects and method, with the measures of `measured`. Means over rows are in the
-    numbers, with the lead of inversion over each method of routing (`lead_of`).
+    """One row per sd, number of shown objects and method, with the measures of `measured`. The outcome's numbers are
+    each method's means over all rows, and the lead of inversion over each method of routing (`lead_of`).
     """
     random = np.random.default_rng(study.seed)
     W = orthogonal_transforms(study.parts, study.objects, study.dimensions, random)
@@ -88,7 +89,7 @@ def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: Parsing
 def found(parse: Parse, scenes: Scenes) -> Tensor:
     """Share of parts whose parent is found, by scene, `[B]`. Scenes of clutter alone are left out.
 
-    Parts that are clutter do not count. A part with a parent that is assigned to clutter is not found.
+    Parts that are clutter do not count. If any other part is assigned to clutter, its parent is not found.
     """
     real = scenes.parents < parse.poses.shape[1]  # (B, m)
     right = ((parse.chosen == scenes.parents) & real).sum(1) / real.sum(1).clamp_min(1)
@@ -96,8 +97,9 @@ def found(parse: Parse, scenes: Scenes) -> Tensor:
 
 
 def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
-    """The share `found`, a mean over scenes, with its standard error; `clutter_found`, the share of clutter recognised
-    (nan without clutter); `pose_error`, the root mean square over a pose's numbers, averaged over shown objects.
+    """The share `found`, a mean over scenes, with its standard error; `clutter_found`, the share of clutter recognised,
+    nan without clutter in scenes or method; `pose_error`, the root mean square over a pose's numbers, averaged over
+    shown objects.
     """
     right, n = found(parse, scenes), parse.poses.shape[1]
     nobody = scenes.parents == n

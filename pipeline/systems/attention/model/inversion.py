@@ -55,12 +55,12 @@ def invert(
     """The approximate posterior of scenes from their parts `[B, m, d]` and their cues `[B, m, d]`, or without cues.
 
     Args:
-        learn: whether kappa and sigma are learned first, one value of each for all scenes. They are learned after the
-            first half of the steps, from each scene's best start: wrong starts would make densities too wide.
+        learn: whether kappa and sigma are learned in a search before the main one, one value of each for all scenes.
+            They are learned in its second half, from each scene's best start: others would make densities too wide.
     """
     search = _Search(parts, cues, settings, torch.Generator().manual_seed(settings.seed))
     if learn:
-        q = search.best(hierarchy, search.from_starts(hierarchy, 1.0), 1)  # the given scales are a guess, wide enough
+        q = search.best(hierarchy, search.from_starts(hierarchy, 1.0), 1)  # 1.0: the given scales are wide enough
         log_scales = torch.stack([hierarchy.kappa.mean().log(), hierarchy.sigma.mean().log()]).requires_grad_()
         search.ascend(hierarchy, q, log_scales)
         hierarchy = _with_scales(hierarchy, log_scales.detach())

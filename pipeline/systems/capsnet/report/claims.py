@@ -113,6 +113,8 @@ def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFram
             table = results.table("train", run.item, ("replica", "epoch", "train_loss", "validation_loss"))
             if table is not None and run.is_but_for(first, **changes):
                 found[role] = run, table
+    if "routed" not in found:
+        raise NotMeasuredError("the table of the training with routing is missing")
     return found
 
 
