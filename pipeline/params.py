@@ -1,6 +1,6 @@
 """The typed form of `params.yaml`: every parameter with its unit and range.
 
-Unknown keys are errors, types are not converted, and every error names the field and the allowed values. Almost
+Unknown keys are errors, types are not converted, and almost every error names the field and the allowed values. Almost
 no setting has a default, so that `dvc params diff` shows everything that can change a result.
 """
 
@@ -72,7 +72,7 @@ class CheckedParams(SharedParams):
                 raise ValueError(f"{role.where}: '{role.item}' is not one of {sorted(fitting)}")
 
     def _kinds(self, section: str) -> dict[str, str]:
-        """The kinds of the items of a section that evidence may name, by item."""
+        """For each item of a section that evidence may name, its kind (`Role.kind`)."""
         runs: dict[str, str] = {name: run.variant for name, run in self.runs.items()}
         if section == "runs":
             return runs
@@ -155,7 +155,7 @@ def _describe(error: Any) -> str:
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """Check the content of a params file, and return its typed form. `ParamsError` names every wrong field."""
+    """The typed form of a params file. `ParamsError` names every wrong field or, if all fit, a wrong reference."""
     try:
         return Params.model_validate(values)
     except ValidationError as error:

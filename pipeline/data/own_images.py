@@ -39,8 +39,8 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
     """Find own images. Returns their path and the files of each part (none for an npz). No file is opened.
 
     Raises `UserError` for a path that does not fit `format`, class folders other than `classes`, a class without images
-    and a file that is no image. Links are also refused (DVC does not see changes of their targets), as are pipes and
-    devices (DVC would wait for them without end) and names that are not UTF-8.
+    and a file that is no image. Also refused are links in folders (DVC does not see changes of their targets), pipes
+    and devices (DVC would wait for them without end), and names that are not UTF-8.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):

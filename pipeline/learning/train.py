@@ -119,7 +119,7 @@ def train(
 
 @dataclass
 class _Loop:
-    """The training of one seed. Initial values, batches and noise depend on this seed alone."""
+    """The training of one seed. Batches, noise and (without `start`) initial values depend on this seed alone."""
 
     task: Task
     replica: int

@@ -1,4 +1,4 @@
-"""Cards of claims for the page: a card for each row of the scorecard, with all profiles' findings and their origin."""
+"""Cards of claims for the page, one for each row of the scorecard, with findings of this profile, quick and paper."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MARKS: dict[Verdict, tuple[str, str]] = {
     "fails": ("✗", "bad"),
     "not run": ("○", "none"),
 }
-"""Each verdict's mark and tone, from agreement to disagreement. The mark's shape and the word next to it make the
-verdict clear without colour.
+"""Each verdict's mark and tone, from agreement to disagreement, and "not run" last. The mark's shape and the word next
+to it make the verdict clear without colour.
 """
 
 QUICK, PAPER = "quick", "paper"
@@ -121,16 +121,17 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
 
 
 def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
-    """Advice on how to test a claim, with the time of the last run, and the shell command. `kind` is the kind of the
-    row's reason. If the row `paper` of profile paper was run, the advice is to use that profile.
+    """How to test a claim: advice in words, with how long the last run took, and the shell command. `kind` is the kind
+    of the row's reason. If the row `paper` of profile paper was run, the advice is to use that profile.
     """
-    change = CHANGES[kind]
+    change, switch = CHANGES[kind], ""
     if paper and paper["verdict"] != "not run":
         row, change = paper, f"in profile {PAPER}, where it is {paper['verdict']}"
+        switch = f"python -m pipeline profile switch {PAPER} && "
     items, seconds = row["provenance"]["items"], row["provenance"]["seconds"]
     if not items:
         return "what this profile has not run yet", "python -m pipeline status"
-    return change if seconds is None else f"{change} (it took {_duration(seconds)})", _repro(items)
+    return change if seconds is None else f"{change} (it took {_duration(seconds)})", switch + _repro(items)
 
 
 def _repro(items: Sequence[str]) -> str:

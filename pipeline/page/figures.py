@@ -1,8 +1,8 @@
 """Writes a profile's figures, prepares them for the page, and writes the tables of `dvc plots`.
 
-Titles and captions are in `figures.json`, next to the folder of figures. Films are in the folder `films`. Git holds
-pictures and numbers, but no arrays. A picture whose arrays are missing is kept as long as its results are the same. A
-picture is removed if it is not drawn although its arrays are there.
+Titles and captions are in `figures.json`, next to the folder of figures. Films, which the page shows with a slider, are
+in the folder `films`. Git holds pictures and numbers, but no arrays. A picture whose arrays are missing is kept as long
+as its results are the same. A picture is removed if it is not drawn although its arrays are there.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def write_figures(folder: Path, results: Results) -> Written:
 
 
 def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
-    """The figures on disk whose results have not changed since the figures were drawn, and the executed items whose
-    arrays or tables were missing at that time.
+    """The figures on disk whose results have not changed since they were drawn; and, as text, the arrays and tables of
+    executed items that were missing at that time.
     """
     path = folder.with_suffix(".json")
     content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"figures": [], "incomplete": []}
@@ -110,7 +110,7 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
 
 
 def load_figure(folder: Path, figure: Picture) -> Picture:
-    """The figure with `uri`, its file in `folder` as a data URI, and `width` in CSS pixels."""
+    """The figure with two fields set: `uri` (its file in `folder`, as a data URI) and `width` (in CSS pixels)."""
     path = folder / figure.file
     if figure.kind == "png":
         with Image.open(path) as picture:
@@ -139,7 +139,7 @@ def vector_uri(svg: str) -> str:
 
 
 def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
-    """`uri` and `alt` of a document's picture on the first screen, made smaller. None without a PNG in `FRONT`."""
+    """`uri` and title of a document's picture for the first screen, made smaller. None without a PNG in `FRONT`."""
     shown = next((each for each in figures if each.kind == "png" and each.name.startswith(FRONT)), None)
     if shown is None:
         return None
@@ -168,7 +168,7 @@ def write_plots(folder: Path, results: Results) -> None:
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
-    """Yield a table for each run with the metric: a row per epoch, the validation mean over seeds still training."""
+    """Yield a table for each run with the metric. One row per epoch: the mean over seeds that train at this epoch."""
     for run, numbers in results.executed("train"):
         if metric in numbers.names("validation"):
             table = results.table("train", run, ("replica", "epoch", column := f"validation_{metric}"))
@@ -178,7 +178,7 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Yield a table for each probed run: a row per features and angle, the mean accuracy over seeds of refit probes."""
+    """Yield a table for each probed run. One row per features and angle: mean accuracy of refit probes over seeds."""
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")
         table = results.table("evaluate", run, columns) if numbers.names("probe") else None

@@ -15,13 +15,14 @@ All rules of the verdict:
 
 These rules give `judged` of a row. The row's verdict is the same except in two cases. The page then shows both:
 
-- "undecided": our mean lies outside the tolerance, but within two of its standard errors of the document's number.
-- "not tested": our mean is "worse", and the document's conditions were not reached in one of four ways (`untested` of
-  the row). The training took fewer steps than the document's or its published code's. At the end of training, the error
-  on augmented training images is above the document's test error. The error still falls: its mean on watched test
-  images (else validation images) is lower in the last eighth of the epochs than in the eighth before, by more than two
-  standard errors of the difference (binomial, both taken as independent). The images stand in for distorted images that
-  the document does not give.
+- "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
+  errors of our mean.
+- "not tested": our mean is "worse", and one of these (`untested` of the row) shows that the document's conditions were
+  not reached: (1) Training took fewer steps than the document's or its published code's. (2) Of an error: at the end of
+  training, the error on augmented training images is above the document's test error. (3) Of an error: it still falls.
+  Its mean on watched test images (else validation images) is lower in the last eighth of the epochs than in the eighth
+  before, by more than two standard errors of the difference (binomial, both taken as independent). (4) Distorted images
+  of our own stand in for those of the document, which it does not give.
 
 The cause of a disagreement is never certain. `why` of a row gives the first candidate: the reason for "not tested"
 (budget, data) or "undecided" (noise); else the first of the finding's remarks in the order budget, data, setting,
@@ -113,7 +114,7 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
 
 def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
     """The kind and the text of the reason why a number outside the tolerance does not decide its claim. Kind "noise"
-    gives "undecided"; other kinds give "not tested". None if `judge` has the verdict. See the rules above.
+    gives "undecided"; other kinds give "not tested". None if the verdict of `judge` stands. See the rules above.
     """
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
     if claim.value is None or ours is None or judged not in ("better", "worse"):
@@ -155,7 +156,7 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
 
 
 def _notes(claim: Claim, finding: Finding) -> list[str]:
-    """A finding's notes, then a note on its number by each other protocol, with the verdict on that number."""
+    """A finding's notes, then one for each further protocol: its number, and the verdict on that number."""
     others = [
         f"{protocol}: {each.mean:.1f} {claim.unit}, {judge(claim, replace(finding, ours=each))}"
         for protocol, each in finding.others.items()

@@ -81,7 +81,7 @@ def _numbers(S: Tensor) -> Tensor:
 
 
 class QuarterTurnNetwork:
-    """Two convolutions over places and quarter turns, each followed by ReLU, and the mean over places.
+    """Means over channels and 2x2 pixels; two convolutions over places and turns, each with ReLU; means over places.
 
     The weights are random and always the same.
     """
@@ -100,7 +100,7 @@ class QuarterTurnNetwork:
         lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 F, H, H)
         by_turn = []
         for r in range(4):
-            # The same filter as seen by content turned r times: turned in the plane, and along the axis of turns.
+            # The filter for content turned r times: rotated in the plane, and shifted r places along the axis of turns.
             turned = second.roll(r, 2).rot90(r, (-2, -1)).transpose(1, 2).flatten(1, 2)  # (F, 4 F, k, k)
             by_turn.append(F.conv2d(lifted, turned).relu().mean((-1, -2)))
         return torch.stack(by_turn, -1)

@@ -2,8 +2,8 @@
 
 The methods, in order of preference, are forward mode (`torch.func.jvp`), two backward passes, and central differences
 (for operations without a second derivative). The first two miss part of the derivative where a network stops gradients
-(`detach`). They are therefore checked on a few inputs, and replaced by central differences if these disagree. Inputs
-should be in double precision: compiled kernels then leave the work to PyTorch's operators.
+(`detach`). They are therefore compared with central differences on a few inputs, and the first that agrees is used.
+Inputs should be in double precision. Compiled kernels, which lack these derivatives, take single precision only.
 """
 
 from __future__ import annotations

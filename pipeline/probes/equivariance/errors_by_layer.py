@@ -27,7 +27,7 @@ OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling
 """
 TRAINED, UNTRAINED = "trained", "untrained"
 FINITE, DERIVATIVE = "finite", "derivative"
-"""Kinds of errors: of a transformation, and of a family's derivative at the identity (in `transformations.UNITS`)."""
+"""Kinds of errors: of a transformation, and of the derivative at the identity, per unit of `transformations.UNITS`."""
 BATCH = 250
 
 Layers = Mapping[str, Layer]
@@ -203,7 +203,7 @@ def _measure(
             pairs = Pairs(fit[name].numbers, moved_fit[name].numbers, fit_weights)
             action = before.action
             if matrix is None and not isinstance(action, FromTheLeft):
-                action = None  # theory says how poses follow maps of the plane, not the viewpoint
+                action = None  # theory says of viewpoints only that one matrix acts on all poses: `FromTheLeft` fits it
             rho = action.finite(torch.empty(0) if matrix is None else matrix, pairs) if action else None
             scales = [
                 (errors.deviations(before.numbers, weights, of) + errors.deviations(after.numbers, weights, of)) / 2

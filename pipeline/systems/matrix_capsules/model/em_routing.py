@@ -2,27 +2,30 @@
 
 Shapes: B images; children at X positions, c types each, poses of P numbers; parents at p positions, D types each. A
 parent sees N = k c children at k positions (`receptive_fields`). Votes are `[B, p, D, N, P]`. Assignments are the
-shares of children given to parents, `[B, p, D, N]`. A child divides itself among its parents at all positions.
+shares of children given to parents, `[B, p, D, N]`. A child's shares sum to 1 over parents at all positions, or (with
+`competition: position`) at each.
 
 An image has c D k p P numbers in its votes, and each iteration reads all of them twice. So `route` works on a few
-images at a time: their votes fit in the cache. Matrix products that read each vote and its square together give moments
-and log densities. The backward pass casts votes again, so that no votes are stored. In training on a GPU, `route` works
-on all images at once, with sums in place of the matrix products. `torch.compile` makes one kernel of each pass over the
-votes, and one kernel of their gradient over all iterations.
+images at a time: their votes fit in the cache. Moments and log densities are matrix products that read votes and their
+squares in one pass. The backward pass casts votes again, so that no votes are stored. In training on a GPU, `route`
+works on all images at once, with sums in place of the matrix products. `torch.compile` fuses each pass over the votes
+into one kernel, and the gradient by votes, summed over iterations, into another.
 
 In single precision, moments lose the variance to rounding if votes agree and are far from 0. So votes are relative to
 their plain (unweighted) mean for each parent. Routing stays the same. The mean is added to poses at the end.
 
-M-steps follow the procedure as printed. The authors' published code has no half before log variances, so that lambda
-counts twice. Its beta_u is in units of (1 + ln 2 pi) / 2 nats. Its beta_a is in 5,000 nats and has the other sign.
+M-steps follow the procedure as printed. The authors' published code leaves out the factor 1/2 before log variances, as
+if lambda were twice as large. Its beta_u is in units of (1 + ln 2 pi) / 2 nats, its beta_a in units of 5,000 nats with
+the opposite sign.
 Every M-step reads votes only through their moments. It gives the E-step three coefficients of the log density of a
 vote V: log (density x activation) = constant + sum over h of (linear_h V_h + quadratic_h V_h^2).
 
-Variational Bayes has a Dirichlet prior of shares, normal priors of poses, and Gamma or Wishart priors of precisions.
-Its authors' code has Wishart priors with one more degree of freedom than a pose has numbers. It keeps only the diagonal
-of the posterior. It adds beta_u outside of the product with a share, where batch norm subtracts beta_u again. Its
-latest version also divides a child among the capsules of one position, and leaves shares out of the numerator of
-assignments. Here beta_u counts for each number of a vote, and assignments are the paper's.
+Variational Bayes (Ribeiro et al. 2020, `activation: bayes`) has a Dirichlet prior of the capsules' mixing proportions,
+normal priors of poses, and Gamma or Wishart priors of precisions. The authors' code has Wishart priors with one more
+degree of freedom than a pose has numbers, and keeps only the diagonal of the posterior. It adds beta_u after the
+product with a mixing proportion, as a constant that batch norm removes. Here beta_u is in the product, once for each
+number of a vote. Its latest version also divides a child among the capsules of one position, and leaves mixing
+proportions out of the numerator of assignments. Here assignments are the paper's.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ class Routing:
     offsets: Tensor | None = None
 
     def first_shares(self, types: int) -> Tensor:
-        """Assignments in iteration 1, `[p, k]`: of a child in each place to each of `types` parents at a position."""
+        """Assignments in iteration 1, `[p, k]`: the share that a child at a place gives each parent of a position."""
         children, params = self.fields.children, self.params
         alone = "position" in (params.competition, params.first_shares)
         return 1.0 / (types * (torch.ones_like(children) if alone else self.fields.counts[children]))
@@ -244,7 +247,7 @@ def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
 
 
 def _log_densities(votes: Tensor, both: Tensor | None, parents: Parents) -> Tensor:
-    """Log of each vote's density times its parent's activation (bayes: its share), `[B, p, D, N]`."""
+    """Log of each vote's density times its parent's activation (bayes: its mixing proportion), `[B, p, D, N]`."""
     if both is None:
         linear, quadratic = parents.linear.unsqueeze(-2), parents.quadratic.unsqueeze(-2)
         along = (votes * (linear + quadratic * votes)).sum(-1)
@@ -312,8 +315,9 @@ def m_step(
 def _bayes(
     moments: Moments, beta_a: Tensor, beta_u: Tensor, origin: Tensor, params: MatrixCapsulesModelParams
 ) -> Parents:
-    """The posteriors in closed form. `origin` is the prior mean of poses, 0. The logit of an activation is
-    beta_a - exp(E ln pi) (P beta_u + H), where pi is the capsule's share and H the expected entropy of a vote.
+    """The posteriors in closed form. `origin`, the prior mean of poses, is pose 0 relative to the mean of votes. The
+    logit of an activation is beta_a - exp(E ln pi) (P beta_u + H), where pi is the mixing proportion of the capsule
+    and H the expected entropy of a vote.
     """
     priors = params.bayes
     mass, size = moments.mass.unsqueeze(-1), moments.first.shape[-1]
