@@ -19,7 +19,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 
 help:  ## what there is (the default)
 	@echo "make repro   regenerate every table and figure of the current profile, then say where the page is"
-	@echo "make test    run the tests, one process a core, warnings as errors; with coverage: make test ARGS=--cov"
+	@echo "make test    run the tests in up to 8 processes, warnings as errors; with coverage: make test ARGS=--cov"
 	@echo "make demo    draw what trained models see in ten digits, in seconds (after the set-up)"
 	@echo "make setup   make .venv and compile the kernels, which the other targets do at their first call"
 	@echo "make ui      look at the tracked runs: MLflow at http://127.0.0.1:$(PORT); another port: make ui PORT=5001"

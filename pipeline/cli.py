@@ -161,7 +161,7 @@ def publish() -> None:
 @app.command()
 def share(
     remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; else the default one")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="outputs not to push: a folder, such as data")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="leave out stages that write here, such as data")] = None,
 ) -> None:
     """Push DVC's run cache and its outputs to a DVC remote, so that another clone can restore every stage."""
     from pipeline.operations.publish import share as share_runs
