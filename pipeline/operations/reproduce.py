@@ -88,7 +88,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
         now = read_plan(root, targets)
         for name in sorted(unfinished):
             if now[name].stale:
-                print(f"{name} failed, or was not run because an item that it needs failed")
+                print(f"{name} failed, or was not run because an item before it failed")
         return 1
     return min(_dvc(root, *targets).wait(), 1)
 
