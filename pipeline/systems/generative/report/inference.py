@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
@@ -216,6 +217,9 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
             means = [steps[column].to_numpy().mean(axis=1) for column in ("evaluations", "bound")]
             axes.plot(*means, color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2, label=name)
     axes.set(xscale="log", xlabel="gradient evaluations per image", ylabel="bound (nats per image)")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_locator(NullLocator())
     # From a little below the encoder's bound to a little above the highest bound.
     low, high = table[table["round"] == 0]["bound"].mean(), table["bound"].max()
     axes.set_ylim(low - 0.02 * (high - low), high + 0.05 * (high - low))
