@@ -50,6 +50,7 @@ SENTENCES: dict[str, list[str]] = {
         "evaluate/matrix-small-damped-smallnorb test/centre", "paper 004.small",
     ],
     "damped by 0.1 as published, it is {:.1f} %": ["evaluate/matrix-small-smallnorb test/centre"],
+    "vector poses have {:.1f} % and five iterations {:.1f} %, both worse": ["004.t1.vec", "004.t1.r5"],
     "With two iterations it is {:.1f} ± {:.1f} % in the same way (two seeds), {:.1f} % on crops": [
         "evaluate/matrix-small-two-damped-smallnorb test/centre",
         "sd evaluate/matrix-small-two-damped-smallnorb test/centre",
