@@ -99,7 +99,7 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
     """
     ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
     mark, tone = MARKS[verdict]
-    switch = [] if profile == QUICK else [f"python -m pipeline profile switch {profile}"]
+    switch = [] if profile == QUICK else [_switch(profile)]
     value = spread_of = ""
     if ours:
         is_error, n = ours.get("standard_error", False), ours["n"]
@@ -127,11 +127,15 @@ def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
     change, switch = CHANGES[kind], ""
     if paper and paper["verdict"] != "not run":
         row, change = paper, f"in profile {PAPER}, where it is {paper['verdict']}"
-        switch = f"python -m pipeline profile switch {PAPER} && "
+        switch = f"{_switch(PAPER)} && "
     items, seconds = row["provenance"]["items"], row["provenance"]["seconds"]
     if not items:
         return "what this profile has not run yet", "python -m pipeline status"
     return change if seconds is None else f"{change} (it took {_duration(seconds)})", switch + _repro(items)
+
+
+def _switch(profile: str) -> str:
+    return f"python -m pipeline profile switch {profile}"
 
 
 def _repro(items: Sequence[str]) -> str:

@@ -148,6 +148,7 @@ template <int L, int R, int I> struct Router {
           parents(layer.parents * layer.groups), kept(layer), W((const V *)layer.transformations), stored(memory) {}
 
     int64_t stored_size() const { return STORED ? parents * N * P : 0; }
+    V *stored_at(int64_t q, int64_t g, int64_t n) const { return stored + ((q * G + g) * N + n) * P; }
 
     const V *transformation(int64_t place, int64_t type, int64_t g) const {
         return W + (((l.places > 1 ? place : 0) * c + type) * G + g) * I * I;
@@ -180,7 +181,7 @@ template <int L, int R, int I> struct Router {
                 V v[I] = {};
                 for (int s = 0; s < I; s++)
                     for (int j = 0; j < I; j++) v[j] += u[s] * w[s * I + j];
-                for (int j = 0; j < I; j++) stored[((q * G + g) * N + kk * c + type) * P + j] = v[j];
+                std::copy(v, v + P, stored_at(q, g, kk * c + type));
             }
         });
     }
@@ -208,7 +209,7 @@ template <int L, int R, int I> struct Router {
             V *grad_w = grad_transformations ? grad_transformations + (w - W) : nullptr;
             for (int64_t q = 0; q < l.parents; q++) {
                 const int64_t at = (l.children[q * k + kk] * c + type) * P;
-                through_vote(stored + ((q * G + g) * N + kk * c + type) * P, poses + at, w, grad_poses + at, grad_w);
+                through_vote(stored_at(q, g, kk * c + type), poses + at, w, grad_poses + at, grad_w);
             }
         });
     }
@@ -226,7 +227,7 @@ template <int L, int R, int I> struct Router {
                 for (int h = 0; h < P; h++) moved[h] = origin[h] + l.offsets[kk * P + h];
                 start = moved;
             }
-            const V *w = STORED ? stored + ((q * G + g) * N + kk * c) * P : transformation(kk, 0, g);
+            const V *w = STORED ? stored_at(q, g, kk * c) : transformation(kk, 0, g);
             int64_t type = 0;
             for (; type + 4 <= c; type += 4)
                 f(std::integral_constant<int, 4>{}, kk * c + type, at + type * P, w + type * stride(), start);
@@ -794,7 +795,7 @@ template <int L, int R, int I> struct Router {
                            }
                            const V *own = w + child * stride();
                            if (STORED)
-                               std::copy(by_vote, by_vote + P, stored + (own - stored));
+                               std::copy(by_vote, by_vote + P, stored_at(q, g, n + child));
                            else
                                through_vote(by_vote, u + child * P, own, grad_poses + (below + child) * P,
                                             grad_transformations ? grad_transformations + (own - W) : nullptr);
