@@ -18,12 +18,12 @@ AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
 def swept(run: AnyRun, angle: float, replicas: int, training_share: float) -> AnyRun:
-    """The run as the sweep trains it, on images rotated within +-`angle` degrees. It is trained for a share of its own
-    epochs, because systems need different numbers of epochs.
+    """The run as the sweep trains it, on images rotated within +-`angle` degrees: at most `replicas` of its own, for a
+    share of its own epochs, because systems need different numbers of epochs.
     """
     augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
     shorter = run.with_epochs(math.ceil(run.training.epochs * training_share))
-    return shorter.model_copy(update={"replicas": replicas, "augmentation": augmentation})
+    return shorter.model_copy(update={"replicas": min(replicas, run.replicas), "augmentation": augmentation})
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:

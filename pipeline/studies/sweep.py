@@ -21,7 +21,7 @@ class SweepParams(Section):
     runs: Annotated[list[Name], AfterValidator(check_once)] = Field(
         min_length=1, description="keys of `runs` that the sweep starts from"
     )
-    replicas: int = Field(ge=1, le=1000, description="seeds trained at each angle")
+    replicas: int = Field(ge=1, le=1000, description="seeds trained at each angle, at most a run's own")
     training_share: float = Field(gt=0, le=1, description="epochs at each angle / the run's own epochs")
 
 

@@ -86,7 +86,8 @@ def test_a_classifier_of_crops_is_measured_on_the_middle_crop() -> None:
 
 @pytest.mark.parametrize(("share", "epochs"), [(1.0, 7), (0.5, 4), (0.01, 1)])
 def test_a_sweep_trains_for_its_share_of_the_runs_own_epochs(share: float, epochs: int) -> None:
-    run = small_run("scae", training=training(epochs=7).model_dump())
+    run = small_run("scae", training=training(epochs=7).model_dump(), replicas=5)
+    assert [swept(run, 45, replicas, share).replicas for replicas in (3, 9)] == [3, 5]
     found = swept(run, 45, 5, share)
     assert found.training.epochs == epochs
     assert (found.replicas, found.augmentation.rotation, found.augmentation.shift) == (5, 45.0, 0.0)
