@@ -50,7 +50,8 @@ SENTENCES: dict[str, list[str]] = {
         "evaluate/matrix-small-damped-smallnorb test/centre", "paper 004.small",
     ],
     "damped by 0.1 as published, it is {:.1f} %": ["evaluate/matrix-small-smallnorb test/centre"],
-    "vector poses have {:.1f} % and five iterations {:.1f} %, both worse": ["004.t1.vec", "004.t1.r5"],
+    "without coordinates it is {:.1f} %, with cross-entropy {:.1f}": ["004.t1.nocoord", "004.t1.xent"],
+    "vector poses {:.1f}, one iteration {:.1f} and five {:.1f} %": ["004.t1.vec", "004.t1.r1", "004.t1.r5"],
     "With two iterations it is {:.1f} ± {:.1f} % in the same way (two seeds), {:.1f} % on crops": [
         "evaluate/matrix-small-two-damped-smallnorb test/centre",
         "sd evaluate/matrix-small-two-damped-smallnorb test/centre",
