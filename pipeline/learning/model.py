@@ -24,6 +24,9 @@ class Model(nn.Module):
     batch_statistics: ClassVar[frozenset[str]] = frozenset()
     """Metrics that are not means over images. They can be compared only between batches of equal size."""
 
+    keeps_last: ClassVar[bool] = False
+    """Whether training keeps the parameters of the last epoch, not those of the lowest validation loss."""
+
     statistics_images: int = 0
     """Number of training images that `end_epoch` needs."""
 

@@ -44,10 +44,10 @@ class Trained:
     """The result of a training.
 
     Attributes:
-        parameters: the model's parameters at the best validation loss, by replica.
+        parameters: the model's parameters at the best validation loss, or at the end if it `keeps_last`, by replica.
         history: one row per replica and epoch, with columns replica (index of its seed), epoch (from 1),
             images_per_second, and `<part>_<metric>` for the parts train, validation and each watched name.
-        best_epoch: the epoch of the best validation loss, by replica.
+        best_epoch: the epoch whose parameters are kept, by replica.
         seconds: time of training and validation, summed over replicas, with the time before an interruption.
     """
 
@@ -174,7 +174,7 @@ class _Loop:
                 begun = time.monotonic()
                 row = self._one_epoch()
                 self.epoch += 1
-                if row["validation_loss"] < self.best_loss:
+                if self.model.keeps_last or row["validation_loss"] < self.best_loss:
                     self.best_loss, self.best_epoch = row["validation_loss"], self.epoch
                     _copy(self.evaluated_parameters, self.best)
                 self.seconds += time.monotonic() - begun

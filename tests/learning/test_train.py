@@ -42,6 +42,15 @@ def test_the_weights_kept_are_the_best_on_validation_not_the_last() -> None:
     assert len(found.history) == 9
 
 
+def test_a_model_may_keep_the_weights_of_its_last_epoch_and_then_never_stops_early() -> None:
+    class Last(Line):
+        keeps_last = True
+
+    found = train_line([3], epochs=9, patience=1, model=Last)
+    assert found.best_epoch == [9]
+    assert found.parameters[0]["w"].item() == pytest.approx(found.history["validation_w"].iloc[-1], abs=1e-6)
+
+
 def test_each_replica_stops_when_its_patience_is_used_up_also_after_interruptions(tmp_path: Path) -> None:
     """Replicas pass their best at different epochs; each stops by itself and keeps its own best."""
     found = train_line([1, 6, 3], epochs=50, patience=3)

@@ -138,6 +138,7 @@ class SCAE(Model):
     """
 
     batch_statistics = frozenset({"sparsity"})
+    keeps_last = True  # the loss rises while parts become sharper, because objects then predict them less well
 
     def __init__(self, params: SCAEModelParams, image_size: int) -> None:
         super().__init__()
