@@ -205,11 +205,13 @@ def test_own_images_must_fit_what_uses_them(values: dict[str, Any]) -> None:
     params = parse_params(with_pets(values))
     assert params.own_images[params.datasets["pets"].source].classes == ["cat", "dog"]
     values["sources"].append("affnist")
+    held_out = put(with_pets(values, classes=[*"0123456789"]), "runs.matrix-digits.dataset", "pets")
     for bad, named in (
         (with_pets(values, channels=2), "own_images.pets"),
         (with_pets(values, side=32), "datasets.pets.canvas"),
         (put(with_pets(values), "datasets.pets.source", "dogs"), "datasets.pets.source"),
         (put(values, "own_images", {"mnist": OWN}), "own_images.mnist"),
+        (put(held_out, "runs.matrix-digits.holdout", OUT), "runs.matrix-digits.holdout.factor"),
         (put(values, "datasets.digits.source", "affnist"), "datasets.digits.source"),  # for tests only
     ):
         (line,) = refused(bad)

@@ -118,7 +118,7 @@ class OwnImagesParams(Section):
     @property
     def known(self) -> Published:
         """Properties of the images that are known before they are read."""
-        return Published(self.channels, self.side, len(self.classes), None, 0, None)
+        return Published(self.channels, self.side, len(self.classes), None, 0)
 
 
 class HoldoutParams(Section):

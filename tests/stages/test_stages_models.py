@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pandas as pd
 import pytest
 import yaml
 from records import load_record, tracked_events
-from small import ATTENTION, REGRESSION, SCAE_SIZE, small_params, small_run, write_root
+from small import ATTENTION, OWN_IMAGES, REGRESSION, SCAE_SIZE, small_params, small_run, write_root
 
+from pipeline.data.settings import OwnImagesParams
 from pipeline.files import sha256
 from pipeline.results.outcome import RECORD
 from pipeline.results.spread import flat
@@ -28,6 +31,15 @@ def result(root: Path, item: str) -> dict[str, Any]:
 
 def table_of(root: Path, item: str) -> pd.DataFrame:
     return pd.read_csv(root / f"reports/small/results/{item}.csv")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def squares_have_factors() -> Iterator[None]:
+    """The small data set is the only one of own images with factors of variation: `write_root` saves it with them."""
+    known = replace(OwnImagesParams(**OWN_IMAGES).known, factors=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OwnImagesParams, "known", known)
+        yield
 
 
 @pytest.fixture
