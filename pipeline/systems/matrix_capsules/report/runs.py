@@ -142,12 +142,14 @@ def paper_error(trial: Trial) -> float | None:
 
 
 def _row(results: Results, row: str) -> Finding:
-    """Test error of a row of Table 1, from the middle of images. A note has the unchanged network's error."""
-    rows = results.evidence.matrix_capsules.table_1
-    trial = trial_of(results, rows.get(row))
+    """Test error of a row of Table 1, from the middle of images. A note has the unchanged network's error: of the small
+    network if evidence names one, else of the row `iterations_3`.
+    """
+    evidence = results.evidence.matrix_capsules
+    trial = trial_of(results, evidence.table_1.get(row))
     found = _answer(results, trial, row)
     with suppress(NotMeasuredError):
-        unchanged = trial_of(results, rows.get("iterations_3"))
+        unchanged = trial_of(results, evidence.networks.get("small") or evidence.table_1.get("iterations_3"))
         # The same settings except for the condition of Table 1 and the number of seeds
         model = {**unchanged.run.model, **{name: trial.run.model[name] for name in CONDITION}}
         alike = trial.run == {**unchanged.run, "model": model, "replicas": trial.run.replicas}
