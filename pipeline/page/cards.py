@@ -126,7 +126,7 @@ def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
     """
     change, switch = CHANGES[kind], ""
     if paper and paper["verdict"] != "not run":
-        row, change = paper, f"in profile {PAPER}, where it is {paper['verdict']}"
+        row, change = paper, f"in profile {PAPER}, verdict there: {paper['verdict']}"
         switch = f"{_switch(PAPER)} && "
     items, seconds = row["provenance"]["items"], row["provenance"]["seconds"]
     if not items:

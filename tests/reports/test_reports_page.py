@@ -129,7 +129,7 @@ def test_a_claim_says_how_to_measure_it_again_why_it_differs_and_what_other_prof
         assert ("Why? " in said[name]) == (row["verdict"] not in ("within", "holds", "not run"))
         assert ("<dt>to test it" in said[name]) == (row["verdict"] not in ("within", "holds"))
     switch = "python -m pipeline profile switch paper &amp;&amp; "
-    assert f"paper, where it is within (it took 2 h 0 min): <code>{switch}dvc repro train@longer<" in said[differs]
+    assert f"paper, verdict there: within (it took 2 h 0 min): <code>{switch}dvc repro train@longer<" in said[differs]
     own = " ".join(item.replace("/", "@") for item in rows[other]["provenance"]["items"])
     assert f"): <code>dvc repro {own}<" in said[other]
     missing = next(name for name, row in rows.items() if row["verdict"] == "not run")
