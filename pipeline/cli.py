@@ -1,7 +1,5 @@
 """The commands of `python -m pipeline`. Heavy imports are inside the commands, so that `--help` answers at once."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """The Git commit of the code, which is recorded with every result."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Choice of the device (CPU or GPU), and settings of precision and memory for numerical work."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import sys

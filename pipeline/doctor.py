@@ -1,7 +1,5 @@
 """Checks of software, files, disk and network for `python -m pipeline doctor`, with advice for each problem."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

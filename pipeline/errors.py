@@ -1,7 +1,5 @@
 """Errors that a user can fix: shown as one message without a traceback, with their own exit code."""
 
-from __future__ import annotations
-
 import sys
 
 

@@ -1,7 +1,5 @@
 """Locks that let only one process at a time run an item of a stage."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """The free memory, and a check that data or models fit into it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

@@ -1,7 +1,5 @@
 """Trained models for use outside the pipeline: from a folder of weights to predictions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

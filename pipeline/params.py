@@ -4,8 +4,6 @@ Unknown keys are errors, types are not converted, and almost every error names t
 no setting has a default, so that `dvc params diff` shows everything that can change a result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, get_args

@@ -5,8 +5,6 @@ them. `profiles/<name>/` has the files of every other profile. Each profile exis
 unchanged, including edits and comments.
 """
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from pathlib import Path

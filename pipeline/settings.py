@@ -1,7 +1,5 @@
 """Base class and common types of all settings, and their comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 

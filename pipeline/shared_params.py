@@ -1,7 +1,5 @@
 """The settings in `params.yaml` that all studies share, and checks of a study's settings against them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The outputs that a `dvc.lock` names, and the state of every item of a profile."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

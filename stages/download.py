@@ -1,7 +1,5 @@
 """Download one source of raw data: `data/raw/<source>/`."""
 
-from __future__ import annotations
-
 import os
 
 import typer

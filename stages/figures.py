@@ -1,7 +1,5 @@
 """Draw every figure that the results of the profile give: `reports/<profile>/figures/`."""
 
-from __future__ import annotations
-
 import typer
 
 from stages.tracked import log_figures

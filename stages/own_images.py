@@ -1,7 +1,5 @@
 """Read one set of own images, a folder or an npz file: `data/raw/<name>/`."""
 
-from __future__ import annotations
-
 import typer
 
 from stages.workspace import stage

@@ -1,7 +1,5 @@
 """Build one data set: `data/processed/<dataset>.npz`, and a preview image."""
 
-from __future__ import annotations
-
 import typer
 
 from stages.workspace import stage

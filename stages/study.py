@@ -1,7 +1,5 @@
 """Run a study of any kind in `pipeline/studies` or of a system: on trained models, or with trainings of its own."""
 
-from __future__ import annotations
-
 import typer
 
 from stages.workspace import stage

@@ -1,7 +1,5 @@
 """Write the tables, the scorecard and the page of the profile: `tables/`, `scorecard.json`, `index.html`."""
 
-from __future__ import annotations
-
 import typer
 
 from stages.tracked import log_scorecard

@@ -1,7 +1,5 @@
 """Train every replica of one run: `models/<run>/`, and its metrics."""
 
-from __future__ import annotations
-
 import typer
 
 from stages.workspace import stage

@@ -9,8 +9,6 @@ confident network is exactly 0, without a gradient. An image withstands an attac
 targeted attack succeeds if it does so with either loss. Black-box attacks use the own loss of the source model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 from typing import Literal

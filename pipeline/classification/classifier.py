@@ -1,7 +1,5 @@
 """The base class of networks that only classify."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import ClassVar
 

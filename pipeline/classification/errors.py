@@ -1,7 +1,5 @@
 """Measures test errors of classifiers, by the central crop of an image and by many crops (document 004, section 5)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -8,8 +8,6 @@ parent, as in a tree, and whether some capsules never take part (Mitterreiter, K
 Shapes: T iterations, B images, n classes; parts are the capsules below, c types at each of X positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Settings of classifiers, and of attacks on them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator

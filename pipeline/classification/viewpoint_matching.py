@@ -8,8 +8,6 @@ to generalise better, so they are compared at equal errors on familiar viewpoint
    the same value, interpolated linearly between epochs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeVar

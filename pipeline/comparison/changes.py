@@ -1,7 +1,5 @@
 """Finds claims that differ between two sides, tests whether chance explains it, and reports them as text."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args

@@ -4,8 +4,6 @@ Machines differ in rounding, which training amplifies. The spread between them i
 and settings, and kept in `reports/<profile>/noise.json`. For a claim of one seed there is no other measure.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """affNIST's own test images."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

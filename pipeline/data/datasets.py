@@ -4,8 +4,6 @@ Images keep their published order. The split consists of image indices, in publi
 rendered data set has only the images of its split.
 """
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager

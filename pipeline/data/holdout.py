@@ -4,8 +4,6 @@ The test images of smallNORB show toys that no training image shows. Random vali
 images show, too. So the error on random validation images is far below the test error.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

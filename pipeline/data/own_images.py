@@ -4,8 +4,6 @@
 image, turns it upright, converts it and resizes it.
 """
 
-from __future__ import annotations
-
 import os
 import unicodedata
 import warnings

@@ -8,8 +8,6 @@ instances are for training and five for the test. Each toy is shown at 18 azimut
 each part has 24,300 pairs of 96x96 pixels. `smallnorb48` is a smaller copy.
 """
 
-from __future__ import annotations
-
 import gzip
 import pickle
 import tarfile

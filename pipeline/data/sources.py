@@ -1,7 +1,5 @@
 """Downloads raw data. A source has files, each with its SHA-256. The first mirror with the right content is used."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import time

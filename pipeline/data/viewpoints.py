@@ -3,8 +3,6 @@
 A model is trained on some azimuths or elevations (familiar), and tested on the familiar and on all others (novel).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

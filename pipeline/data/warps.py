@@ -6,8 +6,6 @@ an image is rotated by R, all poses in it are multiplied by R from the left (`pi
 not wait for a GPU and do not branch on values.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

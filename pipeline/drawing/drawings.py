@@ -1,7 +1,5 @@
 """Figures with their titles and captions, and the record of figures that are written."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -4,8 +4,6 @@ Each set keeps its colour, its marker and its name, so that colour is never the 
 `style`, because data sets are prepared again if that module changes.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from pipeline.drawing.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILLION

@@ -2,8 +2,6 @@
 finds, or the iterations of routing. Routing can also be drawn as a strip of pictures.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

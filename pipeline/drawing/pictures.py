@@ -1,7 +1,5 @@
 """Figures made of images: rows of equal cells on one canvas, drawn pixel by pixel without smoothing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

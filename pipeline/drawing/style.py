@@ -4,8 +4,6 @@ The palette is by Okabe and Ito (2008). Its colours are distinct for all common 
 `features` and `systems` assign colours, because data sets are prepared again if this module changes.
 """
 
-from __future__ import annotations
-
 import functools
 import io
 from collections.abc import Callable

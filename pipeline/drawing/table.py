@@ -1,7 +1,5 @@
 """Tables in two forms, as data and as text, and functions that build them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The document's "independent MLPs" have separate weights for each set element (`P
 run in a compiled kernel (`attention.cpp`). `MultiheadAttentionBlock.plain_forward` is the readable form.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 from pathlib import Path

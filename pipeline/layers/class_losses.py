@@ -3,8 +3,6 @@
 Shapes: activations or lengths `[B, n]` of n classes, labels `[B]`. Each function returns the loss of every image `[B]`.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot

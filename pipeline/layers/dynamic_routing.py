@@ -8,8 +8,6 @@ at a time, whose votes fit in the cache. The backward pass computes votes again 
 gradient once, as a matrix product that sums the terms of all iterations.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Operations on the input of networks, images `[B, C, S, S]`: standardisation, convolution and crops."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -6,8 +6,6 @@ identity as six numbers `A`, row by row: matrix = I + A (document 000, section 2
 every pose from the left: I + A becomes R (I + A).
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -4,8 +4,6 @@ On a CPU, a compiled kernel (`rendering.cpp`) renders without an array for each 
 form.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Computes the terms of the evidence lower bound of a model and a guide that are written in Pyro."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random changes of training images: warps (document 000), or crops with changed brightness (document 004)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -10,8 +10,6 @@ decay for every number of epochs and batch size, and a correction for its initia
 neither: `window` keeps its meaning in shortened trainings, and c_1 = 1 forgets the initial weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -5,8 +5,6 @@ checkpoint. So a training with a changed parameter never uses an old checkpoint.
 old checkpoint is found again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

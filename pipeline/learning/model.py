@@ -1,7 +1,5 @@
 """The interface of models for training and probing, and the inputs of their evaluation."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ They do not subclass `torch.optim.Optimizer`, because creating one imports torch
 import takes a second, longer than some trainings. Adam's arithmetic is torch's own.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 

@@ -7,8 +7,6 @@ that was interrupted gives the same weights when it is run again (bit for bit on
 the average of the weights is validated and kept.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import time

@@ -1,7 +1,5 @@
 """Pictures of two published models on ten digits, for new users who have not trained anything yet."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -4,8 +4,6 @@ A crate is a folder with metadata. Figures are PDF if their arrays are present, 
 and LaTeX. For each figure and table, the metadata have the title, the caption, and the results and commits behind it.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory

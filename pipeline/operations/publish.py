@@ -12,8 +12,6 @@ records. `dvc push --run-cache` pushes all records, but only the outputs that `d
 stage only if all of its outputs are available.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sends tracked runs to MLflow, and shows them with MLflow's own server, at 127.0.0.1 only."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import socket

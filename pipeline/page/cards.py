@@ -1,7 +1,5 @@
 """Cards of claims for the page, one for each row of the scorecard, with findings of this profile, quick and paper."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ in the folder `films`. Git holds pictures and numbers, but no arrays. A picture 
 as its results are the same. A picture is removed if it is not drawn although its arrays are there.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -5,8 +5,6 @@ everything can be read, and the filters (plain CSS) work. `page.js` sorts and se
 address. `tables.js` sorts tables. `films.js` shows pictures by a slider.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -33,8 +33,6 @@ judged like any other. Its `dataset` names the differences ("digits (scikit-lear
 is counted separately (`tier`, `count_verdicts`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace

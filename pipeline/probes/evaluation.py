@@ -5,8 +5,6 @@ are classes. Labels are used only to match clusters to classes one to one. The H
 with the highest accuracy.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm

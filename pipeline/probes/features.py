@@ -1,7 +1,5 @@
 """Computes outputs of a trained model: the features that probes are fit on, and the metrics on test images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

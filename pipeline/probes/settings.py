@@ -1,7 +1,5 @@
 """Settings of probes, and of the study of equivariance."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

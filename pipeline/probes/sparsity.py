@@ -1,7 +1,5 @@
 """Three measures of sparsity (document 001 shows sparsity in pictures only)."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -1,7 +1,5 @@
 """Measures a model of the sweep over rotations, trained on images rotated within an angle (document 000, Figure 4)."""
 
-from __future__ import annotations
-
 import math
 from typing import TypeVar
 

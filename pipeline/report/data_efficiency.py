@@ -1,7 +1,5 @@
 """Compares test errors of all systems by number of training images (document 003), in a figure and for a claim."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import partial

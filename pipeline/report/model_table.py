@@ -2,8 +2,6 @@
 errors, numbers of parameters and training times. All numbers are read from results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 table of iterations and a table of layers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

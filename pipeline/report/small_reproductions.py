@@ -1,7 +1,5 @@
 """Builds the table of the fault campaign: how small reproductions ended after faults. It uses no profile."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd

@@ -3,8 +3,6 @@
 Our settings are read from the record of the result, because the settings of the profile may have changed since.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The result of a study, and the function that writes it."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping

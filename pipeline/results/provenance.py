@@ -1,7 +1,5 @@
 """Provenance of numbers: the records of the items that a number is based on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Published test errors of networks like ours, by number of images seen in training: `public_curves.yaml`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

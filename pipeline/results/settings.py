@@ -4,8 +4,6 @@ A role is a kind of evidence, such as the capsules of Table 1. Claims on the sam
 names an item for each role. Claims whose role is left out are "not run".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Means, standard deviations and tables of numbers measured on several replicas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Executed studies. A study is an item of its own (as in `regression`), or one of a set (`regression_sets`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar

@@ -10,8 +10,6 @@ A module has the name of its stage in `dvc.yaml`, and of its section of `params.
 Importing a study needs no torch: `measure` imports the code that computes.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from pathlib import Path

@@ -8,8 +8,6 @@ During training, a separate process delivers, because MLflow takes seconds to im
 process outlives the stage that started it, and ends when no run has been written for a while.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -7,8 +7,6 @@ since 1970): `start` (id, experiment, its tags, name, params, tags, group, host)
 belongs to), `end` (status). Events with `of_group` are about the run that represents a group of runs.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

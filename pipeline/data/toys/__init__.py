@@ -5,8 +5,6 @@ lighting has a fixed lamp. Images are rendered by ray casting without shadows. T
 IEEE double precision.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The pieces of toys: ellipsoids, rods, boxes, wedges and wings. x points forward, y left, z up, in any unit."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pipeline.data.toys.ray_casting import Floats, Piece

@@ -14,8 +14,6 @@ tested only against the rays through its bounding rectangle.
 World axes are x forward, y left, z up.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 

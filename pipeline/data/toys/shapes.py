@@ -4,8 +4,6 @@ Instances differ in proportions, pose and details. They also differ slightly in 
 on the category. Each toy is built in its own coordinates, then centred and scaled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any

@@ -3,8 +3,6 @@
 Shapes: B images, n capsules of k numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol

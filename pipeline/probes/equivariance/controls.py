@@ -8,8 +8,6 @@
   weights. Only quarter turns are exact on a grid. So its error at 90 and 180 degrees is rounding.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

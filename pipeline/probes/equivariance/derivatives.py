@@ -6,8 +6,6 @@ The methods, in order of preference, are forward mode (`torch.func.jvp`), two ba
 Inputs should be in double precision. Compiled kernels, which lack these derivatives, take single precision only.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 

@@ -18,8 +18,6 @@ gains nothing by switching off capsules that do not move with the image.
 Shapes: values `[N, n, k]`, weights `[N, n]`, of N images.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

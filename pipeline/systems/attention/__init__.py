@@ -1,7 +1,5 @@
 """Top-down attention and its inversion, document 001 (Kiefer et al. 2022), on generated scenes."""
 
-from __future__ import annotations
-
 from pipeline.systems.system import System
 
 SYSTEM = System(

@@ -1,7 +1,5 @@
 """CapsNet with and without routing, document 001 (Kiefer et al. 2022)."""
 
-from __future__ import annotations
-
 from pipeline.systems.capsnet.settings import CapsNetRun
 from pipeline.systems.system import System
 

@@ -4,8 +4,6 @@ f are the class capsules. They are meant to hold poses (document 001, section 2)
 of the vectors below, so theory gives no rho. Their lengths (presences) should not change.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from pipeline.probes.equivariance.actions import Layer, plain

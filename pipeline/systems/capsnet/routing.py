@@ -2,8 +2,6 @@
 class capsules in every iteration, and every routed layer after the last iteration.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import torch

@@ -1,7 +1,5 @@
 """The convolutional network, a baseline of document 004."""
 
-from __future__ import annotations
-
 from pipeline.systems.cnn.settings import CNNRun
 from pipeline.systems.system import System
 

@@ -4,8 +4,6 @@ The maps after the second pooling move as the image does, by resampling: convolu
 strides. Theory gives no rho for the hidden features, from which the last layer computes the classes.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from pipeline.probes.equivariance.actions import Layer, Maps, plain

@@ -1,7 +1,5 @@
 """Probabilistic capsules, document 000 (Smith et al. 2020)."""
 
-from __future__ import annotations
-
 from pipeline.systems.generative.settings import GenerativeRun
 from pipeline.systems.system import System
 

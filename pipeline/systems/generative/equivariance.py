@@ -4,8 +4,6 @@ The features are the poses of parts and of objects in the encoder's posterior. T
 Poses are weighted by the presences of their capsules. The presences of objects are a layer that should not change.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from pipeline.probes.equivariance.actions import Layer, Poses, plain

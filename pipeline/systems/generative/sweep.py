@@ -1,7 +1,5 @@
 """The measurements of capsule models in the sweep over rotations: probes, and consistency of part use (Figure 7)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pipeline.learning.model import EvaluationInputs

@@ -1,7 +1,5 @@
 """Matrix capsules with EM routing, document 004 (Hinton, Sabour and Frosst 2018)."""
 
-from __future__ import annotations
-
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.system import System
 

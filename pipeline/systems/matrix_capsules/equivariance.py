@@ -5,8 +5,6 @@ class poses from the left (document 004, section 3). rho is such a matrix, fitte
 poses have no rho. Poses are weighted by activation. The activations of classes should not change.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from pipeline.probes.equivariance.actions import FromTheLeft, Layer, plain

@@ -2,8 +2,6 @@
 measures class capsules in every iteration, and every routed layer in the last iteration.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Capsule regression (Saul 2021, document 002): closed forms, fits, and an estimator for scikit-learn."""
 
-from __future__ import annotations
-
 from pipeline.systems.system import System
 
 SYSTEM = System(

@@ -1,7 +1,5 @@
 """The stacked capsule autoencoder (Kosiorek et al. 2019)."""
 
-from __future__ import annotations
-
 from pipeline.systems.scae.settings import SCAERun
 from pipeline.systems.system import System
 

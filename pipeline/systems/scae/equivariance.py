@@ -5,8 +5,6 @@ with the image by composition, because an object's pose multiplies its votes fro
 presence of the part, votes by the presence of the vote. The presences of objects are a layer that should not change.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from pipeline.probes.equivariance.actions import Layer, Poses, plain

@@ -1,7 +1,5 @@
 """Settings of the stacked capsule autoencoder."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

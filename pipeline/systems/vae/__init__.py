@@ -1,7 +1,5 @@
 """The variational autoencoder, a baseline of document 000."""
 
-from __future__ import annotations
-
 from pipeline.systems.system import System
 from pipeline.systems.vae.settings import VAERun
 

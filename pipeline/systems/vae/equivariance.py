@@ -1,7 +1,5 @@
 """The layer of a VAE for measures of equivariance: the mean of the code. Theory gives no action rho for it."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from pipeline.probes.equivariance.actions import Layer, plain

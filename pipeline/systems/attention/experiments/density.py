@@ -6,8 +6,6 @@ components, slightly narrowed: q / p then stays small, and standard errors of th
 sds differ between components, so that a parent with the wrong concentration or sd would be detected.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

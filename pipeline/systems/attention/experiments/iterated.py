@@ -1,7 +1,5 @@
 """Does iterated attention give each part a single parent (document 001, section 4.1)?"""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -7,8 +7,6 @@ also gets more iterations. EM routing also gets more iterations and starts, with
 sds are at least sigma. The posterior under the objects' true poses is an upper limit.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

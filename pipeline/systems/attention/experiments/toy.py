@@ -11,8 +11,6 @@ as written w is 1. By hand: in two-sided, L1 gives h = x + e - w sign h with e =
 start.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

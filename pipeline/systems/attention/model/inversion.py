@@ -14,8 +14,6 @@ biased upwards. So starts are compared with the same noise, and the reported bou
 Shapes: B scenes, R starts of each scene; other letters as in `top_down`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -5,8 +5,6 @@ parts and n objects. Each method returns the assignment of every part to the obj
 published, no method models clutter, parts without a parent.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

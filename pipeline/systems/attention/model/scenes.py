@@ -1,7 +1,5 @@
 """Generated scenes, with known parents of parts and known poses of objects."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -23,8 +23,6 @@ component, with prediction zero, kappa zero and a wide sd.
 Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers; with clutter, n + 1 components.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -6,8 +6,6 @@
 is differentiable in kappa, too: d log C_d / d kappa = -A_d(kappa), where A_d = I_{v+1} / I_v is the mean of mu^T x.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ The profile's `evidence` names the studies that answer the claims. The document 
 claims. Findings thus have no remarks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import partial

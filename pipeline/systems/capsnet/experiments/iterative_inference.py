@@ -20,8 +20,6 @@ Sparsity is measured on the lengths of a layer's capsules, after the forward pas
 conditions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -8,8 +8,6 @@ class is present (equation 3, margin loss). A decoder, if there is one, reconstr
 Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

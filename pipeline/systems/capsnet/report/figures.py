@@ -1,7 +1,5 @@
 """Figures 1 and 2 of document 001, and tables of the sparsity of capsules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial

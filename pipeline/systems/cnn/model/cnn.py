@@ -5,8 +5,6 @@
 Shapes: B images `[B, C, S, S]` in [0, 1], n classes.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """The evaluation of a trained capsule model: probes, and the failure analysis of document 000, section 5.4."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

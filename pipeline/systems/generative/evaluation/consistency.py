@@ -5,8 +5,6 @@ with ink is assigned to the part that contributes most of its brightness. The co
 pixel is assigned to the same part in two digits of a class, corrected for chance.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

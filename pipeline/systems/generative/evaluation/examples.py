@@ -2,8 +2,6 @@
 samples of the prior.
 """
 
-from __future__ import annotations
-
 import colorsys
 
 import numpy as np

@@ -4,8 +4,6 @@ The posterior of objects is encoded from parts without noise, as features are (`
 would change the objects' presences, and would count as information about the image.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

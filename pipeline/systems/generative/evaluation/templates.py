@@ -10,8 +10,6 @@ rotation or reflection Q. The map's linear part is S1^(1/2) Q S2^(-1/2). The sta
 best `REFINED` starts are refined by gradient ascent on all six numbers.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -17,8 +17,6 @@ Shapes: N images, P parts, O objects. A state is one row of numbers per image, `
 presence and the pose of each part, then of each object.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -14,8 +14,6 @@ one 7 P x 7 P system per image.
 Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -13,8 +13,6 @@ the best state with perturbed poses. Its result is kept if the bound is higher.
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable

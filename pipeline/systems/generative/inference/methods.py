@@ -7,8 +7,6 @@ Shapes: N images; n of them active, which means not converged; states `[N, V]`, 
 negative bounds, in nats: lower is better.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator

@@ -12,8 +12,6 @@ the clusters and then stay different. At first the guide learns which object exp
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

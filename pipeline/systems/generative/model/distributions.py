@@ -6,8 +6,6 @@ saturate. The Jacobian of the sigmoid cancels between model and guide. The calle
 noise depends on the seed and the epoch alone.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Self

@@ -12,8 +12,6 @@ guide encodes parts by convolutions, and objects from the parts by a set transfo
 Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -20,8 +20,6 @@ with M, gamma, c and centre of place k instead of j. Exchanging the states of an
 likelihood. Two children may take the same place.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

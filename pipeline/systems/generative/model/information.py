@@ -12,8 +12,6 @@ image that is small compared with the noise l.
 Shapes: N images, O objects.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -2,8 +2,6 @@
 Figure 4 are trained and tested on rotations within an angle.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial

@@ -3,8 +3,6 @@
 Claims about Figures 5 and 6 rest on the run that answers Table 1. The claim about Figure 7 rests on the sweep.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 

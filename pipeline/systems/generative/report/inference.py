@@ -1,7 +1,5 @@
 """Report on two kinds of inference in document 000: the full posterior over poses, and test-time optimisation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from functools import partial

@@ -4,8 +4,6 @@ A probe on standardised log odds does not measure this information, and relaxed 
 sample (0 or 1) has no more information than whether a capsule is present.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Functions that the reports of document 000 share, for results and for remarks on differences from the paper."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -2,8 +2,6 @@
 gather votes around the capsule of the right class (document 004, section 5, Figures 2 and B.2).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

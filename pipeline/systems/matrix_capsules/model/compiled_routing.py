@@ -4,8 +4,6 @@
 I is the side of a matrix pose or the length of a vector. `places` is k, or 1 if all places share transformations.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -28,8 +28,6 @@ number of a vote. Its latest version also divides a child among the capsules of 
 proportions out of the numerator of assignments. Here assignments are the paper's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

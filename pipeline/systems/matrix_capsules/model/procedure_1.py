@@ -4,8 +4,6 @@ The fast form, `em_routing.route`, gives the same numbers and gradients, and sto
 Shapes are as in `em_routing`: B images, p parent positions, D parent types, k places with c types below each parent.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

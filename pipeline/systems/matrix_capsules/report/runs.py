@@ -5,8 +5,6 @@ The profile's `evidence` names the networks that answer the claims. Errors are i
 with its numbers and its recorded settings. It is a run of `runs`, or a condition of an entry of `ablation`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Figures 2 and B.2 of document 004: votes gather around class capsules over the iterations of routing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Effect of momentum and thresholds on likelihood and error (document 002, appendix B.1, Figures 6-7)."""
 
-from __future__ import annotations
-
 import pandas as pd
 import torch
 

@@ -6,8 +6,6 @@ smooth random field, random displacements on a coarse grid with cubic interpolat
 strengths are our choice.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

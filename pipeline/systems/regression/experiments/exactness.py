@@ -1,7 +1,5 @@
 """Checks of the closed forms of probabilities and posterior means by Monte Carlo (document 002, section 2.2)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -11,8 +11,6 @@ It is positive even with right probabilities, because a_b then still varies arou
 ECE in that case, with a_b taken to be normal with its binomial variance: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
 """
 
-from __future__ import annotations
-
 import math
 import time
 from typing import Any

@@ -13,8 +13,6 @@ these moments, and update them batch by batch:
   their mean under W. This is EM's fixed-point condition for the distribution of the batches.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import islice, pairwise

@@ -1,7 +1,5 @@
 """Training and test errors with a penalty on squared weights (document 002, section 4, left open there)."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from pipeline.data.datasets import PARTS

@@ -1,7 +1,5 @@
 """Random starts with several sds compared with the subspace start (document 002, appendix B.2, Figure 8)."""
 
-from __future__ import annotations
-
 import pandas as pd
 import torch
 from torch import Tensor

@@ -8,8 +8,6 @@ All problems of an architecture have the same shape, so they are trained togethe
 have weights `[K, C, d, p]` for inputs of p numbers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
 

@@ -16,8 +16,6 @@ where l0 = I_s(beta) and l1 = I_{s+1}(beta), see `interpolation` (equations 13-1
 Shapes: n inputs of p numbers, m capsules of d numbers. Weights are `[..., m, d, p]`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -17,8 +17,6 @@ coordinates. Directions in which all inputs are zero are dropped.
 Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of d numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property

@@ -1,7 +1,5 @@
 """Complete fits on the images of a data set: their inputs, their checkpoints, and their errors."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

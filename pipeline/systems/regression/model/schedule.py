@@ -10,8 +10,6 @@ The best weights have the fewest validation errors. Small problems soon have no 
 ties open. Here the highest validation likelihood decides: the first of tied weights would be close to the start.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

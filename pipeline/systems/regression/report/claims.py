@@ -6,8 +6,6 @@ subspace start has no seed. The only noise is the sampling noise of test images.
 standard errors do not count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 

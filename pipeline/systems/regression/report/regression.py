@@ -1,7 +1,5 @@
 """Figures and tables of capsule regression (document 002)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from itertools import cycle

@@ -1,7 +1,5 @@
 """The evaluation of a trained SCAE: probes, and the information about the image in the presences of objects."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -18,8 +18,6 @@ after training.
 Shapes: B images `[B, 1, S, S]` in [0, 1], P parts, O objects. Poses are offsets from the identity (`layers.poses`).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@
 Encoder and decoder have one hidden layer each. Shapes: B images `[B, 1, S, S]` in [0, 1], latent code z `[B, Z]`.
 """
 
-from __future__ import annotations
-
 import pyro
 import pyro.distributions as dist
 import torch
