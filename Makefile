@@ -2,7 +2,7 @@
 # All paths are relative, so the repository may lie in a folder with spaces in its name.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo repro test ui paper bench lint
+.PHONY: help setup repro test ui paper bench lint
 
 SHELL := /bin/sh
 VENV := .venv
@@ -20,7 +20,6 @@ export MLFLOW_DISABLE_TELEMETRY := true
 help:  ## what there is (the default)
 	@echo "make repro   regenerate every table and figure of the current profile, then say where the page is"
 	@echo "make test    run the tests in up to 8 processes, warnings as errors; with coverage: make test ARGS=--cov"
-	@echo "make demo    draw what trained models see in ten digits, in seconds (after the set-up)"
 	@echo "make setup   make .venv and compile the kernels, which the other targets do at their first call"
 	@echo "make ui      look at the tracked runs: MLflow at http://127.0.0.1:$(PORT); another port: make ui PORT=5001"
 	@echo "make paper   switch to the profile paper and reproduce it (days on two cores)"
@@ -36,9 +35,6 @@ $(VENV)/kernels: $(VENV)/installed $(shell find pipeline -name '*.cpp' -o -name 
 	@touch $@
 
 setup: $(VENV)/kernels
-
-demo: $(VENV)/kernels
-	@python -m pipeline demo
 
 repro: $(VENV)/kernels
 	@python -m pipeline check

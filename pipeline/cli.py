@@ -309,15 +309,6 @@ def fan_out(
 
 
 @app.command()
-def demo(folder: Annotated[Path, typer.Argument(help="folder for the pictures")] = Path("demo")) -> None:
-    """Draw pictures of two trained models on ten digits, in seconds: parts, routing and predictions."""
-    from pipeline.operations.demo import demo as draw
-
-    for path, words in draw(find_root(), folder).items():
-        print(f"{path}: {words}")
-
-
-@app.command()
 def export(folder: Annotated[Path, typer.Argument(help="a new folder")]) -> None:
     """Write figures (PDF), tables (CSV, LaTeX) and claims into a folder, with metadata to archive and cite it."""
     from pipeline.operations.export import export as write

@@ -1,1 +1,1 @@
-"""Commands around the pipeline: run it in parallel, publish and export results, show tracked runs, draw a demo."""
+"""Commands around the pipeline: run it in parallel, publish and export results, show tracked runs."""
