@@ -103,11 +103,12 @@ def polar(start: ArrayLike, length: float, degrees: float) -> Floats:
 
 
 def _animal(uniform: Uniform) -> list[Ellipsoid]:
-    length, girth, leg = uniform(0.55, 0.85), uniform(0.22, 0.46), uniform(0.4, 0.85)
+    """A body with a neck, a head with muzzle and ears, a tail and four legs."""
+    length, girth, leg = uniform(0.6, 0.8), uniform(0.25, 0.42), uniform(0.45, 0.75)
     back = leg + 0.6 * girth
     chest, croup = (0.7 * length, 0, back + 0.2 * girth), (-0.85 * length, 0, back + 0.3 * girth)
-    top = polar(chest, uniform(0.25, 0.75), uniform(10, 65))
-    head = uniform(0.14, 0.26)
+    top = polar(chest, uniform(0.35, 0.65), uniform(25, 60))
+    head = uniform(0.18, 0.26)
     pieces = [ball((0, 0, back), length, 0.8 * girth, girth), rod(chest, top, 0.5 * girth), ball(top, head, head, head)]
     pieces.append(rod(top, polar(top, head + uniform(0.1, 0.45), -25), 0.6 * head))  # muzzle
     pieces.append(rod(croup, polar(croup, -uniform(0.2, 0.75), uniform(-50, 80)), 0.06))  # tail
@@ -116,31 +117,34 @@ def _animal(uniform: Uniform) -> list[Ellipsoid]:
         pieces.append(rod(top, top + np.array([-0.1, 0.8 * side * head, head + ear]), 0.05))
         for end in (1.0, -1.0):
             hip = np.array([0.65 * end * length, 0.5 * side * girth, back])
-            pieces.append(rod(hip, hip + np.array([end * side * stride, 0, -back]), 0.3 * girth))
+            pieces.append(rod(hip, hip + np.array([end * side * stride, 0, -back]), 0.35 * girth))
     return pieces
 
 
 def _human(uniform: Uniform) -> list[Ellipsoid]:
+    """A figure with a hat on a round base. Arms and legs have two parts each."""
     bulk, arm, leg = uniform(0.9, 1.3), uniform(0.28, 0.36), uniform(0.36, 0.46)
     lean, stance = uniform(0.05, 0.5), uniform(0.03, 0.2)
     pieces = [ball((0, 0, 0.25), 0.14 * bulk, 0.22 * bulk, 0.33), ball((0.03, 0, 0.75), 0.15, 0.14, 0.18)]
-    pieces.append(ball((0.02, 0, 0.88), *[uniform(0.08, 0.24)] * 2, 0.06))  # hat
+    hat, base = uniform(0.08, 0.24), -1.9 * leg
+    pieces += [ball((0.02, 0, 0.88), hat, hat, 0.06), ball((0, 0, base), 0.4, 0.4, 0.05)]
     for side in SIDES:
         for height, width, outwards, part, radius, swing, bend in (
             (0.45, 0.24, lean, arm, 0.08, uniform(-40, 80), uniform(0, 80)),
-            (0.0, 0.11, stance, leg, 0.11, uniform(-35, 60), uniform(-60, 0)),
+            (0.0, 0.11, stance, leg, 0.11, uniform(-30, 40), uniform(-40, 0)),
         ):
             joint = np.array([0, width * side * bulk, height])
             for angle in (swing, swing + bend):  # degrees forward; 0 hangs down
                 end = polar(joint, part, angle - 90) + np.array([0, outwards * side * part, 0])
-                pieces.append(rod(joint, end, radius * bulk, across=(0, 1, 0)))
+                pieces.append(rod(joint, end, radius * bulk))
                 joint = end
     return pieces
 
 
 def _airplane(uniform: Uniform) -> list[Ellipsoid]:
+    """A body with a cockpit, one or two pairs of wings, a tail and possibly engines."""
     length, hull = uniform(0.75, 1.05), uniform(0.12, 0.19)
-    span, chord, sweep, height = uniform(0.7, 1.15), uniform(0.15, 0.4), uniform(0, 0.55), uniform(-0.7, 0.8) * hull
+    span, chord, sweep, height = uniform(0.85, 1.15), uniform(0.18, 0.32), uniform(0, 0.45), uniform(-0.7, 0.8) * hull
     place, tail, fin = uniform(-0.1, 0.25), uniform(0.32, 0.5), uniform(0.3, 0.5)
     engines, biplane = uniform(0, 1) < 0.5, uniform(0, 1) < 0.3
     rear = -0.85 * length
@@ -162,19 +166,21 @@ def _wheels(places: tuple[float, ...], track: float, radius: float) -> list[Elli
 
 
 def _truck(uniform: Uniform) -> list[Ellipsoid]:
-    length, width, load = uniform(0.9, 1.05), uniform(0.32, 0.42), uniform(0.24, 0.4)
-    cab, bonnet = uniform(0.26, 0.36), uniform(0, 0.3)
+    """A chassis with a load, a cab with a bonnet, and three pairs of wheels."""
+    length, width, load = uniform(0.9, 1.05), uniform(0.34, 0.42), uniform(0.38, 0.5)
+    cab, bonnet = uniform(0.24, 0.34), uniform(0, 0.2)
     pieces = [ball((0, 0, 0.26), length, 0.8 * width, 0.12)]
-    # Two overlapping ellipsoids have flatter sides than one.
-    pieces += [ball((x * length, 0, 0.3 + load), 0.5 * length, width, load) for x in (-0.5, -0.2)]
+    # Several overlapping ellipsoids have flatter sides than one.
+    pieces += [ball((x * length, 0, 0.3 + load), 0.5 * length, width, load) for x in (-0.5, -0.3, -0.1)]
     pieces.append(ball((0.95 * length - bonnet - cab, 0, 0.25 + cab), cab, 0.9 * width, cab))
     pieces.append(ball((length - bonnet - 0.1, 0, 0.35), bonnet + 0.1, 0.75 * width, 0.17))
     return pieces + _wheels((0.7 * length, -0.45 * length, -0.8 * length), width, 0.17)
 
 
 def _car(uniform: Uniform) -> list[Ellipsoid]:
-    length, width, body = uniform(0.85, 1.02), uniform(0.38, 0.46), uniform(0.13, 0.2)
-    cabin, roof = uniform(0.3, 0.6), uniform(0.2, 0.38)
+    """A low body with a cabin, two pairs of wheels and possibly a spoiler."""
+    length, width, body = uniform(0.85, 1.02), uniform(0.38, 0.46), uniform(0.12, 0.17)
+    cabin, roof = uniform(0.35, 0.55), uniform(0.16, 0.28)
     pieces = [ball((x * length, 0, 0.12 + body), 0.6 * length, width, body) for x in (-0.4, 0.4)]
     pieces.append(ball((uniform(-0.3, 0.05), 0, 0.14 + 1.4 * body), cabin, 0.85 * width, roof))
     if uniform(0, 1) < 0.4:
