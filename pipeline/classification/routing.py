@@ -33,9 +33,9 @@ class Iterations(NamedTuple):
 
     Attributes:
         parts: activations of the parts, `[B, X, c]`.
-        shares: share of each part assigned to each class, `[T, B, n, X, c]`. Shares sum to 1 over classes.
-        activations: activations of the classes, given these shares, `[T, B, n]`.
-        spreads: spread of the votes for a class around their mean (`vote_spread`), `[T, B, n]`.
+        shares: share of each part assigned to each class, `[B, T, n, X, c]`. Shares sum to 1 over classes.
+        activations: activations of the classes, given these shares, `[B, T, n]`.
+        spreads: spread of the votes for a class around their mean (`vote_spread`), `[B, T, n]`.
     """
 
     parts: Tensor
@@ -44,10 +44,8 @@ class Iterations(NamedTuple):
     spreads: Tensor
 
     def of(self, images: Sequence[int]) -> dict[str, NDArray[np.generic]]:
-        """Arrays of K images: parts `[K, X, c]`; shares `[K, T, n, X, c]`, activations and spreads `[K, T, n]`."""
-        found = self._asdict().items()
-        by_image = {name: values if name == "parts" else values.transpose(0, 1) for name, values in found}
-        return {name: values[images].cpu().numpy() for name, values in by_image.items()}
+        """Arrays of some images, by name."""
+        return {name: values[images].cpu().numpy() for name, values in self._asdict().items()}
 
 
 class RoutedLayer(NamedTuple):
@@ -99,8 +97,11 @@ def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def moved(shares: Tensor, parts: Tensor) -> list[float]:
-    """Share of all parts, weighted by activation, that moves to another class in each iteration from the second on. The
-    arguments are as in `Iterations`.
+    """Share of all parts, weighted by activation, that moves to another class in each iteration from the second on.
+
+    Args:
+        shares: as in `Iterations`, with iterations first, `[T, B, n, X, c]`.
+        parts: as in `Iterations`.
     """
     found = []
     for before, after in pairwise(shares):
@@ -125,14 +126,17 @@ def outcome(
         used: number of iterations that the network itself runs. Later ones show whether routing has settled.
         pixels: `[N, C, s, s]` in [0, 1], as the network sees them.
     """
-    found = [_joined([each(batch) for batch in pixels.split(_AT_ONCE)]) for each in follow]
+    found = []
+    for each in follow:
+        batches = [each(batch) for batch in pixels.split(_AT_ONCE)]
+        found.append(Iterations(*map(torch.cat, zip(*batches, strict=True))))
     truth = torch.from_numpy(labels).to(pixels.device)
     table = stack_replicas([_measures(each, truth) for each in found])
     numbers = nest(table.melt(["replica", "iteration"]).dropna(), ["variable", "iteration"], "value")
     by_layer = stack_replicas([_by_layer([read(batch) for batch in pixels.split(_AT_ONCE)]) for read in layers])
     in_layers = nest(by_layer, ["layer", "about"], "value")
     # The first correctly classified image, and the first misclassified one
-    correct = found[0].activations[used - 1].argmax(-1) == truth
+    correct = found[0].activations[:, used - 1].argmax(-1) == truth
     chosen = [place for kind in (correct, ~correct) for place in torch.nonzero(kind)[:1, 0].tolist()]
     arrays = found[0].of(chosen) | {
         "images": (255 * pixels[chosen, 0]).round().to(torch.uint8).cpu().numpy(),
@@ -142,12 +146,6 @@ def outcome(
     headline = [f"{name}.{used}" for name in numbers] + [f"layers.{layer}.entropy" for layer in in_layers]
     everything = {"used": used, "images": len(labels), **numbers, "layers": in_layers}
     return Outcome("routing", table, everything, tuple(headline[:MOST_HEADLINES]), arrays)
-
-
-def _joined(batches: Sequence[Iterations]) -> Iterations:
-    """The iterations of several batches, joined over images."""
-    parts, *others = zip(*batches, strict=True)
-    return Iterations(torch.cat(parts), *(torch.cat(values, 1) for values in others))
 
 
 def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
@@ -172,13 +170,13 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
 
 def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
     """A row per iteration: test error, share `moved`, activation and spread of the right class and of other classes."""
-    activations, spreads = found.activations, found.spreads
+    shares, activations, spreads = (each.transpose(0, 1).contiguous() for each in found[1:])
     T, B, n = activations.shape
     right = torch.nn.functional.one_hot(truth, n).bool().expand(T, B, n)
     columns = {
         "iteration": np.arange(1, T + 1),
         "test_error": (activations.argmax(-1) != truth).float().mean(1).tolist(),
-        "moved": [np.nan, *moved(found.shares, found.parts)],
+        "moved": [np.nan, *moved(shares, found.parts)],
     }
     for name, values in (("activation", activations), ("spread", spreads)):
         for of, chosen in (("right", right), ("others", ~right)):

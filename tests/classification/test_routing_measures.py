@@ -28,8 +28,8 @@ def follow(pixels: Tensor) -> Iterations:
     """Two classes, two iterations, one part: it goes to the class that the brightness says, or not."""
     bright = (pixels.mean((1, 2, 3)) > 0.5).float()
     B = len(pixels)
-    shares = torch.stack([torch.full((B, 2), 0.5), torch.stack([1 - bright, bright], 1)])
-    activations = torch.stack([torch.tensor([0.2, 0.3]).expand(B, 2), 0.1 + 0.8 * shares[1]])
+    shares = torch.stack([torch.full((B, 2), 0.5), torch.stack([1 - bright, bright], 1)], 1)
+    activations = torch.stack([torch.tensor([0.2, 0.3]).expand(B, 2), 0.1 + 0.8 * shares[:, 1]], 1)
     return Iterations(torch.ones(B, 1, 1), shares[..., None, None], activations, 1 - shares)
 
 

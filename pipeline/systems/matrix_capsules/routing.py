@@ -31,11 +31,11 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
     steps = layer.steps(below, iterations)
     votes = layer.votes(below)[:, 0]  # (B, n, N, P): there is one position of class capsules, which sees all parts
     parts = below[1]  # (B, X, c)
-    shares = torch.stack([step.assignments[:, 0] for step in steps])  # (T, B, n, N)
     active = parts.flatten(1).unsqueeze(1)
-    activations = torch.stack([layer.handed_on(step.parents.activations) for step in steps])
-    spreads = torch.stack([vote_spread(votes, each * active) for each in shares])
-    return Iterations(parts, shares.unflatten(-1, parts.shape[1:]), activations[:, :, 0], spreads)
+    shares = torch.cat([step.assignments for step in steps], 1)  # (B, T, n, N)
+    activations = torch.cat([layer.handed_on(step.parents.activations) for step in steps], 1)
+    spreads = torch.stack([vote_spread(votes, each * active) for each in shares.unbind(1)], 1)
+    return Iterations(parts, shares.unflatten(-1, parts.shape[1:]), activations, spreads)
 
 
 @torch.no_grad()

@@ -32,9 +32,9 @@ def test_the_last_iteration_is_what_the_network_gives(changes: dict[str, Any]) -
     model, images = small_capsules(**changes), torch.rand(5, 1, 10, 10)
     found = follow(model, 3, images)
     assert iterations_of(model) == 3
-    torch.testing.assert_close(found.activations[-1], model.scores(images).detach(), rtol=1e-4, atol=1e-5)
-    assert found.shares.shape == (3, 5, 3, 9, 2)
-    assert found.spreads.shape == (3, 5, 3)
+    torch.testing.assert_close(found.activations[:, -1], model.scores(images).detach(), rtol=1e-4, atol=1e-5)
+    assert found.shares.shape == (5, 3, 3, 9, 2)
+    assert found.spreads.shape == (5, 3, 3)
     torch.testing.assert_close(found.parts, model.capsules(images)[-2][1].detach())
 
 
@@ -47,7 +47,7 @@ def test_every_iteration_is_the_one_of_the_plain_procedure() -> None:
     found = follow(model, 4, images)
     for t in range(4):
         plain = procedure_1(*inputs, replace(layer.routing(), iterations=t + 1))[1]
-        torch.testing.assert_close(found.activations[t], plain[:, 0], rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(found.activations[:, t], plain[:, 0], rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(found.shares.sum(2), 1, rtol=1e-6)
 
 
