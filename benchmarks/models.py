@@ -24,8 +24,8 @@ from pipeline.learning.train import clip
 from pipeline.params import Params, load_params
 from pipeline.profiles import Profiles
 from pipeline.systems import Run, build_model
-from pipeline.systems.capsnet.experiments.iterative_inference import energies_and_gradients, forward_pass
-from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.systems.capsnet.experiments.iterative_inference import energies_and_gradients
+from pipeline.systems.capsnet.model.capsnet import CapsNet, forward_pass
 from pipeline.systems.capsnet.settings import CapsNetRun, InferCondition
 from pipeline.systems.generative.inference.analytic_bound import pack
 from pipeline.systems.generative.inference.free_form import minimise_bound

@@ -3,13 +3,14 @@ class capsules in every iteration, and every routed layer after the last iterati
 """
 
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from pipeline.classification.routing import Iterations, RoutedLayer, routed_layer, vote_spread
 from pipeline.layers.dynamic_routing import agreement, cast_votes, products, squash, weighted_sum
-from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer
+from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer, forward_pass
 
 
 def iterations_of(model: CapsNet) -> int:
@@ -25,11 +26,7 @@ def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
     Parts are the capsules below: primary capsules at X positions, or middle capsules without positions (X is 1). In
     iteration 1 a part gives all classes the same share. Activations of parts and classes are lengths.
     """
-    *below, last = model.layers()
-    assert last is model.last
-    capsules = images
-    for layer in below:
-        capsules = layer(capsules)
+    capsules = forward_pass(model.layers()[:-1], images)[-1]
     types = capsules.shape[1] if model.middle else model.params.types
     parts = capsules.norm(dim=-1)  # (B, m)
     votes = cast_votes(capsules, model.last.transformations)  # (B, n, m, D)
@@ -42,9 +39,8 @@ def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
         activations.append(classes.norm(dim=-1))
         spreads.append(vote_spread(votes, weights * parts.unsqueeze(1)))
         logits = logits + products(votes, classes)
-    return Iterations(
-        parts.unflatten(-1, (-1, types)), torch.stack(shares), torch.stack(activations), torch.stack(spreads)
-    )
+    by_iteration = (torch.stack(each, 1) for each in (shares, activations, spreads))
+    return Iterations(parts.unflatten(-1, (-1, types)), *by_iteration)
 
 
 @torch.no_grad()
@@ -53,12 +49,10 @@ def routed_layers(model: CapsNet, images: Tensor) -> list[RoutedLayer]:
 
     Every capsule sees all capsules below. Activations are lengths. Shares are the weights of the last sum of votes.
     """
-    updates = iterations_of(model) - 1
-    found, capsules = [], images
-    for layer in model.layers():
-        below, capsules = capsules, layer(capsules)
+    updates, over_parents = iterations_of(model) - 1, partial(torch.sum, dim=1)  # (B, n, m) -> (B, m)
+    found, layers = [], model.layers()
+    for layer, (below, above) in zip(layers[1:], pairwise(forward_pass(layers, images)), strict=True):
         if isinstance(layer, CapsuleLayer):
             shares = agreement(cast_votes(below, layer.transformations), updates)  # (B, n, m)
-            over_parents = partial(torch.sum, dim=1)  # (B, n, m) -> (B, m)
-            found.append(routed_layer(shares, below.norm(dim=-1), capsules.norm(dim=-1), over_parents))
+            found.append(routed_layer(shares, below.norm(dim=-1), above.norm(dim=-1), over_parents))
     return found

@@ -15,8 +15,7 @@ from torch import Tensor
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import margin_loss
 from pipeline.layers.dynamic_routing import squash
-from pipeline.systems.capsnet.experiments.iterative_inference import forward_pass
-from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.systems.capsnet.model.capsnet import CapsNet, forward_pass
 from pipeline.systems.capsnet.routing import follow, iterations_of, routed_layers
 from pipeline.systems.capsnet.settings import CapsNetModelParams
 
@@ -109,11 +108,11 @@ def test_the_last_iteration_is_what_the_network_gives(counting: str, own: int, m
     net, images = capsnet(counting=counting, middle=middle).double(), torch.rand(5, 1, SIZE, SIZE, dtype=torch.float64)
     assert iterations_of(net) == own
     found = follow(net, own + 2, images)
-    torch.testing.assert_close(found.activations[own - 1], net.encode(images).norm(dim=-1))
-    assert not torch.allclose(found.activations[own], found.activations[own - 1])
+    torch.testing.assert_close(found.activations[:, own - 1], net.encode(images).norm(dim=-1))
+    assert not torch.allclose(found.activations[:, own], found.activations[:, own - 1])
     positions, types = (1, 6) if middle else (16, 2)
-    assert found.shares.shape == (own + 2, 5, 3, positions, types)
-    torch.testing.assert_close(found.shares[0], torch.full_like(found.shares[0], 1 / 3))
+    assert found.shares.shape == (5, own + 2, 3, positions, types)
+    torch.testing.assert_close(found.shares[:, 0], torch.full_like(found.shares[:, 0], 1 / 3))
     torch.testing.assert_close(found.shares.sum(2), torch.ones_like(found.shares[:, :, 0]))
 
 

@@ -18,13 +18,12 @@ from pipeline.layers.dynamic_routing import unweighted_sum
 from pipeline.probes.sparsity import hoyer
 from pipeline.results.outcome import Outcome
 from pipeline.systems.capsnet.experiments.iterative_inference import (
-    Layer,
     descent,
     energies_and_gradients,
-    forward_pass,
     infer,
     sparsity_of_inference,
 )
+from pipeline.systems.capsnet.model.capsnet import Layer, forward_pass
 from pipeline.systems.capsnet.settings import InferCondition, InferParams
 
 CPU = torch.device("cpu")

@@ -21,7 +21,7 @@ conditions.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,9 @@ from pipeline.errors import UserError
 from pipeline.probes.sparsity import effective_number, entropy_of_shares, hoyer
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
-from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.systems.capsnet.model.capsnet import CapsNet, Layer, forward_pass
 from pipeline.systems.capsnet.settings import InferCondition, InferParams
 
-Layer = Callable[[Tensor], Tensor]
 FORWARD, START = "forward", "start"
 """Conditions without inference: the forward pass of all test images, and of the images used for inference."""
 EXAMPLES = 6
@@ -49,15 +48,6 @@ _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
 """Longer capsules count as saturated: a length L changes, relatively, 2 (1 - L) < 1/5 times as much as its input."""
-
-
-def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
-    """Activities of each layer in a forward pass, where all prediction errors are 0."""
-    activities = []
-    for layer in layers:
-        images = layer(images)
-        activities.append(images)
-    return activities
 
 
 def _shortens(condition: InferCondition) -> bool:
@@ -108,7 +98,7 @@ def infer(
     steps: Iterable[int],
     rate: float,
 ) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Minimise the energy by gradient descent from the forward pass, for all images and layers at once.
+    """Minimise the energy by gradient descent from the forward pass (no prediction errors), for all images and layers.
 
     Args:
         layers: functions of the activities below, from images to class capsules `[B, n, D]`.

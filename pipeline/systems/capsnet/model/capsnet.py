@@ -8,12 +8,12 @@ class is present (equation 3, margin loss). A decoder, if there is one, reconstr
 Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import margin_loss
@@ -22,8 +22,18 @@ from pipeline.layers.images import ChannelsLastConvolution
 from pipeline.learning.model import Model
 from pipeline.systems.capsnet.settings import CapsNetModelParams
 
+Layer = Callable[[Tensor], Tensor]
 _TRANSFORMATION_SD = 0.1
 """Initial sd of the transformations, as in the authors' code."""
+
+
+def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
+    """Activities of each layer, from the images up."""
+    activities = []
+    for layer in layers:
+        images = layer(images)
+        activities.append(images)
+    return activities
 
 
 class CapsuleLayer(nn.Module):
@@ -57,8 +67,6 @@ class CapsNet(Model):
         UserError: images of that size are too small for the convolutions.
     """
 
-    noise_size = 0
-
     def __init__(self, params: CapsNetModelParams, image_size: int) -> None:
         super().__init__()
         self.params, self.image_size = params, image_size
@@ -88,10 +96,6 @@ class CapsNet(Model):
         """Number of the decoder's parameters."""
         return sum(p.numel() for p in self.decoder.parameters()) if self.decoder else 0
 
-    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """No noise: `[*shape, 0]`."""
-        return torch.empty((*shape, 0), device=device)
-
     def feature_maps(self, images: Tensor) -> Tensor:
         """Feature maps `[B, channels, H, H]` of images `[B, 1, S, S]`: the first convolution and ReLU."""
         return self.first(images).relu()
@@ -101,15 +105,13 @@ class CapsNet(Model):
         maps = self.second(feature_maps).permute(0, 2, 3, 1)  # (B, H, H, types d), as in memory
         return squash(maps.reshape(len(maps), -1, self.params.primary_size))
 
-    def layers(self) -> list[Callable[[Tensor], Tensor]]:
+    def layers(self) -> list[Layer]:
         """The layers in order, as functions of the activities below: images first, class capsules last."""
         return [self.feature_maps, self.primary_capsules, *([self.middle] if self.middle else []), self.last]
 
     def encode(self, images: Tensor) -> Tensor:
         """Class capsules `[B, n, D]` of images `[B, 1, S, S]`."""
-        for layer in self.layers():
-            images = layer(images)
-        return images
+        return forward_pass(self.layers(), images)[-1]
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
         """Features of images `[B, 1, S, S]` for probes: class_capsules, flattened."""
