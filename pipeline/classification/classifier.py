@@ -52,10 +52,6 @@ class Classifier(Model):
         shares = torch._sample_dirichlet(concentrations, generator)[..., :1]
         return torch.cat([uniform, shares.to(uniform)], -1)
 
-    def generative_parameters(self) -> int:
-        """0: a classifier has no generative part."""
-        return 0
-
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:

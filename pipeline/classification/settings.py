@@ -41,18 +41,6 @@ class CroppedRun(ClassifierRun):
             )
         return self
 
-    @property
-    def channels(self) -> int:
-        """Channels of the images that the network takes."""
-        model: Any = self.model  # the models of both networks have a number of views
-        views: int = model.views
-        return views
-
-    @property
-    def held_out(self) -> HoldoutParams | None:
-        """The images held out for validation. None if the data set's own validation images are used."""
-        return self.holdout
-
 
 class AttackParams(Section):
     """Adversarial images, document 004, section 6."""

@@ -16,7 +16,7 @@ from pipeline.settings import Section
 class Model(nn.Module):
     """The interface that training needs. Images are `[B, C, S, S]` in [0, 1]."""
 
-    noise_size: int
+    noise_size: int = 0
     """Number of random numbers per image that the loss needs."""
 
     batch_statistics: ClassVar[frozenset[str]] = frozenset()
@@ -28,9 +28,9 @@ class Model(nn.Module):
     statistics_images: int = 0
     """Number of training images that `end_epoch` needs."""
 
-    @abstractmethod
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
-        """Draw noise `[*shape, noise_size]` for an array of images of this shape, such as (steps, batch size)."""
+        """Noise `[*shape, noise_size]` for an array of images of this shape, such as (steps, batch size); here none."""
+        return torch.empty((*shape, 0), device=device)
 
     @abstractmethod
     def forward(
@@ -64,9 +64,9 @@ class Model(nn.Module):
         """
         return {}
 
-    @abstractmethod
     def generative_parameters(self) -> int:
-        """Number of parameters of the generative part, without the encoder."""
+        """Number of parameters of the generative part, without the encoder: 0 if there is none."""
+        return 0
 
 
 @dataclass(frozen=True)

@@ -96,13 +96,13 @@ class RunSettings(Section):
 
     @property
     def channels(self) -> int:
-        """Channels of the images that the model takes."""
-        return 1
+        """Channels of the images that the model takes: its `views`, or 1 if it has no such setting."""
+        return getattr(self.model, "views", 1)
 
     @property
     def held_out(self) -> HoldoutParams | None:
         """The images held out for validation. None if the data set's own validation images are used."""
-        return None
+        return getattr(self, "holdout", None)
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
         """Raise `UserError` if the run does not fit images `[N, channels, size, size]` of this number of classes."""

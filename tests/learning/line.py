@@ -33,9 +33,6 @@ class Line(Model):
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
         return torch.rand((*shape, 1), generator=generator, device=device)
 
-    def generative_parameters(self) -> int:
-        return 1
-
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
