@@ -15,16 +15,15 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
     and offset can change brightness beyond this range. If `training` is false, warps are still random, but crops are
     central and unchanged.
     """
-    count = len(images)
     if isinstance(augmentation, CropParams):
         if not training:
             return centre_crop(images, augmentation.crop).float() / 255
         return _cut(images, augmentation, generator)
     if augmentation.rotation == 0 and augmentation.shift == 0:
         return images.float() / 255
-    matrices = warps.uniform_rotations(count, augmentation.rotation, generator, images.device)
+    matrices = warps.uniform_rotations(len(images), augmentation.rotation, generator, images.device)
     if augmentation.shift:
-        pixels = (torch.rand(count, 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
+        pixels = (torch.rand(len(images), 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
         if augmentation.whole_pixels:
             # Uniform in [-shift - 1/2, shift + 1/2] before rounding, so that every whole shift is equally likely. A
             # draw at an end is rounded to the even number, which may be shift + 1: hence the clamp.

@@ -17,13 +17,7 @@ from pipeline.data.datasets import Dataset
 from pipeline.data.holdout import KNOWN, hold_out
 from pipeline.errors import UserError
 from pipeline.files import write_json
-from pipeline.learning.checkpoints import (
-    Checkpoint,
-    fingerprint,
-    load_tensors,
-    save_tensors,
-    tensors_sha256,
-)
+from pipeline.learning.checkpoints import Checkpoint, fingerprint, load_tensors, save_tensors, tensors_sha256
 from pipeline.learning.model import Model, count_parameters
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.train import Labelled, Parameters, Row, Task, Trained, train
@@ -125,9 +119,9 @@ def outcome(trained: Trained, model: Model) -> Outcome:
     """The result of a training. Its numbers are metrics at each replica's best epoch (for validation and, if any,
     `KNOWN` images), epochs, speed, seconds and parameters. Its table has a row per replica and epoch, without speeds.
     """
-    history, best, names = trained.history, best_rows(trained), list(trained.history.columns)
+    history, best = trained.history, best_rows(trained)
     measured = {
-        part: {name.removeprefix(part): spread(row[name] for row in best) for name in names if name.startswith(part)}
+        part: {name.removeprefix(part): spread(best[name]) for name in best if name.startswith(part)}
         for part in ("validation_", f"{KNOWN}_")
     }
     numbers: dict[str, Any] = {
@@ -139,17 +133,12 @@ def outcome(trained: Trained, model: Model) -> Outcome:
         "parameters": {"generative": model.generative_parameters(), "total": count_parameters(model)},
     }
     headline = [f"{part[:-1]}.{name}" for part, found in measured.items() for name in found][:MOST_HEADLINES]
-    table = history[[*_PLACE, *history.columns.difference([*_PLACE, _SPEED], sort=False)]]
-    return Outcome("training", table.astype({"replica": int, "epoch": int}), numbers, tuple(headline))
+    return Outcome("training", history.drop(columns=_SPEED), numbers, tuple(headline))
 
 
-def best_rows(trained: Trained) -> list[pd.Series[float]]:
+def best_rows(trained: Trained) -> pd.DataFrame:
     """The history's row of each replica's best epoch."""
-    history = trained.history
-    return [
-        history[(history.replica == replica) & (history.epoch == epoch)].iloc[0]
-        for replica, epoch in enumerate(trained.best_epoch)
-    ]
+    return trained.history.set_index(_PLACE).loc[list(enumerate(trained.best_epoch))]
 
 
 def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:

@@ -140,8 +140,7 @@ class _Loop:
         self.parameters: Parameters = dict(self.model.named_parameters())
         _copy(self.start, self.parameters)
         # Parameters without a gradient are set by `Model.end_epoch`.
-        measured_by_model = {name for name, value in self.parameters.items() if not value.requires_grad}
-        self.statistics = measured_by_model.difference(frozen)
+        self.statistics = {name for name, value in self.parameters.items() if not value.requires_grad} - set(frozen)
         self.frozen_values = {name: self.parameters[name].detach().clone() for name in frozen}
         for name in frozen:
             self.parameters[name].requires_grad_(False)

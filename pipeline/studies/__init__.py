@@ -24,8 +24,7 @@ SETS = "_sets"
 def _files() -> dict[str, Path]:
     """The files of all studies by kind, such as "attack"."""
     places = [ROOM, *sorted(ROOM.parent.glob("systems/*/studies"))]
-    files = sorted(file for place in places for file in place.glob("*.py"))
-    return {file.stem: file for file in files if file.stem not in ("__init__", "context")}
+    return {file.stem: file for place in places for file in sorted(place.glob("[!_]*.py"))}
 
 
 def file_of(kind: str) -> Path | None:

@@ -114,8 +114,7 @@ def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: 
     batch = min(run.training.batch_size, images)
     steps = settings.epochs * (whole // min(run.training.batch_size, whole))
     longer = run.with_epochs(math.ceil(steps / (images // batch)))
-    changes = {"patience": longer.training.epochs, "batch_size": batch}
-    training = longer.training.model_copy(update=changes)
+    training = longer.training.model_copy(update={"patience": longer.training.epochs, "batch_size": batch})
     return longer.model_copy(update={"replicas": settings.replicas, "training": training})
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pipeline.results.outcome import Outcome
     from pipeline.shared_params import SharedParams
 
-
 SETTINGS = EquivarianceParams
 
 

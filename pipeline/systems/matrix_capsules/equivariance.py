@@ -15,7 +15,4 @@ def read(model: MatrixCapsules, images: Tensor) -> dict[str, Layer]:
     """Layers of images `[B, C, S, S]` in [0, 1]: poses, presences (activations)."""
     poses, activations = (each[:, 0] for each in model.capsules(images)[-1])
     action = FromTheLeft(model.params.pose_side) if model.params.pose == "matrix" else None
-    return {
-        "poses": Layer(poses, activations, action),
-        "presences": plain(activations.unsqueeze(1), None, False),
-    }
+    return {"poses": Layer(poses, activations, action), "presences": plain(activations.unsqueeze(1), None, False)}

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from pipeline.results.outcome import Outcome
     from pipeline.shared_params import SharedParams
 
-
 SETTINGS = InferParams
 
 

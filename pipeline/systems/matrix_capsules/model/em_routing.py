@@ -259,15 +259,11 @@ def _share(logits: Tensor, routing: Routing) -> Tensor:
     """Softmax of `logits [B, p, D, N]` over the parents of every child."""
     if routing.params.competition == "position":
         return logits.softmax(2)
-    fields, (B, p, _, N) = routing.fields, logits.shape
-    k = fields.children.shape[1]
-
-    def seen(values: Tensor) -> Tensor:  # (B, p, N) -> (B, p, k, c)
-        return values.view(B, p, k, N // k)
-
-    largest = fields.gather(fields.amax(seen(logits.detach().amax(2)))).view(B, p, 1, N)
-    powers = (logits - largest).exp()
-    return powers / fields.gather(fields.sum(seen(powers.sum(2)))).view(B, p, 1, N)
+    fields, by_place = routing.fields, (routing.fields.children.shape[1], -1)  # N -> (k, c)
+    largest = fields.gather(fields.amax(logits.detach().amax(2).unflatten(-1, by_place)))
+    powers = (logits - largest.flatten(2).unsqueeze(2)).exp()
+    total = fields.gather(fields.sum(powers.sum(2).unflatten(-1, by_place)))
+    return powers / total.flatten(2).unsqueeze(2)
 
 
 def m_step(

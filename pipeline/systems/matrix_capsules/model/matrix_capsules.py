@@ -319,11 +319,10 @@ class MatrixCapsules(Classifier):
                 capsules = layer(capsules)
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
-        """With batch norm, measure its statistics for evaluation on these images, in whole batches if one is full."""
-        if self.params.batch_norm:
-            self.route_for(self.params.iterations)
-            whole = images[: max(len(images) // batch, 1) * batch]
-            measure_statistics(self, self.capsules, whole.split(batch))
+        """Measure the statistics of batch norm for evaluation on these images, in whole batches if one is full."""
+        self.route_for(self.params.iterations)
+        whole = images[: max(len(images) // batch, 1) * batch]
+        measure_statistics(self, self.capsules, whole.split(batch))
 
     def logits(self, scores: Tensor) -> Tensor:
         """Log odds of the activations."""

@@ -63,8 +63,8 @@ def measure(context: Context) -> Outcome:
         tables[condition] = stack_replicas(errors)
         numbers[condition] = {
             "test": nest(tables[condition], ["metric"], "value"),
-            "validation": {"accuracy": spread(row["validation_accuracy"] for row in best)},
-            "train": {"accuracy": spread(row["train_accuracy"] for row in best)},
+            "validation": {"accuracy": spread(best["validation_accuracy"])},
+            "train": {"accuracy": spread(best["train_accuracy"])},
             "best_epoch": spread(trained.best_epoch),
             "parameters": count_parameters(networks[0]),
             "seconds": round(trained.seconds, 2),
