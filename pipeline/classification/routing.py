@@ -43,10 +43,6 @@ class Iterations(NamedTuple):
     activations: Tensor
     spreads: Tensor
 
-    def of(self, images: Sequence[int]) -> dict[str, NDArray[np.generic]]:
-        """Arrays of some images, by name."""
-        return {name: values[images].cpu().numpy() for name, values in self._asdict().items()}
-
 
 class RoutedLayer(NamedTuple):
     """A layer of D types of routed capsules, on B images.
@@ -97,11 +93,8 @@ def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def moved(shares: Tensor, parts: Tensor) -> list[float]:
-    """Share of all parts, weighted by activation, that moves to another class in each iteration from the second on.
-
-    Args:
-        shares: as in `Iterations`, with iterations first, `[T, B, n, X, c]`.
-        parts: as in `Iterations`.
+    """Share of all parts, weighted by activation, that moves to another class in each iteration from the second on. The
+    arguments are as in `Iterations`, but `shares` has iterations first.
     """
     found = []
     for before, after in pairwise(shares):
@@ -138,7 +131,8 @@ def outcome(
     # The first correctly classified image, and the first misclassified one
     correct = found[0].activations[:, used - 1].argmax(-1) == truth
     chosen = [place for kind in (correct, ~correct) for place in torch.nonzero(kind)[:1, 0].tolist()]
-    arrays = found[0].of(chosen) | {
+    arrays = {name: values[chosen].cpu().numpy() for name, values in found[0]._asdict().items()}
+    arrays |= {
         "images": (255 * pixels[chosen, 0]).round().to(torch.uint8).cpu().numpy(),
         "labels": labels[chosen],
         "used": np.array(used),

@@ -52,11 +52,8 @@ def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Lab
         for part, chosen in dataset.split.items()
     }
     kept = {part: dataset.split[part][familiar[part]] for part in ("train", "validation")}
-    test = dataset.split["test"]
-    watched = {
-        name: (dataset.images[test[mask]], dataset.labels[test[mask]])
-        for name, mask in (("familiar", familiar["test"]), ("novel", ~familiar["test"]))
-    }
+    (images, labels), mask = dataset.part("test"), familiar["test"]
+    watched = {"familiar": (images[mask], labels[mask]), "novel": (images[~mask], labels[~mask])}
     return replace(dataset, split=dataset.split | kept), watched
 
 
@@ -94,8 +91,7 @@ def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     if first == 0:
         return table[0]
     before, after = table[first - 1], table[first]
-    found: NDArray[np.float64] = before + (before[0] - level) / (before[0] - after[0]) * (after - before)
-    return found
+    return before + (before[0] - level) / (before[0] - after[0]) * (after - before)
 
 
 def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:

@@ -121,7 +121,7 @@ def outcome(trained: Trained, model: Model) -> Outcome:
     """
     history, best = trained.history, best_rows(trained)
     measured = {
-        part: {name.removeprefix(part): spread(best[name]) for name in best if name.startswith(part)}
+        part: {name.removeprefix(part): spread(best[name]) for name in best.columns if name.startswith(part)}
         for part in ("validation_", f"{KNOWN}_")
     }
     numbers: dict[str, Any] = {

@@ -108,8 +108,7 @@ class RunSettings(Section):
         """Raise `UserError` if the run does not fit images `[N, channels, size, size]` of this number of classes."""
         if self.channels != channels:
             images = f"images of {self.dataset} have {channels} channel{'s' * (channels > 1)}"
-            has_views = "views" in type(self.model).model_fields
-            setting = "model.views is" if has_views else f"a model of variant {self.variant} takes"
+            setting = "model.views is" if hasattr(self.model, "views") else f"a model of variant {self.variant} takes"
             raise UserError(f"{images}, but {setting} {self.channels}")
         if (crop := self.augmentation.seen_size(size)) > size:
             raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")

@@ -28,5 +28,4 @@ def measure(context: Context) -> Outcome:
     sections = {"evaluate": params.evaluate, "failures": params.section("failures")}
     models = context.models(context.item, Model)
     inputs = EvaluationInputs(models, dataset, run, sections, official, context.device, context.label)
-    outcome: Outcome = SYSTEMS[run.variant].part("evaluation").evaluate(inputs)
-    return outcome
+    return SYSTEMS[run.variant].part("evaluation").evaluate(inputs)

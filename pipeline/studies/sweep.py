@@ -52,5 +52,4 @@ def measure(context: Context) -> Outcome:
     inputs = EvaluationInputs(models, dataset, run, sections, lambda: None, device, context.label)
     system = SYSTEMS[run.variant]
     module = system.part("sweep") if system.has("sweep") else probes
-    outcome: Outcome = module.sweep(inputs, trained)
-    return outcome
+    return module.sweep(inputs, trained)

@@ -30,15 +30,13 @@ SETTINGS = ViewpointParams
 
 def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
     """ValueError if a network is of the wrong kind or does not fit the images, or if viewpoints are unknown."""
-    runs = {
-        "capsules": params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules"),
-        "cnn": params.run_of(f"{where}.cnn", study.cnn, "cnn"),
-    }
+    capsules = params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules")
+    cnn = params.run_of(f"{where}.cnn", study.cnn, "cnn")
     if study.dataset not in params.datasets:
         raise ValueError(f"{where}.dataset: '{study.dataset}' is not one of {sorted(params.datasets)}")
     params.check_factor(f"{where}.axis", study.axis, study.dataset)
-    for network, run in runs.items():
-        params.check_fits(f"{where}.{network}", run, study.dataset)
+    params.check_fits(f"{where}.capsules", capsules, study.dataset)
+    params.check_fits(f"{where}.cnn", cnn, study.dataset)
 
 
 def measure(context: Context) -> Outcome:

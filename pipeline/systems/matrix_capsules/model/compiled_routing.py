@@ -49,8 +49,7 @@ def route(
         MemoryError: the kernel ran out of memory.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
-    result: tuple[Tensor, Tensor] = _CompiledRoute.apply(routing, form or kernels.load(_SOURCE), *tensors)
-    return result
+    return _CompiledRoute.apply(routing, form or kernels.load(_SOURCE), *tensors)
 
 
 class _CompiledRoute(torch.autograd.Function):

@@ -136,8 +136,7 @@ def route(
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
     fused = poses.is_cuda and torch.is_grad_enabled()
-    found: tuple[Tensor, Tensor] = _fused()(*tensors, routing) if fused else _PlainRoute.apply(routing, *tensors)
-    return found
+    return _fused()(*tensors, routing) if fused else _PlainRoute.apply(routing, *tensors)
 
 
 @cache

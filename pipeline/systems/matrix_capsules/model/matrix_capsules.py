@@ -166,8 +166,7 @@ class RoutedCapsules(nn.Module):
 
     def routing(self) -> Routing:
         """The settings of the layer's routing."""
-        fields = self.fields.to(self.beta_a.device)
-        return Routing(fields, self.params, self.iterations, self.last, self.offsets)
+        return Routing(self.fields.to(self.beta_a.device), self.params, self.iterations, self.last, self.offsets)
 
     def full_transformations(self) -> Tensor:
         """Transformations of whole poses at every place of the receptive field, `[k, c, P, D, P]`."""
@@ -184,7 +183,7 @@ class RoutedCapsules(nn.Module):
 
     def handed_on(self, activations: Tensor) -> Tensor:
         """The layer's output for activations of an M-step. With batch norm these are logits and normalised first."""
-        normalised: Tensor = self.norm_activations(activations)
+        normalised = self.norm_activations(activations)
         return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
@@ -280,8 +279,7 @@ class MatrixCapsules(Classifier):
         """
         if images.shape[-1] != self.image_size:
             raise ValueError(f"images are {images.shape[-1]} pixels wide, the network is for {self.image_size}")
-        maps: Tensor = self.norm_first(self.first(standardise(images)))
-        return maps.relu()
+        return self.norm_first(self.first(standardise(images))).relu()
 
     def capsules(self, images: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Poses and activations of every layer, primary capsules first."""
