@@ -122,12 +122,9 @@ class RunSettings(Section):
 
         With an unchanged schedule, a short training would end before the model reaches its last phase.
         """
-        return self.model_copy(
-            update={
-                "training": self.training.model_copy(update={"epochs": epochs}),
-                "model": self.model.model_copy(update=self._schedule_for(epochs)),
-            }
-        )
+        training = self.training.model_copy(update={"epochs": epochs})
+        model = self.model.model_copy(update=self._schedule_for(epochs))
+        return self.model_copy(update={"training": training, "model": model})
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
         """The new values of the model's settings that are counted in epochs, by name, for a training of `epochs`."""

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.classification import errors
-from pipeline.classification.errors import scores, seen
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.learning.settings import CropParams
@@ -32,16 +31,16 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
     images, labels = inputs.dataset.part("test")
     images, labels = images[:VOTED], labels[:VOTED]
-    pixels = seen(images, augmentation)
+    pixels = errors.seen(images, augmentation)
     found = [distances(model, pixels) for model in models]
     shares = stack_replicas([concentration(*each, labels) for each in found])
     votes = nest(shares, ["of", "iteration"], "share")
     # The first two correctly classified images of different classes, and the first misclassified one
-    correct = scores(models[0], pixels).argmax(-1).cpu().numpy() == labels
+    correct = errors.scores(models[0], pixels).argmax(-1).cpu().numpy() == labels
     recognised = np.flatnonzero(correct)
     firsts = np.sort(recognised[np.unique(labels[correct], return_index=True)[1]])[:2]
     chosen = [*firsts.tolist(), *np.flatnonzero(~correct)[:1].tolist()]
-    of_chosen = scores(models[0], pixels[chosen]).cpu().numpy()
+    of_chosen = errors.scores(models[0], pixels[chosen]).cpu().numpy()
     arrays = histograms(*found[0], chosen) | {"images": images[chosen], "labels": labels[chosen], "scores": of_chosen}
     numbers = {**outcome.numbers, "voted_images": len(images), "votes": votes}
     return replace(outcome, numbers=numbers, arrays=arrays)

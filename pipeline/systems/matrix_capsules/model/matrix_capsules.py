@@ -40,8 +40,6 @@ _BALANCED_ON = 64
 _MEASURED_ON = 2048
 """Number of images on which statistics of batch norm are measured. torch's running means see about as many, in
 batches of 128."""
-_EPSILON = 1e-5
-"""Added to the variances of batch norm."""
 
 
 class BatchNorm(nn.Module):
@@ -72,7 +70,7 @@ class BatchNorm(nn.Module):
         if self.training and self.measured is not None:
             self.measured.append(torch.stack(torch.var_mean(x, [0, *range(2, x.dim())])))
         mean, variance = (None, None) if self.training else (self.mean, self.variance)
-        found = F.batch_norm(x, mean, variance, self.scale, self.shift, training=self.training, eps=_EPSILON)
+        found = F.batch_norm(x, mean, variance, self.scale, self.shift, training=self.training)
         return found.movedim(1, self.axis)
 
 
