@@ -133,7 +133,8 @@ def outcome(trained: Trained, model: Model) -> Outcome:
         "parameters": {"generative": model.generative_parameters(), "total": count_parameters(model)},
     }
     headline = [f"{part[:-1]}.{name}" for part, found in measured.items() for name in found][:MOST_HEADLINES]
-    return Outcome("training", history.drop(columns=_SPEED), numbers, tuple(headline))
+    table = history[[*_PLACE, *history.columns.difference([*_PLACE, _SPEED], sort=False)]]
+    return Outcome("training", table.astype({"replica": int, "epoch": int}), numbers, tuple(headline))
 
 
 def best_rows(trained: Trained) -> pd.DataFrame:
