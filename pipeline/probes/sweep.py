@@ -24,9 +24,6 @@ def swept(run: RunSettings, angle: float, replicas: int, training_share: float) 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
     """Measure a `swept` run: the accuracies of probes (also on posterior samples), fit and tested on images rotated
     within its angle, and its best validation bound or loss.
-
-    Args:
-        trained: the run's training.
     """
     dataset, device, probe = inputs.dataset, inputs.device, inputs.sections["evaluate"]
     assert isinstance(probe, EvaluateParams)
