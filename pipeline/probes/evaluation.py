@@ -16,9 +16,6 @@ from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, spread_each, stack_replicas
 
-STARTS = 10
-"""Random starts of k-means. The result with the lowest inertia is used."""
-
 
 def matched_accuracy(clusters: NDArray[np.integer], labels: NDArray[np.integer]) -> float:
     """Share of images whose cluster is matched to their label by the best one-to-one matching. Both are `[N]`."""
@@ -40,7 +37,7 @@ def kmeans_accuracy(values: NDArray[np.float32], labels: NDArray[np.int64], clas
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1):
-        kmeans = KMeans(classes, n_init=STARTS, max_iter=1000, random_state=seed)
+        kmeans = KMeans(classes, n_init=10, max_iter=1000, random_state=seed)
         return matched_accuracy(kmeans.fit_predict(values.astype(np.float64)), labels)
 
 

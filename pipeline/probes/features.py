@@ -13,7 +13,6 @@ from pipeline.data.datasets import Dataset
 from pipeline.learning.model import Model
 
 BATCH = 500
-_FULLY_TRAINED = 1e9
 
 Features = dict[str, NDArray[np.float32]]
 """Feature arrays `[N, d]` by name."""
@@ -42,7 +41,7 @@ def features(
     Raises:
         TypeError: the model has no features.
     """
-    collected: dict[str, list[Tensor]] = {}
+    collected: list[dict[str, Tensor]] = []
     for start in range(0, len(images), BATCH):
         batch = torch.from_numpy(images[start : start + BATCH]).to(device)
         pixels = batch.float() / 255 if warp is None else warps.warp(batch, warp(len(batch)))
@@ -51,9 +50,8 @@ def features(
             raise TypeError(f"no features are defined for {type(model).__name__}")
         if samples is not None:
             result = result | model.sampled_features(result, samples)
-        for name, value in result.items():
-            collected.setdefault(name, []).append(value)
-    return {name: torch.cat(values).cpu().numpy() for name, values in collected.items()}
+        collected.append(result)
+    return {name: torch.cat([each[name] for each in collected]).cpu().numpy() for name in collected[0]}
 
 
 @torch.no_grad()
@@ -64,7 +62,7 @@ def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: to
     """
     images, labels = dataset.part("test")
     generator = torch.Generator(device).manual_seed(seed)
-    epoch = torch.tensor(_FULLY_TRAINED, device=device)
+    epoch = torch.tensor(1e9, device=device)  # after all schedules
     sums: dict[str, float] = {}
     of_batches = torch.from_numpy(labels).to(device).split(BATCH)
     for batch, classes in zip(batches(images, device, BATCH), of_batches, strict=True):

@@ -1,7 +1,6 @@
 """Measures a model of the sweep over rotations, trained on images rotated within an angle (document 000, Figure 4)."""
 
 import math
-from typing import TypeVar
 
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import best_validation
@@ -12,10 +11,8 @@ from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 
-AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
-
-def swept(run: AnyRun, angle: float, replicas: int, training_share: float) -> AnyRun:
+def swept(run: RunSettings, angle: float, replicas: int, training_share: float) -> RunSettings:
     """The run as the sweep trains it, on images rotated within +-`angle` degrees: at most `replicas` of its own, for a
     share of its own epochs, because systems need different numbers of epochs.
     """
@@ -27,9 +24,6 @@ def swept(run: AnyRun, angle: float, replicas: int, training_share: float) -> An
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
     """Measure a `swept` run: the accuracies of probes (also on posterior samples), fit and tested on images rotated
     within its angle, and its best validation bound or loss.
-
-    Args:
-        trained: the run's training.
     """
     dataset, device, probe = inputs.dataset, inputs.device, inputs.sections["evaluate"]
     assert isinstance(probe, EvaluateParams)

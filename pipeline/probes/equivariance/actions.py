@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from pipeline.data import warps
 from pipeline.layers import poses
 from pipeline.probes.equivariance.transformations import moving
 
@@ -81,13 +81,7 @@ class Poses:
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
         """A changes by V (I + A), where V is the velocity."""
-
-        def change(A: Tensor) -> Tensor:
-            v = velocity.to(A)
-            linear = v[:, :2] @ poses.to_matrix(A)
-            return torch.cat([linear[..., :2], linear[..., 2:] + v[:, 2:]], -1).flatten(-2)
-
-        return change
+        return lambda A: poses.compose(velocity.to(A), poses.to_matrix(A)).flatten(-2)
 
 
 @dataclass(frozen=True)
@@ -132,13 +126,9 @@ class Maps:
 
         def move(values: Tensor) -> Tensor:
             pictures = values.unflatten(-1, (self.side, self.side))
-            if self.edge == "zeros":
-                found = warps.warp(pictures, matrix.to(values).expand(len(values), 2, 3))
-            else:
-                sampling = poses.invert(matrix.to(values)).expand(len(values), 2, 3)
-                grid = torch.nn.functional.affine_grid(sampling, list(pictures.shape), align_corners=False)
-                found = torch.nn.functional.grid_sample(pictures, grid, padding_mode="border", align_corners=False)
-            return found.to(values).flatten(-2)
+            sampling = poses.invert(matrix.to(values)).expand(len(values), 2, 3)
+            grid = F.affine_grid(sampling, list(pictures.shape), align_corners=False)
+            return F.grid_sample(pictures, grid, padding_mode=self.edge, align_corners=False).flatten(-2)
 
         return move
 

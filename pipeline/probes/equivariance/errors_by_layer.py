@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -31,7 +32,10 @@ FINITE, DERIVATIVE = "finite", "derivative"
 BATCH = 250
 
 Layers = Mapping[str, Layer]
+Sides = Sequence[Layers]
+"""Layers of images before and after a change."""
 Row = dict[str, Any]
+COLUMNS = ("error", "se", "within", "within_se")
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def outcome(
         methods[subject] = sorted(set().union(*ways))
     table = pd.concat(tables, ignore_index=True)
     columns = ["subject", "layer", "measure", "family", "magnitude"]
-    table = table[["subject", "replica", "kind", *columns[1:], "error", "se", "within", "within_se"]]
+    table = table[["subject", "replica", "kind", *columns[1:], *COLUMNS]]
     finite, derivatives = (table[table["kind"] == kind] for kind in (FINITE, DERIVATIVE))
     numbers: dict[str, Any] = {  # not "error": DVC takes a key of that name for a file that it could not read
         "relative_error": nest(finite, columns, "error"),
@@ -168,39 +172,14 @@ def _measure(
     kept = _not_collapsed(test)
     size = view.size(images.test)
 
-    def moved_by(g: Transformation) -> Iterator[Row]:
-        moved_fit, moved = (_read(read, view.moved(each, g)) for each in (images.fit, images.test))
-        yield from compared(g.family, g.name, g.matrix(size), fit, moved_fit, test, moved, images.classes)
-        for name, again in (_read(read, view.there_and_back(images.test, g)) if resampled else {}).items():
-            if name in kept:
-                before = kept[name]
-                row = {"kind": FINITE, "layer": name, "family": g.family, "magnitude": g.name, "measure": RESAMPLING}
-                off = errors.squared(again.numbers - before.numbers, before.weights)
-                scales = [errors.deviations(before.numbers, before.weights, each) for each in (None, images.classes)]
-                yield row | _relative(off, scales, settings)
-
-    def stepped(factor: str, steps: Steps) -> Iterator[Row]:
-        (fit, moved_fit), (test, moved) = (
-            [_read(read, view.seen(side)) for side in pairs] for pairs in (steps.fit, steps.test)
-        )
-        yield from compared(factor, str(steps.degrees), None, fit, moved_fit, test, moved, steps.classes)
-
     def compared(
-        family: str,
-        magnitude: str,
-        matrix: Tensor | None,
-        fit: Layers,
-        moved_fit: Layers,
-        test: Layers,
-        moved: Layers,
-        classes: Tensor,
+        family: str, magnitude: str, matrix: Tensor | None, fit: Sides, test: Sides, classes: Tensor
     ) -> Iterator[Row]:
         """Errors of one change of the image. `matrix` is None if the change is a step of the viewpoint."""
         for name in kept:
-            before, after = test[name], moved[name]
+            (before, after), (fit_before, fit_after) = ([side[name] for side in sides] for sides in (test, fit))
             weights = (before.weights + after.weights) / 2
-            fit_weights = (fit[name].weights + moved_fit[name].weights) / 2
-            pairs = Pairs(fit[name].numbers, moved_fit[name].numbers, fit_weights)
+            pairs = Pairs(fit_before.numbers, fit_after.numbers, (fit_before.weights + fit_after.weights) / 2)
             action = before.action
             if matrix is None and not isinstance(action, FromTheLeft):
                 action = None  # theory says of viewpoints only that one matrix acts on all poses: `FromTheLeft` fits it
@@ -211,14 +190,22 @@ def _measure(
             ]
             row = {"kind": FINITE, "layer": name, "family": family, "magnitude": magnitude}
             predictions = _predictions(before, pairs, rho, settings) | {INVARIANCE: before.numbers}
-            for measure, prediction in predictions.items():
-                off = errors.squared(after.numbers - prediction, weights)
-                yield row | {"measure": measure} | _relative(off, scales, settings)
+            yield from _rows(row, after.numbers, predictions, weights, scales, settings)
 
+    rows: list[Row] = []
     magnitudes = (settings.rotations, settings.shifts, settings.scales, settings.shears)
-    elements = [Transformation(family, each) for family, of in zip(FAMILIES, magnitudes, strict=True) for each in of]
-    rows = [row for g in elements for row in moved_by(g)]
-    rows += [row for factor, steps in images.steps.items() for row in stepped(factor, steps)]
+    for g in (Transformation(family, each) for family, of in zip(FAMILIES, magnitudes, strict=True) for each in of):
+        moved_fit, moved = (_read(read, view.moved(each, g)) for each in (images.fit, images.test))
+        rows += compared(g.family, g.name, g.matrix(size), (fit, moved_fit), (test, moved), images.classes)
+        if resampled:
+            again = _read(read, view.there_and_back(images.test, g))
+            for name, before in kept.items():
+                row = {"kind": FINITE, "layer": name, "family": g.family, "magnitude": g.name}
+                scales = [errors.deviations(before.numbers, before.weights, of) for of in (None, images.classes)]
+                rows += _rows(row, before.numbers, {RESAMPLING: again[name].numbers}, before.weights, scales, settings)
+    for factor, steps in images.steps.items():
+        fitted, tested = ([_read(read, view.seen(side)) for side in pairs] for pairs in (steps.fit, steps.test))
+        rows += compared(factor, str(steps.degrees), None, fitted, tested, steps.classes)
     derivatives, methods = _derivatives(exact, images, settings)
     return pd.DataFrame([*rows, *derivatives]), pd.DataFrame(about), methods
 
@@ -256,17 +243,25 @@ def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tu
             scale = errors.deviations(before.numbers, before.weights)
             predictions = _predictions(before, pairs, rho, settings) | {INVARIANCE: torch.zeros_like(before.numbers)}
             row = {"kind": DERIVATIVE, "layer": name, "family": family, "magnitude": ""}
-            for measure, prediction in predictions.items():
-                off = errors.squared(change[name] - prediction, before.weights)
-                rows.append(row | {"measure": measure} | _relative(off, [scale], settings))
+            rows += _rows(row, change[name], predictions, before.weights, [scale], settings)
     return rows, methods
 
 
-def _relative(off: Tensor, scales: Sequence[Tensor], settings: EquivarianceParams) -> Row:
-    """A row's errors. `scales` has each image's deviation from the mean and, if given, from the mean of its class."""
-    names = (("error", "se"), ("within", "within_se"))
-    found = [errors.relative(off, scale, settings.resamples, settings.seed) for scale in scales]
-    return {name: value for each, of in zip(names, found, strict=False) for name, value in zip(each, of, strict=True)}
+def _rows(
+    row: Row,
+    truth: Tensor,
+    predictions: Mapping[str, Tensor],
+    weights: Tensor,
+    scales: Sequence[Tensor],
+    settings: EquivarianceParams,
+) -> Iterator[Row]:
+    """The errors of each measure's prediction of `truth`, added to `row`. `scales` has each image's deviation from the
+    mean and, if given, from the mean of its class.
+    """
+    for measure, prediction in predictions.items():
+        off = errors.squared(truth - prediction, weights)
+        found = (errors.relative(off, scale, settings.resamples, settings.seed) for scale in scales)
+        yield row | {"measure": measure} | dict(zip(COLUMNS, chain.from_iterable(found), strict=False))
 
 
 @torch.no_grad()

@@ -115,22 +115,21 @@ class View:
 
     def moved(self, images: Tensor, g: Transformation) -> Tensor:
         """Images moved by g, as the model sees them."""
-        return self._resampled(images, g, self.crop)
+        return self._resampled(images, g, self.size(images))
 
     def there_and_back(self, images: Tensor, g: Transformation) -> Tensor:
         """Images moved by g and then by its inverse. They differ from the images only by resampling and edges."""
-        return self._resampled(self._resampled(images, g, images.shape[-1]), g.inverse, self.crop)
+        return self._resampled(self._resampled(images, g, images.shape[-1]), g.inverse, self.size(images))
 
     def moving(self, images: Tensor, family: str) -> Tensor:
         """The derivative of `moved` by the parameter of a family, at the identity."""
         return self.seen(moving(images, velocity(family, images.shape[-1]), self.edge))
 
-    def _resampled(self, images: Tensor, g: Transformation, size: int | None) -> Tensor:
+    def _resampled(self, images: Tensor, g: Transformation, size: int) -> Tensor:
         count, side = len(images), images.shape[-1]
         matrices = g.matrix(side).to(images).expand(count, 2, 3)
         if self.crop is None:
             return warps.warp(images, matrices)
-        assert size is not None
         places = torch.full((count, 2), (side - size) // 2, device=images.device)
         in_pixels = torch.cat([matrices[..., :2], matrices[..., 2:] * (side / 2)], -1)
         return warped_crops(images, size, places, in_pixels)

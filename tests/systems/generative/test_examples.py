@@ -10,7 +10,7 @@ from small import SIZE, SMALL
 
 from pipeline.data.datasets import Dataset
 from pipeline.layers.rendering import render
-from pipeline.systems.generative.evaluation.examples import arrange, evaluation_examples, object_examples, reconstruct
+from pipeline.systems.generative.evaluation.examples import arrange, evaluation_examples, object_examples
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
 from pipeline.systems.generative.studies.turn import DIGIT, measure, turning
@@ -33,7 +33,7 @@ def test_samples_of_the_prior_follow_their_seed_alone(capsules: GenerativeModel)
 def test_arrangements_are_the_reconstructions_in_colour(capsules: GenerativeModel, dataset: Dataset) -> None:
     """Tinted white would be grey: with all tints white each channel is the reconstruction."""
     posterior = capsules.encode(torch.from_numpy(dataset.images[:3]).float() / 255)
-    plain, coloured = reconstruct(capsules, posterior), arrange(capsules, posterior)
+    plain, coloured = capsules.draw(capsules.states(posterior)), arrange(capsules, posterior)
     # Every hue at full value has a channel at 1: the brightest channel is at most the plain picture, black stays black.
     assert (coloured.amax(-1) <= plain + 1e-6).all()
     assert coloured[plain < 1e-9].abs().max() < 1e-6

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 import torch
 from pyro import poutine
@@ -69,9 +70,11 @@ def test_with_the_same_samples_the_weighted_bound_is_no_lower_and_with_one_it_is
     weights, normalised, errors = module.draw_weights(model, images, 8, torch.Generator().manual_seed(0))
     assert weights.shape == errors.shape == (8, 10)
     assert (normalised > weights).all(), "Z is below 1 where presences are uncertain"
-    assert (module.importance_weighted(weights) >= weights.mean(0)).all()
-    assert (module.importance_weighted(weights) - weights.mean(0)).max() > 1
-    torch.testing.assert_close(module.importance_weighted(weights[:1]), weights[0])
+    several, single = (module.image_bounds(model, dataset.images[:10], count, 0, CPU) for count in (8, 1))
+    np.testing.assert_allclose(several["elbo"], weights.mean(0), rtol=1e-5)
+    assert (several["iwae"] >= several["elbo"]).all()
+    assert (several["iwae"] - several["elbo"]).max() > 1
+    np.testing.assert_allclose(single["iwae"], weights[0], rtol=1e-5)
     noise = model.draw_noise((10,), torch.Generator().manual_seed(0), CPU)
     _, metrics = model(images, noise, torch.tensor(1e9))
     assert weights[0].mean().item() == pytest.approx(metrics["bound"].item(), rel=1e-5)

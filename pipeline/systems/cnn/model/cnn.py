@@ -5,7 +5,6 @@
 Shapes: B images `[B, C, S, S]` in [0, 1], n classes.
 """
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -47,4 +46,4 @@ class CNN(Classifier):
 
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
         """Cross-entropy of each image, `[B]`."""
-        return torch.nn.functional.cross_entropy(scores, labels, reduction="none")
+        return F.cross_entropy(scores, labels, reduction="none")

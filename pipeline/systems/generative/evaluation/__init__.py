@@ -25,9 +25,6 @@ from pipeline.systems.generative.evaluation.templates import template_copies
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import FailureParams
 
-RULER = ("test.binary_information", "probe.t0_binary.refit.rotated_0")
-"""The two numbers that show whether presences carry information."""
-
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Evaluate all models by probes, information in presences and failures. The first model gives arrays for figures.
@@ -62,7 +59,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
             for angle in params.angles
         },
     }
-    headline = tuple(dict.fromkeys((*RULER, *outcome.headline)))[:MOST_HEADLINES]
+    first = ("test.binary_information", "probe.t0_binary.refit.rotated_0")  # whether presences carry information
+    headline = tuple(dict.fromkeys((*first, *outcome.headline)))[:MOST_HEADLINES]
     examples = evaluation_examples(models[0], params.seed, device)
     objects = object_examples(models[0], images, labels, device)
     return replace(outcome, numbers=numbers, headline=headline, arrays={**examples, **objects})

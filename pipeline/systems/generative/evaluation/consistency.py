@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import comb
 from torch import Tensor
 
 from pipeline.data import warps
@@ -43,17 +44,12 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
     pairs = agreeing = 0.0
     for name in np.unique(classes):
         of_class = parts[classes == name]
-        pairs += _pairs((of_class != NO_INK).sum(0))
-        agreeing += sum(_pairs((of_class == part).sum(0)) for part in names)
+        pairs += float(comb((of_class != NO_INK).sum(0), 2).sum())
+        agreeing += sum(float(comb((of_class == part).sum(0), 2).sum()) for part in names)
     chance = float(((uses / max(len(ink), 1)) ** 2).sum())
     if pairs == 0 or chance == 1:
         return 0.0
     return (agreeing / pairs - chance) / (1 - chance)
-
-
-def _pairs(counts: NDArray[np.int64]) -> float:
-    """Number of pairs within groups of sizes `counts`, summed over the groups."""
-    return float((counts * (counts - 1) / 2).sum())
 
 
 def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:

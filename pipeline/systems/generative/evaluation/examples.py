@@ -30,13 +30,8 @@ def part_colours(count: int) -> NDArray[np.float32]:
     return np.asarray(colours, dtype=np.float32)
 
 
-def reconstruct(model: GenerativeModel, posterior: Capsules) -> Tensor:
-    """The pictures `[B, S, S]` of parts at the presences and poses of the posterior, without noise."""
-    return model.draw(model.states(posterior))
-
-
 def arrange(model: GenerativeModel, posterior: Capsules) -> Tensor:
-    """The reconstructions with parts in different colours, `[B, S, S, 3]` in [0, 1]."""
+    """Reconstructions without noise, with parts in different colours, `[B, S, S, 3]` in [0, 1]."""
     presence = (posterior.part_logits / model.temperature).sigmoid()
     colour, alpha = model.templates.unbind(1)  # (P, h, w)
     tints = torch.from_numpy(part_colours(model.params.parts)).to(colour)

@@ -20,7 +20,6 @@ from pipeline.systems.generative.model.information import (
     presence_kl,
 )
 
-BATCH = 500
 MOST_IMAGES = 1000
 """Maximum number of images measured (the first ones). `presence_information` is at most the log of this number."""
 SAMPLES = 4
@@ -42,7 +41,7 @@ def presence_measures(
         presence_kl: mean over images of KL(q(t0 | x) || prior), summed over objects. It exceeds
             `presence_information_by_object` by the divergence of the mean posteriors from the prior.
     """
-    pixels = batches(images[:MOST_IMAGES], device, BATCH)
+    pixels = batches(images[:MOST_IMAGES], device)
     logits = torch.cat([model.encode(each).object_logits for each in pixels]).double()
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same noise
     noise = [logistic_noise(tuple(logits.shape), generator, "cpu").to(logits) for _ in range(SAMPLES)]

@@ -74,13 +74,7 @@ def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float
         # The last weights are zero in a fresh model, so the heads' outputs are the last biases.
         state[f"{head}.2.bias"] = torch.full_like(state[f"{head}.2.bias"], inverse_softplus(sd) - start)
     gaussian.load_state_dict(state)
-    gaussian.to(model.M)
-    return gaussian.eval()
-
-
-def importance_weighted(log_weights: Tensor) -> Tensor:
-    """`log 1/K sum_k exp(log w_k)` over the first dimension of `log_weights [K, ...]` (Burda et al. 2016)."""
-    return log_weights.logsumexp(0) - math.log(len(log_weights))
+    return gaussian.to(model.M).eval()
 
 
 def draw_weights(
@@ -88,8 +82,8 @@ def draw_weights(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draw K = `samples` samples z_k of the guide for each of images `[B, 1, S, S]`.
 
-    The mean of log weights over k estimates the evidence lower bound. `importance_weighted` estimates a tighter bound.
-    Both bounds are lower bounds on log p(x) of the model with the choice of parent summed out.
+    The mean of log weights over k estimates the evidence lower bound. The log of the mean weight estimates a tighter
+    bound (Burda et al. 2016). Both are lower bounds on log p(x) of the model with the choice of parent summed out.
 
     Returns:
         three tensors `[K, B]`: log weights `log p(x, z_k) - log q(z_k | x)`, to compare guides of one model; log
@@ -119,7 +113,7 @@ def image_bounds(
     generator = torch.Generator(device).manual_seed(seed)
     drawn = [draw_weights(model, batch, samples, generator) for batch in batches(images, device)]
     weights, normalised, errors = (torch.cat(each, dim=1) for each in zip(*drawn, strict=True))
-    columns = {"elbo": weights.mean(0), "iwae": importance_weighted(weights)}
+    columns = {"elbo": weights.mean(0), "iwae": weights.logsumexp(0) - math.log(samples)}
     columns |= {"elbo_normalised": normalised.mean(0), "pixel_error": errors.mean(0)}
     return pd.DataFrame({name: column.double().cpu().numpy() for name, column in columns.items()})
 

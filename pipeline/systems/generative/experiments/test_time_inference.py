@@ -31,7 +31,7 @@ from pipeline.probes.generalisation import clean_probe, fit_probe
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
-from pipeline.systems.generative.evaluation.examples import Arrays, arrange, arrays_of, reconstruct, turned
+from pipeline.systems.generative.evaluation.examples import Arrays, arrange, arrays_of, turned
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import AdamEngine, OptimiseParams
@@ -140,7 +140,7 @@ def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParam
     found = optimise(model, pixels, study.engines[study.chosen], torch.Generator(device).manual_seed(study.seed))
     posteriors = {when: found.posteriors[when] for when in ("before", "after")}
     with torch.no_grad():
-        drawn = {when: reconstruct(model, each) for when, each in posteriors.items()}
+        drawn = {when: model.draw(model.states(each)) for when, each in posteriors.items()}
         coloured = {f"arrangements_{when}": arrange(model, each) for when, each in posteriors.items()}
     return arrays_of(images=pixels[:, 0], **drawn, **coloured) | {"angles": EXAMPLE_ANGLES}
 
@@ -188,5 +188,5 @@ def measure(context: Context) -> Outcome:
         means = rows.groupby("angle")["bound"].mean()
         tracked = {f"bound/{engine}/{angle:g}": float(value) for angle, value in means.items()}
         context.run.log_metrics(tracked, step=int(str(step)))
-    arrays: dict[str, NDArray[np.generic]] = {**example_gains(models[0], dataset, settings, device)}
-    return Outcome("optimisation", curves, numbers, headline, arrays)
+    arrays = example_gains(models[0], dataset, settings, device)
+    return Outcome("optimisation", curves, numbers, headline, {**arrays})

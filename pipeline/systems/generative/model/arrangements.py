@@ -108,11 +108,11 @@ def fit_arrangements(
 def _first_arrangements(t: Tensor, A: Tensor, objects: int, generator: Generator) -> Arrangements:
     chosen = int(torch.randint(len(t), (1,), generator=generator))
     M = A[chosen].expand(1, *A.shape[1:])
-    nearest: Tensor | None = None
+    nearest = t.new_full((len(t),), math.inf)  # squared distance of each image
     while len(M) < objects:
         last = Arrangements(M[-1:], A.new_full((1, A.shape[1]), START_SD), A.new_zeros(1, A.shape[1]))
         distance = (t * explain(t, A, last).squared[:, 0]).sum(-1)
-        nearest = distance if nearest is None else torch.minimum(nearest, distance)
+        nearest = torch.minimum(nearest, distance)
         chosen = int(torch.multinomial(nearest.cpu().clamp_min(1e-12), 1, generator=generator))
         M = torch.cat([M, A[chosen : chosen + 1]])
     return Arrangements(M, A.new_full(M.shape[:2], START_SD), A.new_zeros(M.shape[:2]))
@@ -143,18 +143,6 @@ def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
     """
     votes = torch.einsum("noai,opij->nopaj", B, frames)
     return ((parts.unsqueeze(1) - votes) ** 2).sum((-1, -2))
-
-
-def of_single_images(part_poses: Tensor, object_poses: Tensor) -> Tensor:
-    """Poses of parts in the frame of object i, `[O, P, 6]`, from the poses of parts in image i.
-
-    Args:
-        part_poses: `[O, P, 6]`.
-        object_poses: `[O, O, 6]`, of all objects in each image.
-    """
-    own = object_poses.diagonal(dim1=0, dim2=1).transpose(0, 1)  # (O, 6)
-    frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
-    return poses.to_offset(poses.compose(frame, poses.to_matrix(part_poses)))
 
 
 def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:

@@ -384,7 +384,9 @@ class GenerativeModel(Model):
             self.mean_pose.copy_(torch.einsum("np,npi->pi", t1 / t1.sum(0), A1))
         if seeding is None:
             found = self.encode(images[torch.arange(params.objects, device=images.device) % len(images)])
-            self.M.copy_(arrangements.of_single_images(found.part_poses, found.object_poses))
+            own = found.object_poses.diagonal(dim1=0, dim2=1).mT  # (O, 6): the pose of object i in image i
+            frame = poses.invert(poses.to_matrix(own)).unsqueeze(1)
+            self.M.copy_(poses.to_offset(poses.compose(frame, poses.to_matrix(found.part_poses))))
         else:
             generator = torch.Generator().manual_seed(0)
             fitted, *_ = arrangements.fit_arrangements(t1, A1, params.objects, seeding.iterations, generator)

@@ -37,8 +37,6 @@ from pipeline.systems.generative.model.distributions import (
     scale_gradient,
 )
 
-_LOG_2PI = math.log(2 * math.pi)
-
 
 def log_parent_probabilities(y: Tensor, log_rho: Tensor) -> Tensor:
     """`log pi_ij`, the log probability that child j chooses parent i (equation 3), the always-on dummy first.
@@ -168,4 +166,4 @@ class ChildrenGivenParents(InFull):
 
 def gaussian_log_density(squared_distance: Tensor, sd: Tensor) -> Tensor:
     """Log density of an isotropic Gaussian pose, given the squared distance to its mean, in nats."""
-    return -0.5 * squared_distance / sd**2 - POSE_SIZE * (sd.log() + 0.5 * _LOG_2PI)
+    return -0.5 * squared_distance / sd**2 - POSE_SIZE * (sd.log() + 0.5 * math.log(2 * math.pi))

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from pipeline.shared_params import SharedParams
 
 
-PROBED = ("t0_binary", "t0_sampled", "t0", "t0_A0")
-"""Features to probe, on clean images; see `GenerativeModel.features` and `sampled_features`."""
-
-
 class PresenceAblationParams(Section):
     """An ablation of settings of a run's model. It compares the information that presences carry."""
 
@@ -57,7 +53,7 @@ def measure(context: Context) -> Outcome:
         "presence_ablation",
         "condition",
         models,
-        PROBED,
-        ("t0_binary", "binary_information"),
-        lambda model: presence_measures(model, images, seed, context.device),
+        probed=("t0_binary", "t0_sampled", "t0", "t0_A0"),
+        headline=("t0_binary", "binary_information"),
+        more=lambda model: presence_measures(model, images, seed, context.device),
     )

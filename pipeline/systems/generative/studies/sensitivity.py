@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from pipeline.shared_params import SharedParams
 
 
-PROBED = ("t0", "t0_A0")
-"""Features to probe: t0 (presences of objects), and t0 with the objects' poses A0."""
-
-
 class SensitivityHyperparameters(Section):
     """Values to try for each hyperparameter, besides the run's value; see `GenerativeModelParams.varied`."""
 
@@ -69,4 +65,6 @@ def measure(context: Context) -> Outcome:
     # If so, the checkpoint is used again, and stays logged under the other item.
     values = [*dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own), own]
     models = {f"{value:g}": (f"{name}={value:g}", run.model.varied(name, value)) for value in values}
-    return conditions.measure(context, "sensitivity", "value", models, PROBED, ("t0", "pixel_error"), own=own)
+    return conditions.measure(
+        context, "sensitivity", "value", models, probed=("t0", "t0_A0"), headline=("t0", "pixel_error"), own=own
+    )

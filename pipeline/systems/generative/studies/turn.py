@@ -21,8 +21,6 @@ STEP = 5
 """Degrees between two images."""
 DIGIT = 2
 """The class of the digit. A 2 shows which way is up."""
-CORNERS = ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0))
-"""Corners of a template in the template's frame; x to the right, y down."""
 
 
 def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.device) -> dict[str, NDArray[np.generic]]:
@@ -39,15 +37,15 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.devi
     import torch
 
     from pipeline.layers import poses
-    from pipeline.systems.generative.evaluation.examples import arrange, arrays_of, part_colours, reconstruct, turned
+    from pipeline.systems.generative.evaluation.examples import arrange, arrays_of, part_colours, turned
 
     angles = np.arange(-180, 180, STEP, dtype=np.float32)
     with torch.no_grad():
         images = turned(image, angles, device)
         posterior = model.encode(images)
-        drawn = reconstruct(model, posterior)
+        drawn = model.draw(model.states(posterior))
         matrices = poses.to_matrix(posterior.part_poses)  # (N, P, 2, 3)
-        corners = torch.tensor(CORNERS, dtype=matrices.dtype, device=device)
+        corners = matrices.new_tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]])  # of a template, in its frame
         found = arrays_of(
             presences=(posterior.part_logits / model.temperature).sigmoid(),
             frames=torch.einsum("npij,cj->npci", matrices[..., :2], corners) + matrices[..., None, :, 2],

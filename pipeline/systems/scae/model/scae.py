@@ -185,11 +185,6 @@ class SCAE(Model):
         self.static_poses = nn.Parameter(_uniform(math.sqrt(6 / (O * (P + POSE_SIZE))), O, P, POSE_SIZE))
         self.apply(_initialise)
 
-    @property
-    def templates(self) -> Tensor:
-        """Intensities of the templates in [0, 1], before they are coloured, `[P, h, w]`."""
-        return self.template_logits.sigmoid()
-
     def generative_parameters(self) -> int:
         """Number of parameters of the decoders: templates, colours, background, static poses."""
         decoders = (self.template_logits, self.mixing_logits, self.background, self.background_mixing)
@@ -208,7 +203,7 @@ class SCAE(Model):
 
     def coloured_templates(self, parts: PartCapsules) -> Tensor:
         """Templates in each image's colours, `[B, P, h, w]`."""
-        return self.templates * self.colour(parts.features).sigmoid().unsqueeze(-1)
+        return self.template_logits.sigmoid() * self.colour(parts.features).sigmoid().unsqueeze(-1)
 
     def explain_pixels(self, images: Tensor, parts: PartCapsules) -> tuple[Tensor, Tensor]:
         """Log densities of images `[B, 1, S, S]`, whose pixels are mixtures of their parts and a background.

@@ -52,21 +52,20 @@ class VAE(Model):
         """Probe features of images `[B, 1, S, S]`: mu_sigma, mean and sd of the code (document 000, section 5.1)."""
         return {"mu_sigma": torch.cat(self.encode(images), dim=1)}
 
-    def model(self, images: Tensor | None, count: int) -> Tensor:
-        """The generative process of `count` images as a Pyro model. Returns the decoded means `[count, S, S]`."""
-        like = next(self.decoder.parameters())
+    def model(self, images: Tensor) -> Tensor:
+        """The generative process of images as a Pyro model. Returns the decoded means `[B, S, S]`."""
+        like, count = next(self.decoder.parameters()), len(images)
         with pyro.plate("images", count):
             # Tensors on the device: Python numbers would be copied from the CPU at every step.
             z = pyro.sample("z", dist.Normal(like.new_zeros(count, self.params.latent), like.new_ones(())).to_event(1))
             mean = self.decoder(z).unflatten(-1, (self.image_size, self.image_size))
-            observed = None if images is None else images[:, 0]
             pixels: dist.TorchDistribution
             if self.params.pixels == "normal":
                 pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
             else:
                 # Clamped to avoid log 0; not validated, because grey values are outside the Bernoulli's support.
                 pixels = dist.Bernoulli(mean.clamp(SMALLEST, 1 - SMALLEST), validate_args=False)
-            pyro.sample("pixels", pixels.to_event(2), obs=observed)
+            pyro.sample("pixels", pixels.to_event(2), obs=images[:, 0])
         return mean
 
     def guide(self, images: Tensor, noise: Tensor) -> None:
@@ -87,7 +86,7 @@ class VAE(Model):
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The mean negative bound of the images, in nats, and metrics by name. `epoch` and `labels` are unused."""
-        p, q = traced(lambda: self.model(images, len(images)), lambda: self.guide(images, noise))
+        p, q = traced(lambda: self.model(images), lambda: self.guide(images, noise))
         terms = {
             "log_pixels": p["pixels"]["log_prob"],
             "log_latent": p["z"]["log_prob"],
