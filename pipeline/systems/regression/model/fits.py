@@ -20,9 +20,6 @@ from pipeline.systems.regression.model.expectation_maximisation import CHUNK, Ex
 from pipeline.systems.regression.model.schedule import State, fit
 from pipeline.systems.regression.settings import ScheduleParams
 
-_IMAGES = 8192
-"""Number of images that are projected at a time."""
-
 
 @dataclass(frozen=True)
 class Inputs:
@@ -59,7 +56,7 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
     images = {part: dataset.part(part)[0] for part in PARTS}
 
     def blocks(part: str, dtype: torch.dtype) -> Iterator[Tensor]:
-        for rows in torch.from_numpy(images[part]).flatten(1).split(_IMAGES):
+        for rows in torch.from_numpy(images[part]).flatten(1).split(8192):
             yield rows.to(device, dtype) / 255
 
     moment = torch.zeros(2 * [images["train"][0].size], dtype=torch.float64, device=device)
@@ -120,7 +117,7 @@ def fit_without_validation(
     problems: Problems, W: Tensor, momentum: float, threshold: float, iterations: int
 ) -> pd.DataFrame:
     """The history (see `schedule.fit`) of a fit from weights `W`: `iterations` iterations with one threshold."""
-    nothing = Examples(problems.examples.inputs[:0], [0] * len(problems.examples.bounds))
+    nothing = Examples(problems.examples.inputs[:0], [0] * problems.architecture.classes)
     schedule = ScheduleParams(
         momentum=momentum, thresholds=[threshold], patience=[iterations + 1], most_iterations=iterations
     )
