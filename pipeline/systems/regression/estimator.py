@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pipeline.systems.regression.model.architectures import build_architecture, class_scores, coupled_probabilities
 from pipeline.systems.regression.model.expectation_maximisation import CHUNK, Problems
-from pipeline.systems.regression.model.schedule import fit
+from pipeline.systems.regression.model.fits import fit
 from pipeline.systems.regression.settings import Decision, ScheduleParams
 
 
@@ -50,7 +50,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         capsules_: weights `[problems, capsules, size, features (+ 1)]`.
         n_iter_: number of iterations, the maximum over the problems.
         n_features_in_: number of features.
-        history_: data frame with one row per iteration and problem, see `schedule.fit`.
+        history_: data frame with one row per iteration and problem, see `fits.fit`.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

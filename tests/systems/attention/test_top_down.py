@@ -14,8 +14,14 @@ from torch import Tensor
 
 from pipeline.systems.attention.experiments import iterated
 from pipeline.systems.attention.experiments.density import scores_of_cues, scores_of_poses
-from pipeline.systems.attention.model.scenes import orthogonal_transforms, plant
-from pipeline.systems.attention.model.top_down import Components, Hierarchy, iterate_attention, literal_mass
+from pipeline.systems.attention.model.top_down import (
+    Components,
+    Hierarchy,
+    iterate_attention,
+    literal_mass,
+    orthogonal_transforms,
+    plant,
+)
 from pipeline.systems.attention.settings import IteratedStudy
 
 FAILURE_RATE = 1e-4

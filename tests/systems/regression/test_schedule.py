@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.schedule import State, fit
+from pipeline.systems.regression.model.fits import State, fit
 from pipeline.systems.regression.settings import ScheduleParams
 
 SHORT = ScheduleParams(momentum=0.9, thresholds=[0.8, 0.3, 0.0], patience=[5, 3, 2], most_iterations=100_000)

@@ -22,8 +22,6 @@ PEAK = 2.0
 """Ratio of the peak of a test density to the peak of its component."""
 APART = 2.0
 """Ratio of the last component's concentration to the first's, and of the first component's sd to the last's."""
-LEAST = 0.01
-"""Minimum weight of a component in the tests of poses: rarer components have too few samples."""
 
 
 def run(study: DensityStudy) -> Outcome:
@@ -70,7 +68,7 @@ def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[
     log_mixture = components.log_pose_density(poses, cue)
     narrow = components.sigma * PEAK ** (-1 / len(cue))
     log_inside = replace(components, sigma=narrow).log_poses(poses)  # (samples, n)
-    frequent = components.log_weights(cue) > math.log(LEAST)
+    frequent = components.log_weights(cue) > math.log(0.01)  # rarer components have too few samples
     return _scores((log_inside - log_mixture.unsqueeze(-1))[:, frequent])
 
 

@@ -7,8 +7,7 @@ import pandas as pd
 import torch
 
 from pipeline.results.outcome import Outcome, one
-from pipeline.systems.attention.model.scenes import orthogonal_transforms, plant
-from pipeline.systems.attention.model.top_down import Hierarchy, iterate_attention
+from pipeline.systems.attention.model.top_down import Hierarchy, iterate_attention, orthogonal_transforms, plant
 from pipeline.systems.attention.settings import IteratedStudy
 
 

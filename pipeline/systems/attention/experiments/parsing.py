@@ -20,8 +20,7 @@ from tqdm import tqdm
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.attention.model.inversion import invert
 from pipeline.systems.attention.model.routing import Parse, dynamic_routing, em_routing, k_means
-from pipeline.systems.attention.model.scenes import Scenes, orthogonal_transforms, plant, votes
-from pipeline.systems.attention.model.top_down import Hierarchy
+from pipeline.systems.attention.model.top_down import Hierarchy, Scenes, orthogonal_transforms, plant
 from pipeline.systems.attention.settings import ParsingStudy
 
 INVERSION = "inversion"
@@ -60,7 +59,7 @@ def run(study: ParsingStudy) -> Outcome:
 
 def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
     """The parse of the scenes by each method of routing."""
-    at, sigma = votes(hierarchy.W, scenes.parts), float(hierarchy.sigma)
+    at, sigma = hierarchy.votes(scenes.parts), float(hierarchy.sigma)
     many = (at, study.long_iterations, sigma, study.seed, study.routing_starts)
     # Transformations are orthogonal, so clutter has the same density in votes as in parts.
     log_clutter = torch.distributions.Normal(0.0, hierarchy.clutter_sd).log_prob(scenes.parts).sum(-1)
@@ -161,7 +160,7 @@ def overlapping(study: ParsingStudy) -> dict[str, np.ndarray]:
     scenes = plant(hierarchy, 3, 3, random)
     settings = study.model_copy(update={"starts": 4 * study.starts})
     inverted = invert(hierarchy, scenes.parts, None, settings).parse
-    routed = dynamic_routing(votes(hierarchy.W, scenes.parts), study.long_iterations)
+    routed = dynamic_routing(hierarchy.votes(scenes.parts), study.long_iterations)
     return {
         "places": scenes.parts.numpy(),
         "truth": scenes.parents.numpy(),

@@ -23,12 +23,6 @@ from pipeline.results.outcome import Outcome, one
 from pipeline.systems.attention.settings import ToyStudy
 
 INPUT, TARGET = (-1.0, 5.0, 2.0), 2.0
-LARGEST_WEIGHT = 10.0
-"""Largest weight tried for a single active unit. All units are silent from weight 7 on."""
-HALVINGS = 22
-"""Number of bisections for the least weight with a single active unit. They find it to 2.4e-6."""
-READINGS = ("output", "two-sided")
-PENALTIES = ("none", "L1", "L2")
 
 
 def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) -> NDArray[np.float64]:
@@ -56,8 +50,8 @@ def least_weight(rate: float, steps: int) -> float | None:
     def active(weight: float) -> int:
         return int(np.count_nonzero(infer("two-sided", "L1", weight, rate, steps)))
 
-    low, high = 0.0, LARGEST_WEIGHT
-    for _ in range(HALVINGS):
+    low, high = 0.0, 10.0  # all units are silent from weight 7 on
+    for _ in range(22):  # to 2.4e-6
         middle = (low + high) / 2
         low, high = (low, middle) if active(middle) <= 1 else (middle, high)
     return high if active(high) == 1 else None
@@ -70,7 +64,7 @@ def run(study: ToyStudy) -> Outcome:
     """
     rows = []
     end: dict[str, Any] = {}
-    for reading, weight, penalty in product(READINGS, study.weights, PENALTIES):
+    for reading, weight, penalty in product(("output", "two-sided"), study.weights, ("none", "L1", "L2")):
         h = infer(reading, penalty, weight, study.rate, study.steps)
         units = {f"h{i + 1}": float(value) for i, value in enumerate(h)}
         units |= {"hoyer": float(hoyer(h)), "effective_number": float(effective_number(h))}

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from pipeline.systems.attention.model.routing import Parse
-from pipeline.systems.attention.model.scenes import votes as votes_of
 from pipeline.systems.attention.model.top_down import Hierarchy
 from pipeline.systems.attention.settings import ParsingStudy
 
@@ -37,14 +36,13 @@ class Inverted:
         parse: parents `[B, m, n + 1]`, clutter last, and means of the poses `[B, n, D]`.
         sds: sds of the poses, `[B, n, D]`.
         bound: the bound of each scene, `[B]`, in nats.
-        kappa, sigma: the scales of the model, learned or given, averaged over objects.
+        hierarchy: the model, with kappa and sigma as learned or given.
     """
 
     parse: Parse
     sds: Tensor
     bound: Tensor
-    kappa: float
-    sigma: float
+    hierarchy: Hierarchy
 
 
 def invert(
@@ -69,22 +67,21 @@ def invert(
         bound = search.bound(hierarchy, q, settings.judging)[:, 0]
         z, sds = q[0][:, 0], q[1][:, 0].exp()
         parents = hierarchy.components(z + sds * search.noise(settings.judging, z)).parents(parts, cues).mean(0)
-    return Inverted(Parse(parents, z), sds, bound, float(hierarchy.kappa.mean()), float(hierarchy.sigma.mean()))
+    return Inverted(Parse(parents, z), sds, bound, hierarchy)
 
 
 def starts(hierarchy: Hierarchy, parts: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Object poses of `count` starts, `[B, count, n, D]`. The first start has, for each object, the vote that most
     other votes agree with. The other starts have random votes.
     """
-    votes = votes_of(hierarchy.W, parts)  # (B, m, n, D)
-    gaps = torch.cdist(votes.transpose(1, 2), votes.transpose(1, 2))  # (B, n, m, m)
-    width = 2 * float(hierarchy.sigma.mean()) * math.sqrt(votes.shape[-1])
-    agreed = (-0.5 * (gaps / width).square()).exp().sum(-1).argmax(-1)  # (B, n)
+    votes = hierarchy.votes(parts)
     B, m, n, D = votes.shape
+    gaps = torch.cdist(votes.transpose(1, 2), votes.transpose(1, 2))  # (B, n, m, m)
+    width = 2 * float(hierarchy.sigma.mean()) * math.sqrt(D)
+    agreed = (-0.5 * (gaps / width).square()).exp().sum(-1).argmax(-1)  # (B, n)
     drawn = torch.randint(m, (B, count - 1, n), generator=generator)
     chosen = torch.cat([agreed.unsqueeze(1), drawn], dim=1)  # (B, R, n)
-    found = votes.transpose(1, 2).unsqueeze(1).expand(B, count, n, m, D)
-    return found.take_along_dim(chosen[..., None, None], dim=3).squeeze(3).contiguous()
+    return votes.take_along_dim(chosen.unsqueeze(-1), dim=1)
 
 
 def _with_scales(hierarchy: Hierarchy, log_scales: Tensor) -> Hierarchy:

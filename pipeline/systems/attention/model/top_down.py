@@ -1,4 +1,4 @@
-"""Top-down attention as a generative model of parts (document 001, section 4).
+"""Top-down attention as a generative model of parts (document 001, section 4), and scenes from it.
 
 Object capsules j = 1..n with poses z_j predict the pose of each part i = 1..m by matrices W_ij:
 
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Normal
+from torch.distributions import Categorical, Normal
 
 from pipeline.systems.attention.model import von_mises_fisher
 
@@ -69,9 +69,7 @@ class Components:
 
     def log_weights(self, cues: Tensor | None) -> Tensor:
         """Logs `[..., n]` of equation 7's mixing weights given cues `[..., d]`. Without cues, the log prior."""
-        if cues is None:
-            return self.log_prior.expand(self.predictions.shape[:-1])
-        return (self.log_prior + self.log_cues(cues)).log_softmax(-1)
+        return self.log_prior if cues is None else (self.log_prior + self.log_cues(cues)).log_softmax(-1)
 
     def log_printed_weights(self, cues: Tensor) -> Tensor:
         """Logs of the weights as printed in equation 7, a softmax of von Mises-Fisher densities: `[..., n]`."""
@@ -97,19 +95,16 @@ class Components:
         """Cues of a part `[count, d]`. Parents are drawn from the prior, then cues around the directions of their
         predictions. SciPy draws the cues, with a seed from torch's generator.
         """
-        parents = self._sample_parents(None, count)
+        parents = Categorical(logits=self.log_prior).sample((count,))
         random = np.random.default_rng(int(torch.randint(2**62, ())))
         means, kappa = (each[parents].double().numpy() for each in (self.directions, self.kappa))
         return torch.from_numpy(von_mises_fisher.sample(means, kappa, random)).to(self.predictions)
 
     def sample_poses(self, count: int, cue: Tensor) -> Tensor:
         """Poses of a part `[count, d]` given its cue `[d]`: parents by their weights, then poses around predictions."""
-        parents = self._sample_parents(cue, count)
+        parents = Categorical(logits=self.log_weights(cue)).sample((count,))
         means = self.predictions[parents]
         return means + self.sigma[parents].unsqueeze(-1) * torch.randn_like(means)
-
-    def _sample_parents(self, cue: Tensor | None, count: int) -> Tensor:
-        return torch.distributions.Categorical(logits=self.log_weights(cue)).sample(torch.Size([count]))
 
 
 @dataclass(frozen=True)
@@ -135,6 +130,10 @@ class Hierarchy:
     def predictions(self, poses: Tensor) -> Tensor:
         """Predictions U for object poses `[..., n, D]`: `[..., m, n, d]`."""
         return torch.einsum("ijab,...jb->...ija", self.W, poses)
+
+    def votes(self, parts: Tensor) -> Tensor:
+        """The least-squares pose `[B, m, n, D]` of each object if it were the parent of each of `parts [B, m, d]`."""
+        return torch.einsum("ijab,...ib->...ija", torch.linalg.pinv(self.W), parts)
 
     def components(self, poses: Tensor, present: Tensor | None = None) -> Components:
         """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`. Objects
@@ -162,6 +161,57 @@ class Hierarchy:
         if cues is not None:
             joint = joint + components.log_cue_density(cues).sum(-1)
         return joint + components.log_pose_density(parts, cues).sum(-1)
+
+
+@dataclass(frozen=True)
+class Scenes:
+    """B scenes of m parts, each a random parse tree.
+
+    Attributes:
+        parts: poses `[B, m, d]`.
+        cues: directions `[B, m, d]`.
+        parents: index of the object of each part, `[B, m]`. Clutter has index n.
+        poses: poses of all objects, present or absent, `[B, n, D]`.
+        present: mask of the objects in the scene, `[B, n]`.
+    """
+
+    parts: Tensor
+    cues: Tensor
+    parents: Tensor
+    poses: Tensor
+    present: Tensor
+
+
+def orthogonal_transforms(parts: int, objects: int, dimensions: int, random: np.random.Generator) -> Tensor:
+    """W `[m, n, d, d]`: uniformly random orthogonal matrices, so that a part's length does not reveal its parent."""
+    gaussian = random.normal(size=(parts, objects, dimensions, dimensions))
+    q, r = np.linalg.qr(gaussian)
+    return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]).float()
+
+
+def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Generator) -> Scenes:
+    """`count` scenes of `shown` objects each. A part is clutter, or its parent is uniform over the shown objects.
+
+    Given the objects that are present, the scenes are samples of the hierarchy's model.
+    """
+    W = hierarchy.W
+    m, n, _, D = W.shape
+    poses = torch.from_numpy(random.normal(0.0, hierarchy.object_sd, (count, n, D)))
+    order = np.argsort(random.random((count, n)), axis=1)[:, :shown]  # the objects shown
+    parents = np.take_along_axis(order, random.integers(shown, size=(count, m)), axis=1)
+    parents = np.where(random.random((count, m)) < hierarchy.clutter, n, parents)
+    present = np.zeros((count, n), bool)
+    np.put_along_axis(present, order, True, axis=1)
+    components = hierarchy.components(poses.to(W))
+    U, directions = (
+        np.take_along_axis(each.double().numpy(), parents[..., None, None], axis=2)[:, :, 0]  # of the parts' parents
+        for each in (components.predictions, components.directions)
+    )
+    kappa, sigma = (each.double().numpy()[parents] for each in (components.kappa, components.sigma))
+    parts = torch.from_numpy(U + sigma[..., None] * random.normal(size=U.shape)).to(W)
+    drawn = von_mises_fisher.sample(directions.reshape(count * m, -1), kappa.ravel(), random)
+    cues = torch.from_numpy(drawn).to(W).view_as(parts)
+    return Scenes(parts, cues, torch.from_numpy(parents), poses.to(W), torch.from_numpy(present))
 
 
 def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale: float) -> Tensor:

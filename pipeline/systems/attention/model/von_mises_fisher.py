@@ -14,8 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_SERIES_TERMS = 40
-
 
 class _ScaledLogNormaliser(torch.autograd.Function):
     @staticmethod
@@ -89,7 +87,7 @@ def _log_bessel(order: float, kappa: NDArray[np.float64]) -> NDArray[np.float64]
     near = np.where(is_near, kappa, 0.0)
     away = np.where(is_near, np.sqrt(32 * (order + 1)), kappa)
     term, total = np.ones_like(near), np.ones_like(near)
-    for k in range(1, _SERIES_TERMS):
+    for k in range(1, 40):
         term = term * (near / 2) ** 2 / (k * (order + k))
         total += term
     series = np.log(total) - math.lgamma(order + 1) - near

@@ -26,10 +26,6 @@ AS_WRITTEN = "1"
 """The weight of the penalty in the energy as the document writes it, as a key of results."""
 SINGLE = 1.05
 """Largest effective number of hidden units that counts as a single winner."""
-NEAR_ZERO = 0.1
-"""Largest entropy that counts as near 0, as a share of the entropy of uniform attention."""
-FAILURE_RATE = 1e-3
-"""Upper bound on the probability that some goodness-of-fit test fails although density and samples agree."""
 METHODS = {
     "true poses": (FAINT, "", ":"),
     "inversion, cues": (BLUE, "s", "--"),
@@ -84,14 +80,16 @@ def one_parent(numbers: Numbers) -> Answer:
         f"{100 * last['right']['mean']:.0f} % of parts end at their own parent, {100 * first['right']['mean']:.0f} % "
         "start there"
     )
-    most = NEAR_ZERO * numbers.at("log_objects", "mean")
+    most = 0.1 * numbers.at("log_objects", "mean")  # near 0: at most a tenth of the entropy of uniform attention
     return entropy, entropy.mean < min(first["entropy"]["mean"], most), [note]
 
 
 def density_and_samples_agree(numbers: Numbers) -> Answer:
-    """Section 4.2: the largest deviation between density and samples over all tests, in standard errors."""
+    """Section 4.2: the largest deviation between density and samples over all tests, in standard errors. If density and
+    samples agree, some test fails with a probability of at most 1e-3.
+    """
     z = numbers.needed("largest_z")
-    limit = float(norm.isf(FAILURE_RATE / numbers.at("tests") / 2))
+    limit = float(norm.isf(1e-3 / numbers.at("tests") / 2))
     literal, printed = (
         " to ".join(f"{numbers.at(mass, end, 'mean'):.1f}" for end in ("least", "most"))
         for mass in ("literal_mass", "printed_mass")

@@ -75,18 +75,15 @@ def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Input
     The numbers of copies of two images differ by at most one. Copies are projected onto the singular vectors of the
     original images. The other parts are unchanged.
     """
-    count, features = inputs.X["train"].shape
-    total = max(examples, count)
-    X = torch.empty(total, features, device=inputs.basis.device)
-    X[:count] = inputs.X["train"]
-    which = torch.arange(total) % count
+    count = len(inputs.X["train"])
+    which = torch.arange(max(examples, count)) % count
+    X, y = (each["train"][which.to(each["train"].device)] for each in (inputs.X, inputs.y))
     generator = torch.Generator().manual_seed(seed)
     basis = inputs.basis.float()
-    for start in tqdm(range(count, total, CHUNK), desc="distorted", unit="batch"):
+    for start in tqdm(range(count, len(X), CHUNK), desc="distorted", unit="batch"):
         rows = which[start : start + CHUNK]
         pictures = torch.from_numpy(inputs.images["train"][rows.numpy()]).to(X.device).float() / 255
         X[start : start + len(rows)] = distort(pictures, generator, strength).flatten(1) @ basis
-    y = inputs.y["train"][which.to(inputs.y["train"].device)]
     return replace(inputs, X={**inputs.X, "train": X}, y={**inputs.y, "train": y})
 
 

@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pandas as pd
 import torch
 
@@ -39,7 +38,7 @@ def run(inputs: Inputs, study: ExactnessStudy) -> Outcome:
     table = pd.DataFrame(rows, columns=["image", "quantity", "deviation"])
     numbers = {
         str(quantity).replace(" ", "_"): {
-            "largest": one(np.abs(deviations).max()),
+            "largest": one(deviations.abs().max()),
             "mean_square": one((deviations**2).mean()),
             "count": len(deviations),
         }

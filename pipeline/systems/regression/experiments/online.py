@@ -97,11 +97,9 @@ def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum
 def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:
     """Examples in random batches, stratified by class as far as possible."""
     by_class = [start + torch.randperm(stop - start, generator=generator) for start, stop in pairwise(examples.bounds)]
-    result = []
-    for rows in zip(*(order.tensor_split(batches) for order in by_class), strict=True):
-        bounds = torch.tensor([0, *map(len, rows)]).cumsum(0).tolist()
-        result.append(Examples(examples.inputs[torch.cat(rows).to(examples.inputs.device)], bounds))
-    return result
+    parts = zip(*(order.tensor_split(batches) for order in by_class), strict=True)
+    inputs = examples.inputs
+    return [Examples(inputs[torch.cat(rows).to(inputs.device)], list(map(len, rows))) for rows in parts]
 
 
 class Online:
@@ -117,9 +115,8 @@ class Online:
 
     def learn(self, X: Tensor, y: Tensor) -> None:
         """Update means and weights with a batch of inputs `[n, p]`, float64, and their classes `[n]`."""
-        order = y.argsort(stable=True)
         counts = torch.bincount(y, minlength=self.architecture.classes)
-        examples = Examples(X[order], [0, *counts.cumsum(0).tolist()])
+        examples = Examples(X[y.argsort(stable=True)], counts.tolist())
         found = self._pass(self.W, torch.arange(len(self.W)), self.W.new_zeros(len(self.W)), examples)
         step = (self.seen + 2.0) ** -self.rate if self.seen else 1.0
         self.inputs = torch.lerp(self.inputs, class_moments(X, y, self.architecture.classes) / len(X), step)

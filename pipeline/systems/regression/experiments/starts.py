@@ -2,7 +2,6 @@
 
 import pandas as pd
 import torch
-from torch import Tensor
 
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import Architecture, build_architecture
@@ -16,18 +15,15 @@ def run(inputs: Inputs, study: StartsStudy) -> Outcome:
     X, y = inputs.without_validation()
     single = build_architecture("multiclass", study.size, inputs.classes)
     several = Architecture("multiclass", single.capsules.expand(study.seeds, -1), study.size)
+    random, reference = Problems(X, y, several), Problems(X, y, single)
+    starts = [
+        (f"{sd:g}", random, random.random_start(sd, torch.Generator().manual_seed(study.seed))) for sd in study.sds
+    ]
     rows: list[tuple[str, int, float]] = []
-
-    def add(start: str, problems: Problems, W: Tensor) -> None:
+    for start, problems, W in (*starts, ("subspace", reference, reference.subspace_start())):
         history = fit_without_validation(problems, W, study.momentum, study.threshold, study.iterations)
         lowest = history.groupby("problem")["error"].min()
-        rows.extend((start, study.seed + k, error) for k, error in enumerate(lowest))
-
-    random = Problems(X, y, several)
-    for sd in study.sds:
-        add(f"{sd:g}", random, random.random_start(sd, torch.Generator().manual_seed(study.seed)))
-    reference = Problems(X, y, single)
-    add("subspace", reference, reference.subspace_start())
+        rows += [(start, study.seed + k, error) for k, error in enumerate(lowest)]
     table = pd.DataFrame(rows, columns=["start", "seed", "error"])
     *errors, best = table["error"]
     numbers = {"subspace": one(best), "best_random": one(min(errors))}

@@ -23,9 +23,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-TOLERANCE = 1e-12
-"""Largest relative difference between the two bounds at the end of the backward recursion."""
-
 NODES = 1 << 15
 """Number of intervals of an `InterpolationTable`."""
 
@@ -35,7 +32,7 @@ def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
     I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. For beta above s the forward recursion (equation 33)
     is stable, below s the backward recursion (equation 35). The backward recursion starts from the bounds of equation
-    34, at an order that is high enough for `TOLERANCE`. The document always uses 64 orders.
+    34, at an order that is high enough for a relative error of 1e-12. The document always uses 64 orders.
 
     Args:
         beta: nonnegative numbers, in any shape.
@@ -66,7 +63,7 @@ def _forward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
     # From order t down to s + 1 the gap between the bounds shrinks by beta / t, .., beta / (s + 2) <= s / (s + 2).
     order, gap = s + 1, 1.0
-    while gap > TOLERANCE:
+    while gap > 1e-12:
         order += 1
         gap *= s / order
     value = 0.5 * beta * (1 / (beta + order + 1) + 1 / (beta + order))

@@ -20,7 +20,7 @@ Shapes: n examples, p features of which r are independent, m classes, K problems
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -37,15 +37,15 @@ BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class Examples:
-    """Whitened inputs `[n, r]` sorted by class. The rows of class c are `bounds[c]` to `bounds[c + 1] - 1`."""
+    """Whitened inputs `[n, r]` sorted by class, and the number of examples of each class."""
 
     inputs: Tensor
-    bounds: list[int]
+    counts: list[int]
 
     @property
-    def counts(self) -> list[int]:
-        """The number of examples of each class."""
-        return [stop - start for start, stop in pairwise(self.bounds)]
+    def bounds(self) -> list[int]:
+        """The rows of class c are `bounds[c]` to `bounds[c + 1] - 1`."""
+        return list(accumulate(self.counts, initial=0))
 
     @cached_property
     def labels(self) -> Tensor:
@@ -211,11 +211,10 @@ class Problems:
     def sort(self, X: Tensor, y: Tensor) -> Examples:
         """Examples with inputs `X [n, p]` and classes `y [n]`, whitened like the training examples."""
         order = y.argsort(stable=True)
-        counts = torch.bincount(y, minlength=self.architecture.classes)
         inputs = torch.empty(len(X), self.whitener.shape[1], dtype=self.dtype, device=X.device)
         for rows, into in zip(order.split(CHUNK), inputs.split(CHUNK), strict=True):
             into.copy_(X[rows].double() @ self.whitener)
-        return Examples(inputs, [0, *counts.cumsum(0).tolist()])
+        return Examples(inputs, torch.bincount(y, minlength=self.architecture.classes).tolist())
 
     def subspace_start(self) -> Tensor:
         """Whitened weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28). Raises

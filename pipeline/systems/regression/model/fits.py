@@ -1,8 +1,20 @@
-"""Complete fits on the images of a data set: their inputs, their checkpoints, and their errors."""
+"""Fits of capsule regression: EM with momentum, in rounds with early stopping (document 002, 3.1).
+
+    W(t+1) = EM_nu(W(t)) + gamma (W(t) - W(t-1))                                             (equation 27)
+
+A round has a threshold nu and ends when the validation error has not fallen for `patience` iterations. The next round
+starts from the best weights so far, without momentum. Every problem goes through the rounds at its own pace. It stops
+after the last round or after `most_iterations`.
+
+The best weights have the fewest validation errors. Small problems soon have no errors at all, and the document leaves
+ties open. Here the highest validation likelihood decides: the first of tied weights would be close to the start.
+
+`fit` takes any examples. `fit_architecture` takes the images of a data set, projected onto singular vectors.
+"""
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +29,121 @@ from pipeline.data.datasets import PARTS, Dataset
 from pipeline.learning.checkpoints import Checkpoint, fingerprint
 from pipeline.systems.regression.model.architectures import Architecture, class_scores
 from pipeline.systems.regression.model.expectation_maximisation import CHUNK, Examples, Problems
-from pipeline.systems.regression.model.schedule import State, fit
 from pipeline.systems.regression.settings import ScheduleParams
 
-_IMAGES = 8192
-"""Number of images that are projected at a time."""
+LOOK_EVERY = 16
+"""Number of iterations between two checks whether problems have finished. A check synchronises with the GPU."""
+
+
+@dataclass
+class State:
+    """The state of each problem's fit, in tensors of K rows.
+
+    Attributes:
+        W, previous: current and previous weights, `[K, C, d, r]`.
+        best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
+        waited: iterations since the validation errors last fell or the round began.
+        round: index of the round, from 0. After the last round it is the number of rounds.
+        iterations: number of iterations so far.
+    """
+
+    W: Tensor
+    previous: Tensor
+    best: Tensor
+    fewest: Tensor
+    likelihood: Tensor
+    waited: Tensor
+    round: Tensor
+    iterations: Tensor
+
+
+def fit(
+    problems: Problems,
+    W: Tensor,
+    validation: Examples,
+    schedule: ScheduleParams,
+    *,
+    state: State | None = None,
+    look: Callable[[State], None] = lambda state: None,
+) -> tuple[State, pd.DataFrame]:
+    """Fit every problem by the schedule, from weights `W [K, C, d, r]`.
+
+    Args:
+        validation: examples from `Problems.sort`. They end the rounds and choose the weights.
+        state: a state to continue from in place of `W`. The history begins there.
+        look: called every `LOOK_EVERY` iterations with the state of all problems.
+
+    Returns:
+        the last state, with the result in `best`; the history, one row per iteration and problem. Columns log_loss and
+        error are of the weights before the iteration, validation_error is of the weights after the iteration. log_loss
+        is -L / (n log C), for log-likelihood L of n examples: 1 for equal probabilities. iteration counts from 1.
+    """
+    everyone = torch.arange(len(W))
+    if state is None:
+        held = problems.passed(W, everyone, None, validation)
+        zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
+        state = State(W.clone(), W.clone(), W.clone(), held.errors, held.log_likelihood, *zeros)
+    # The last entry is for finished problems that wait for the next check.
+    thresholds = torch.tensor([*schedule.thresholds, 0.0], dtype=W.dtype, device=W.device)
+    patience = torch.tensor([*schedule.patience, 1], device=W.device)
+
+    def are_working(state: State) -> Tensor:
+        return (state.round < len(schedule.thresholds)) & (state.iterations < schedule.most_iterations)
+
+    def iterate(now: State, active: Tensor, at: Tensor) -> Tensor:
+        """Change `now` by one iteration of the problems `active`. Returns rows of the history, `[k, 6]`."""
+        working, nu = are_working(now), thresholds[now.round]
+        statistics = problems.passed(now.W, active, nu, problems.examples)
+        new = problems.update(statistics.moments, active) + schedule.momentum * (now.W - now.previous)
+        held = problems.passed(new, active, None, validation)
+        fewer = working & (held.errors < now.fewest)
+        better = fewer | (working & (held.errors == now.fewest) & (held.log_likelihood > now.likelihood))
+        now.best = torch.where(better[:, None, None, None], new, now.best)
+        now.fewest = torch.where(better, held.errors, now.fewest)
+        now.likelihood = torch.where(better, held.log_likelihood, now.likelihood)
+        waited = torch.where(fewer, 0, now.waited + 1)
+        over = working & (waited >= patience[now.round])
+        restart = over[:, None, None, None]
+        now.previous, now.W = torch.where(restart, now.best, now.W), torch.where(restart, now.best, new)
+        now.waited = torch.where(over, 0, waited)
+        now.round = now.round + over
+        now.iterations = now.iterations + working
+        problem = torch.where(working, at, -1)
+        columns = (problem, now.iterations, nu, statistics.log_likelihood, statistics.errors, held.errors)
+        return torch.stack([column.double() for column in columns], dim=1)
+
+    rows = [torch.empty(0, 6)]
+    while len(active := everyone[are_working(state).cpu()]):
+        at = active.to(W.device)
+        now = State(**{name: each[at] for name, each in vars(state).items()})
+        rows += [iterate(now, active, at).cpu() for _ in range(LOOK_EVERY)]
+        for name, each in vars(state).items():
+            each[at] = getattr(now, name)
+        look(state)
+    columns = ["problem", "iteration", "threshold", "log_loss", "error", "validation_error"]
+    table = pd.DataFrame(torch.cat(rows).numpy(), columns=columns)
+    table = table[table["problem"] >= 0].astype({"problem": int, "iteration": int}).reset_index(drop=True)
+    architecture = problems.architecture
+    train, held_out = (  # the number of each problem's examples, 1 where there are none
+        architecture.sum_seen(torch.tensor(part.counts)).clamp_min(1).expand(len(W)).numpy()[table["problem"]]
+        for part in (problems.examples, validation)
+    )
+    return state, table.assign(
+        log_loss=-table["log_loss"] / (train * math.log(architecture.shape[1])),
+        error=table["error"] / train,
+        validation_error=table["validation_error"] / held_out,
+    )
+
+
+def fit_without_validation(
+    problems: Problems, W: Tensor, momentum: float, threshold: float, iterations: int
+) -> pd.DataFrame:
+    """The history (see `fit`) of a fit from weights `W`: `iterations` iterations with one threshold."""
+    nothing = Examples(problems.examples.inputs[:0], [0] * problems.architecture.classes)
+    schedule = ScheduleParams(
+        momentum=momentum, thresholds=[threshold], patience=[iterations + 1], most_iterations=iterations
+    )
+    return fit(problems, W, nothing, schedule)[1]
 
 
 @dataclass(frozen=True)
@@ -59,7 +181,7 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
     images = {part: dataset.part(part)[0] for part in PARTS}
 
     def blocks(part: str, dtype: torch.dtype) -> Iterator[Tensor]:
-        for rows in torch.from_numpy(images[part]).flatten(1).split(_IMAGES):
+        for rows in torch.from_numpy(images[part]).flatten(1).split(8192):
             yield rows.to(device, dtype) / 255
 
     moment = torch.zeros(2 * [images["train"][0].size], dtype=torch.float64, device=device)
@@ -76,9 +198,9 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
 
 
 def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
-    """The share of each part's inputs that weights `W [K, C, d, p]` misclassify, or nan for an empty part."""
+    """The share of each part's inputs that weights `W [K, C, d, p]` misclassify."""
     wrong = {part: decisions(architecture, W, X) != inputs.y[part] for part, X in inputs.X.items()}
-    return {part: int(each.sum()) / len(each) if len(each) else math.nan for part, each in wrong.items()}
+    return {part: int(each.sum()) / len(each) for part, each in wrong.items()}
 
 
 def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
@@ -114,14 +236,3 @@ def fit_architecture(
     W, most = problems.own_coordinates(state.best).float(), int(state.iterations.max())
     seconds = time.perf_counter() - begun
     return W, {**errors(architecture, W, inputs), "iterations": most, "seconds": seconds}
-
-
-def fit_without_validation(
-    problems: Problems, W: Tensor, momentum: float, threshold: float, iterations: int
-) -> pd.DataFrame:
-    """The history (see `schedule.fit`) of a fit from weights `W`: `iterations` iterations with one threshold."""
-    nothing = Examples(problems.examples.inputs[:0], [0] * len(problems.examples.bounds))
-    schedule = ScheduleParams(
-        momentum=momentum, thresholds=[threshold], patience=[iterations + 1], most_iterations=iterations
-    )
-    return fit(problems, W, nothing, schedule)[1]

@@ -27,8 +27,6 @@ KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "disto
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
 """Upper ends (percent) of the error bands that the paper gives for nearest neighbours and random forests."""
-METHODS = ("incremental", "incremental, momentum", "batch", "batch, momentum")
-"""Methods whose numbers of passes are compared, by their names in results."""
 
 
 @dataclass(frozen=True)
@@ -208,8 +206,9 @@ def fewer_passes(study: RegressionStudy) -> Answer:
 
     The note has all four methods: incremental EM can be faster than plain batch EM, but slower than with momentum.
     """
-    reached = {name: study.mean("reached", name, "log_loss") for name in METHODS}
-    *incremental, plain, momentum = METHODS
+    names = ("incremental", "incremental, momentum", "batch", "batch, momentum")
+    *incremental, plain, momentum = names
+    reached = {name: study.mean("reached", name, "log_loss") for name in names}
     method = min(incremental, key=lambda name: reached[name])
     fewest = min(reached[plain], reached[momentum])
     error, *theirs = (100 * study.mean("last", name, "test") for name in (method, plain, momentum))

@@ -18,8 +18,6 @@ from pipeline.systems.regression.report.claims import DECISIONS, executed
 
 LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (INK, "^")), strict=True))
 """The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
-DASHES = (":", "--", "-.", "-")
-"""Line styles of other classifiers."""
 VARIANTS = {
     "plain": ("plain EM", INK, "-"),
     "threshold": ("threshold", INK, "--"),
@@ -38,7 +36,7 @@ def error_over_size(table: pd.DataFrame) -> Figure:
         rows = table[table["model"] == decision].sort_values("size")
         axes.plot(rows["size"], 100 * rows["test"], color=colour, marker=marker, label=decision)
     others = table[table["size"] == 0]
-    for name, error, dashes in zip(others["model"], others["test"], cycle(DASHES)):
+    for name, error, dashes in zip(others["model"], others["test"], cycle((":", "--", "-.", "-"))):
         axes.axhline(100 * error, color=FAINT, linestyle=dashes, linewidth=1, label=name, zorder=1)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")

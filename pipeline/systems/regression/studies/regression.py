@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 SETTINGS, SET = RegressionStudy, RegressionSet
 
-EXPERIMENTS = "pipeline/systems/regression/experiments"
-
 
 def check(params: SharedParams, where: str, study: RegressionStudy) -> None:
     """Raise `ValueError` if the data set is unknown, not grey, or has fewer singular vectors than `features`."""
@@ -48,7 +46,7 @@ def measure(context: Context) -> Outcome:
         ("inputs", study.dataset, study.features), lambda: build_inputs(dataset, study.features, device)
     )
     # A checkpoint depends on the code of one study only: an edit of another study of the set repeats no fits.
-    code = context.own_code(EXPERIMENTS, f"{study.study}.py")
+    code = context.own_code("pipeline/systems/regression/experiments", f"{study.study}.py")
     depends = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type, "code": code}
     run = import_module(f"pipeline.systems.regression.experiments.{study.study}").run
     try:
