@@ -31,7 +31,7 @@ from pipeline.context import Context
 from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
 from pipeline.layout import Layout, find_root, model_folder
-from pipeline.locks import lock_path, single_instance
+from pipeline.locks import single_instance
 from pipeline.params import parse_params, read_params
 from pipeline.systems import build_model
 from stages import tracked
@@ -39,7 +39,7 @@ from stages import tracked
 if TYPE_CHECKING:
     from psutil import Process
 
-    from pipeline.results.outcome import Outcome, Places
+    from pipeline.results.outcome import Outcome
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 POLL_SECONDS, GRACE_SECONDS = 0.5, 5.0
@@ -69,19 +69,6 @@ class Workspace(Layout):
         self.params, self.run = self.context.params, self.context.run
         self._begun, self._headline = time.monotonic(), dict[str, float]()
 
-    @property
-    def places(self) -> Places:
-        """The paths of the parts of this item's result."""
-        from pipeline.results.outcome import Places
-
-        name = f"{self.entry.stage}/{self.entry.name}"
-        arrays = self.arrays_folder / name
-        return Places(
-            record=self.records_folder / f"{name}.json",
-            table=self.records_folder / f"{name}.csv",
-            arrays=arrays if str(arrays.relative_to(self.root)) in self.entry.outs else None,
-        )
-
     def provenance(self) -> dict[str, Any]:
         """The provenance of a result, stored with it (in a list under `provenance`)."""
         return {
@@ -104,7 +91,11 @@ class Workspace(Layout):
         from pipeline.results.outcome import headlines, write_outcome
         from pipeline.results.spread import flat
 
-        write_outcome(self.places, outcome, self.provenance())
+        name = f"{self.entry.stage}/{self.entry.name}"
+        arrays = self.arrays_folder / name
+        has_arrays = str(arrays.relative_to(self.root)) in self.entry.outs
+        path = self.records_folder / f"{name}.json"
+        write_outcome(path, arrays if has_arrays else None, outcome, self.provenance())
         if self.params.publish and self.dirty:
             print(f"{self.entry.label} is a draft, made from uncommitted changes. Commit them, and run it again.")
         self.run.log_metrics(flat(outcome.numbers), step=self.context.last_epoch)
@@ -153,7 +144,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         chain, dvc = starters()
         with (
             logging_redirect_tqdm([logger]),
-            single_instance(lock_path(root, entry.label), entry.label),
+            single_instance(root, entry.label),
             exit_with(chain),
         ):
             commit, dirty = git_state(root)
