@@ -95,9 +95,9 @@ def status(
     from pipeline.state import profile_items
 
     profiles = Profiles(root := find_root())
-    path = profiles.params_path(profile) if profile else root / "params.yaml"
-    here = profile in (None, profiles.current)
-    found = profile_items(root, path, lambda label: here and is_running(root, *label.split("/")))
+    name = profile or profiles.current
+    here = name == profiles.current
+    found = profile_items(root, profiles.params_path(name), lambda label: here and is_running(root, label))
     *lines, total = table(found)
     _print_folded([*lines, f"items: {total}"])
     if any(item.estimated and item.hours for item in found):

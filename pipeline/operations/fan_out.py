@@ -34,7 +34,7 @@ from pipeline.commits import git_state
 from pipeline.errors import UserError
 from pipeline.files import atomic_path, read_yaml
 from pipeline.layout import CHECKPOINTS, JOURNALS, tracking_store
-from pipeline.locks import lock_path, single_instance
+from pipeline.locks import single_instance
 from pipeline.operations.reproduce import DRAWING, Plan, read_plan
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def fan_out(
     commit, dirty = git_state(root)
     if dirty:
         raise UserError("workers run the last commit, but there are changes since: see `git status`, and commit them")
-    with single_instance(lock_path(root, "fan-out"), "fan-out"):
+    with single_instance(root, "fan-out"):
         plan = read_plan(root, targets)
         if before := split(plan)[0]:
             _dvc(root, "repro", "--keep-going", "--single-item", *before)
