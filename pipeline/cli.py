@@ -235,8 +235,7 @@ def check() -> None:
     if not os.access(root, os.W_OK):
         raise UserError(f"{root} is not writable for you: work in a clone of your own")
     params = load_params(root / "params.yaml")
-    paths = [Path(each.path).parts for each in outputs(root / "dvc.lock")]
-    made = {path[1] for path in paths if path[0] == "reports"}
+    made = {each.path.split("/")[1] for each in outputs(root / "dvc.lock") if each.path.startswith("reports/")}
     if made - {params.profile}:
         raise ParamsError(
             f"params.yaml says `profile: {params.profile}`, but dvc.lock is of {', '.join(made)}: correct the name, or "

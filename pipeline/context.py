@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pipeline.data.datasets import Dataset
     from pipeline.learning.model import Model
-    from pipeline.learning.runs import AnyModel, BuildModel, Setup
+    from pipeline.learning.runs import AnyModel, BuildModel
     from pipeline.learning.settings import RunSettings
     from pipeline.learning.train import Labelled, Parameters, Trained
     from pipeline.shared_params import SharedParams
@@ -153,13 +153,6 @@ class Context:
         self.seeds = self.seeds or settings.seeds[:replicas]
         return of_kind(kind, loaded)[:replicas]
 
-    @cached_property
-    def setup(self) -> Setup:
-        """The arguments that all trainings share."""
-        from pipeline.learning.runs import Setup
-
-        return Setup(self.build_model, self.device, self.checkpoints, self.training_code)
-
     def train(
         self,
         name: str | None,
@@ -187,15 +180,15 @@ class Context:
         Returns:
             the record of the training, and the trained models, one per replica.
         """
-        from pipeline.learning.runs import train_run
+        from pipeline.learning.runs import Setup, train_run
         from pipeline.results.findings import stalled
 
         own = self.dataset(run.dataset)
         data = " ".join(filter(None, [self.sha256(run.dataset), change]))
         part = "" if alone or name is None else name
         title = f"{self.label}, {part}" if part else self.label
-        given = dataset or own
-        trained, models = train_run(self.setup, run, given, data, self.run, title, start, frozen, watched, part)
+        setup = Setup(self.build_model, self.device, self.checkpoints, self.training_code)
+        trained, models = train_run(setup, run, dataset or own, data, self.run, title, start, frozen, watched, part)
         if words := stalled(trained.history, run):
             _logger.warning("warning: %s: %s", title, words)
             self.run.log_tags({f"{part}/warning" if part else "warning": words})

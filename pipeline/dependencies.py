@@ -74,23 +74,18 @@ class Graph:
             raise UserError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
         return items[name]
 
-    def upstream(self, item: Item) -> Iterator[Item]:
-        """Yield the item, then all items that it depends on, directly or indirectly. No item comes twice."""
-        seen, waiting = {item.label}, [item]
-        while waiting:
-            yield (current := waiting.pop())
-            for dep in current.deps:
-                for producer in self._producers(dep):
-                    if producer.label not in seen:
-                        seen.add(producer.label)
-                        waiting.append(producer)
-
     def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
         """The part of the parameters `values` that an item depends on, directly or through the items that it reads. It
         is nested like `values`. If the item is of a matrix, the key `item` holds the values of the variables.
         """
         item = self.item(stage, name)
-        names = {param for each in self.upstream(item) for param in each.params}
+        reached, waiting = {item.label: item}, [item]
+        while waiting:
+            for dep in waiting.pop().deps:
+                new = {each.label: each for each in self._producers(dep) if each.label not in reached}
+                reached |= new
+                waiting += new.values()
+        names = {param for each in reached.values() for param in each.params}
         part: dict[str, Any] = {"item": dict(item.axes)} if item.axes else {}
         for dotted in sorted(names - {NOT_A_SETTING}):
             *path, last = dotted.split(".")

@@ -102,15 +102,6 @@ def open_run(
     )
 
 
-def log_figures(run: TrackedRun, figures: Mapping[Path, Sequence[str]]) -> None:
-    """Track figures with this run, the whole reproduction, and the tracked runs whose results they show."""
-    for path, shown in figures.items():
-        run.log_artifact(path, "figures")
-        run.log_artifact(path, "figures", of_group=True)
-        for earlier in shown:
-            run.log_artifact(path, "figures", of_run=earlier)
-
-
 def log_scorecard(
     run: TrackedRun, rows: Sequence[Row], files: Sequence[Path], params: SharedParams, commit: str, dirty: bool
 ) -> None:

@@ -34,9 +34,6 @@ TRAIN_INSTANCES = (4, 6, 7, 8, 9)
 TEST_INSTANCES = (0, 1, 2, 3, 5)
 """Instances of the published training and test parts."""
 
-UNKNOWN = -1
-"""The value of a factor that is unknown for an image."""
-
 _ELEMENTS = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
 """Element types of the binary matrix format, by magic number."""
 
@@ -162,7 +159,7 @@ def _norb(label: str, train: Arrays, test: Arrays) -> Content:
     """Join both parts. Viewpoints get degrees: elevations 0 to 8 become 30 to 70, azimuths 0 to 34 become 0 to 340."""
     factors = {}
     for name, first, step in (("instance", 0, 1), ("azimuth", 0, 10), ("elevation", 30, 5), ("lighting", 0, 1)):
-        unknown = np.full(len(train["category"]), UNKNOWN)  # training part of smallnorb48
+        unknown = np.full(len(train["category"]), -1)  # training part of smallnorb48
         of_train = first + step * train[name].astype(np.int64) if name in train else unknown
         factors[name] = np.concatenate([of_train, first + step * test[name].astype(np.int64)])
     images, labels = (np.concatenate([train[name], test[name]]) for name in ("images", "category"))
