@@ -42,6 +42,10 @@ _FORMS = {
 """Compiler flags by instruction set, on x86, named as by `torch.backends.cpu.get_cpu_capability()`."""
 
 
+Struct = ctypes.Structure
+"""The argument of a kernel: numbers and addresses of tensors. The function `struct` makes one."""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A compiled kernel: the library, its form (an instruction set), and the number of floats in a vector (lanes)."""
@@ -50,25 +54,25 @@ class Kernel:
     form: str
     lanes: int
 
-    def call(self, function: str, *arguments: ctypes.Structure | Tensor | None) -> None:
+    def call(self, function: str, *arguments: Struct | Tensor | None) -> None:
         """Call a function with the addresses of arguments. The caller must keep tensors alive. Raises `MemoryError`."""
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 
-    def kept_floats(self, layout: ctypes.Structure) -> int:
+    def kept_floats(self, layout: Struct) -> int:
         """Number of floats that the kernel's forward pass keeps for the backward pass."""
         self.library.kept_floats.restype = ctypes.c_int64  # ctypes would assume 32 bits
         return int(self.library.kept_floats(ctypes.byref(layout)))
 
 
-def address(of: ctypes.Structure | Tensor | None) -> ctypes.c_void_p:
+def address(of: Struct | Tensor | None) -> ctypes.c_void_p:
     """The address of a struct or of a tensor's numbers (null for None). It does not keep the object alive."""
-    if isinstance(of, ctypes.Structure):
+    if isinstance(of, Struct):
         return ctypes.c_void_p(ctypes.addressof(of))
     return ctypes.c_void_p(None if of is None else of.data_ptr())
 
 
-def struct(**fields: Any) -> ctypes.Structure:
+def struct(**fields: Any) -> Struct:
     """Make a struct from fields, given in the order in which C++ declares them. An integer becomes an int64_t, a float
     a float, a `c_double` a double, and a tensor or None a pointer. Tensors are not kept alive.
     """
@@ -78,11 +82,11 @@ def struct(**fields: Any) -> ctypes.Structure:
 
 
 @functools.cache
-def _layout(names: tuple[str, ...], kinds: tuple[type, ...]) -> type[ctypes.Structure]:
+def _layout(names: tuple[str, ...], kinds: tuple[type, ...]) -> type[Struct]:
     types: dict[type, Any] = {float: ctypes.c_float, ctypes.c_double: ctypes.c_double}
     types |= dict.fromkeys((int, bool), ctypes.c_int64)
     fields = [(name, types.get(kind, ctypes.c_void_p)) for name, kind in zip(names, kinds, strict=True)]
-    return type("Struct", (ctypes.Structure,), {"_fields_": fields})
+    return type("Struct", (Struct,), {"_fields_": fields})
 
 
 def sources() -> list[Path]:
