@@ -99,13 +99,10 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
 def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Path:
     """Write the spread between machines. Returns the file's path. Raises `UserError` if it cannot be written."""
     path = Layout(root, sides[0].profile).noise_path
-    machines = [
-        {
-            "revision": side.tree.commit or side.tree.name,
-            "devices": sorted({answer.device for answer in side.answers.values() if answer.device}),
-        }
-        for side in sides
-    ]
+    machines = []
+    for side in sides:
+        devices = {answer.device for answer in side.answers.values() if answer.device}
+        machines.append({"revision": side.tree.commit or side.tree.name, "devices": sorted(devices)})
     write_json(path, {"machines": machines, "claims": {key: asdict(each) for key, each in claims.items()}})
     return path
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dvc.scm import SCM, SCMError, resolve_rev
+
 from pipeline.errors import UserError
 from pipeline.files import parse_yaml
 from pipeline.profiles import PARAMS, Profiles
@@ -159,8 +161,6 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
 
 def _commit(root: Path, word: str) -> str | None:
     """The commit of a Git revision or a DVC experiment. None if there is none, or no repository."""
-    from dvc.scm import SCM, SCMError, resolve_rev
-
     try:
         return str(resolve_rev(SCM(str(root), search_parent_directories=True), word))
     except SCMError:

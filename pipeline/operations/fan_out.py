@@ -28,6 +28,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dvc.repo import Repo
+from dvc.utils.serialize import dump_yaml
 from joblib import cpu_count
 
 from pipeline.commits import git_state
@@ -103,8 +105,6 @@ def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
 
 def _job(root: Path, commit: str, remote: str | None, repository: str | None) -> dict[str, Any]:
     """The data from which a worker makes its clone. Without a remote, the clone shares folders with the head."""
-    from dvc.repo import Repo
-
     with Repo(str(root)) as repo:
         cache = repo.config["cache"].get("dir") or str(root / ".dvc" / "cache")
     folders = {} if remote else {name: str(root / name) for name in (CHECKPOINTS, JOURNALS)}
@@ -188,9 +188,6 @@ def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[s
 
 def _record(root: Path, packets: Sequence[Packet]) -> None:
     """Write packets from workers into a repository."""
-    from dvc.repo import Repo
-    from dvc.utils.serialize import dump_yaml
-
     with Repo(str(root)) as repo, repo.lock:
         for packet in packets:
             _write_files(root, packet)
