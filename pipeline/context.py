@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.dependencies import Graph
-from pipeline.layout import CHECKPOINTS, dataset_path, model_folder
+from pipeline.layout import dataset_path, model_folder
 
 if TYPE_CHECKING:
     import torch
@@ -43,8 +43,8 @@ class Context:
         label: name of the item in DVC, such as `attack@smallnorb`. It is also the title of progress bars.
         settings: its entry in `params.yaml`, or the section if all items share one; None if there is no section.
         axes: values of the variables of a matrix in `dvc.yaml` by name, such as `run` and `angle` of a sweep.
-        home: the repository with checkpoints and journals. It differs from `root` only if DVC runs an experiment in a
-            temporary copy, `root`.
+        checkpoints: the folder of checkpoints of unfinished trainings. It is not in `root` if DVC runs an experiment in
+            a temporary copy, `root`.
         code: the library's files and folders that the item depends on.
         opened: label, and hash of the file (None for generated data), of each data set opened or generated, by name.
         seeds: seeds of the models that were trained or loaded first.
@@ -60,7 +60,7 @@ class Context:
     params: SharedParams
     build_model: BuildModel
     root: Path
-    home: Path
+    checkpoints: Path
     run: TrackedRun
     graph: Graph
     code: tuple[str, ...]
@@ -104,11 +104,6 @@ class Context:
         from pipeline.compute import choose_device
 
         return choose_device(self.params.device)
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints of unfinished trainings."""
-        return self.home / CHECKPOINTS
 
     def dataset(self, name: str) -> Dataset:
         """Load a data set. Raises `UserError` if its file is missing or damaged, or if it is too large for memory."""

@@ -17,9 +17,6 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.files import read_yaml
 
-NOT_A_SETTING = "device"
-"""A parameter that is not recorded as a setting of a result. Provenance records the device actually used."""
-
 
 @dataclass(frozen=True)
 class Item:
@@ -87,7 +84,7 @@ class Graph:
                 waiting += new.values()
         names = {param for each in reached.values() for param in each.params}
         part: dict[str, Any] = {"item": dict(item.axes)} if item.axes else {}
-        for dotted in sorted(names - {NOT_A_SETTING}):
+        for dotted in sorted(names - {"device"}):  # not a setting: provenance records the device actually used
             *path, last = dotted.split(".")
             target, source = part, values
             for key in path:
@@ -102,9 +99,8 @@ class Graph:
         return next(item.code for name, item in self.items["train"].items() if runs[name]["variant"] == variant)
 
     def _producers(self, dep: str) -> list[Item]:
-        exact = self._by_output.get(dep)
-        if exact is not None:
-            return [exact]
+        if dep in self._by_output:
+            return [self._by_output[dep]]
         return [item for out, item in self._by_output.items() if out.startswith(f"{dep}/") or dep.startswith(f"{out}/")]
 
     def _expand(self, stage: str, entry: Mapping[str, Any]) -> Iterator[Item]:

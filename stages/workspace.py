@@ -31,7 +31,7 @@ from pipeline.commits import git_state
 from pipeline.context import Context
 from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
-from pipeline.layout import Layout, find_root, model_folder
+from pipeline.layout import CHECKPOINTS, Layout, find_root, model_folder
 from pipeline.locks import single_instance
 from pipeline.params import parse_params, read_params
 from pipeline.systems import build_model
@@ -154,7 +154,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 params=params,
                 build_model=build_model,
                 root=root,
-                home=home,
+                checkpoints=home / CHECKPOINTS,
                 run=run,
                 graph=graph,
                 code=entry.code,

@@ -20,7 +20,7 @@ import yaml
 from commands import wait_for
 from records import tracked_events
 
-from pipeline.commits import COMMIT, git_state
+from pipeline.commits import git_state
 from pipeline.errors import ParamsError
 from pipeline.layout import model_folder
 from pipeline.results.outcome import Outcome, one
@@ -212,7 +212,7 @@ def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path, monkeypa
     assert git_state(root / "reports") == ("unknown", True), "a folder in somebody else's repository"
     edit(root, device="cpu")
     assert git_state(root) == (commit, True)
-    monkeypatch.setenv(COMMIT, "abc")
+    monkeypatch.setenv("CAPSULES_COMMIT", "abc")
     assert git_state(root) == ("abc", False), "what is said of copied code comes before the repository around it"
-    monkeypatch.setenv(COMMIT, "abc-dirty")
+    monkeypatch.setenv("CAPSULES_COMMIT", "abc-dirty")
     assert git_state(root) == ("abc", True)
