@@ -95,9 +95,9 @@ def status(
     from pipeline.state import profile_items
 
     profiles = Profiles(root := find_root())
-    path = profiles.params_path(profile) if profile else root / "params.yaml"
-    here = profile in (None, profiles.current)
-    found = profile_items(root, path, lambda label: here and is_running(root, *label.split("/")))
+    name = profile or profiles.current
+    here = name == profiles.current
+    found = profile_items(root, profiles.params_path(name), lambda label: here and is_running(root, label))
     *lines, total = table(found)
     _print_folded([*lines, f"items: {total}"])
     if any(item.estimated and item.hours for item in found):
@@ -235,8 +235,7 @@ def check() -> None:
     if not os.access(root, os.W_OK):
         raise UserError(f"{root} is not writable for you: work in a clone of your own")
     params = load_params(root / "params.yaml")
-    paths = [Path(each.path).parts for each in outputs(root / "dvc.lock")]
-    made = {path[1] for path in paths if path[0] == "reports"}
+    made = {each.path.split("/")[1] for each in outputs(root / "dvc.lock") if each.path.startswith("reports/")}
     if made - {params.profile}:
         raise ParamsError(
             f"params.yaml says `profile: {params.profile}`, but dvc.lock is of {', '.join(made)}: correct the name, or "

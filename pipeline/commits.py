@@ -4,17 +4,14 @@ import os
 import subprocess
 from pathlib import Path
 
-COMMIT = "CAPSULES_COMMIT"
-"""Environment variable with the commit of code outside of Git, in the form of `git describe --always --dirty`."""
-
 
 def git_state(root: Path) -> tuple[str, bool]:
     """The commit, and whether there are uncommitted changes. Files that stages write (reports, dvc.lock) do not count.
 
-    Both come from `CAPSULES_COMMIT` if it is set, else from Git. The result is ("unknown", True) if Git fails, if there
-    is no commit, or if `root` is not the top folder of a repository.
+    Both come from `CAPSULES_COMMIT` if it is set (as `git describe --always --dirty` prints it), else from Git. The
+    result is ("unknown", True) if Git fails, if there is no commit, or if `root` is not the top folder of a repository.
     """
-    if named := os.environ.get(COMMIT):
+    if named := os.environ.get("CAPSULES_COMMIT"):
         return named.removesuffix("-dirty"), named.endswith("-dirty")
     ignored = (":(exclude)reports", ":(exclude)dvc.lock", ":(exclude)profiles/*/dvc.lock")
     try:

@@ -10,17 +10,17 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.dependencies import Graph
-from pipeline.layout import CHECKPOINTS, dataset_path, model_folder
+from pipeline.layout import dataset_path, model_folder
 
 if TYPE_CHECKING:
     import torch
 
     from pipeline.data.datasets import Dataset
     from pipeline.learning.model import Model
-    from pipeline.learning.runs import AnyModel, BuildModel, Setup
+    from pipeline.learning.runs import AnyModel, BuildModel
     from pipeline.learning.settings import RunSettings
     from pipeline.learning.train import Labelled, Parameters, Trained
     from pipeline.shared_params import SharedParams
@@ -35,17 +35,6 @@ CODE_ROOT = Path(__file__).resolve().parents[1]
 Made = TypeVar("Made")
 
 
-class Opened(NamedTuple):
-    """A data set that a study has opened or generated.
-
-    Attributes:
-        sha256: hash of its file; None for generated data.
-    """
-
-    label: str
-    sha256: str | None
-
-
 @dataclass(kw_only=True)
 class Context:
     """One item of a stage while it runs, usually a study or a training.
@@ -54,9 +43,10 @@ class Context:
         label: name of the item in DVC, such as `attack@smallnorb`. It is also the title of progress bars.
         settings: its entry in `params.yaml`, or the section if all items share one; None if there is no section.
         axes: values of the variables of a matrix in `dvc.yaml` by name, such as `run` and `angle` of a sweep.
-        home: the repository with checkpoints and journals. It differs from `root` only if DVC runs an experiment in a
-            temporary copy, `root`.
+        checkpoints: the folder of checkpoints of unfinished trainings. It is not in `root` if DVC runs an experiment in
+            a temporary copy, `root`.
         code: the library's files and folders that the item depends on.
+        opened: label, and hash of the file (None for generated data), of each data set opened or generated, by name.
         seeds: seeds of the models that were trained or loaded first.
         epochs: for each training, the number of epochs: the mean over replicas.
         last_epoch: the last epoch of the longest training.
@@ -70,11 +60,11 @@ class Context:
     params: SharedParams
     build_model: BuildModel
     root: Path
-    home: Path
+    checkpoints: Path
     run: TrackedRun
     graph: Graph
     code: tuple[str, ...]
-    opened: dict[str, Opened] = field(default_factory=dict)
+    opened: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     settings_trained: dict[str, Any] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=list)
     epochs: list[float] = field(default_factory=list)
@@ -115,23 +105,18 @@ class Context:
 
         return choose_device(self.params.device)
 
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints of unfinished trainings."""
-        return self.home / CHECKPOINTS
-
     def dataset(self, name: str) -> Dataset:
         """Load a data set. Raises `UserError` if its file is missing or damaged, or if it is too large for memory."""
         from pipeline.data.datasets import load_dataset, pixel_bytes
         from pipeline.files import sha256
         from pipeline.memory import COPIES, check_fits
 
-        def read() -> tuple[Dataset, Opened]:
+        def read() -> tuple[Dataset, tuple[str, str]]:
             path = dataset_path(self.root, name)
             needed, what = COPIES * pixel_bytes(path), f"{self.label}: the images of {name}"
             check_fits(needed, what, "Use fewer or smaller images.")
             dataset = load_dataset(path)
-            return dataset, Opened(dataset.label, sha256(path))
+            return dataset, (dataset.label, sha256(path))
 
         dataset, self.opened[name] = self.once(("dataset", name), read)
         return dataset
@@ -144,11 +129,11 @@ class Context:
 
     def sha256(self, dataset: str) -> str:
         """The SHA-256 of the file of an opened data set."""
-        return str(self.opened[dataset].sha256)
+        return str(self.opened[dataset][1])
 
     def generates(self, what: str) -> None:
         """Record that the study generates its data. `what` is the label of the data."""
-        self.opened[what] = Opened(what, None)
+        self.opened[what] = what, None
 
     def models(self, run: str, kind: type[AnyModel], replicas: int | None = None) -> list[AnyModel]:
         """Load the models of a trained run, all of class `kind`: one per replica, or only the first `replicas`.
@@ -162,13 +147,6 @@ class Context:
         loaded = load_run(self.build_model, model_folder(self.root, run), run, settings, size, self.device)
         self.seeds = self.seeds or settings.seeds[:replicas]
         return of_kind(kind, loaded)[:replicas]
-
-    @cached_property
-    def setup(self) -> Setup:
-        """The arguments that all trainings share."""
-        from pipeline.learning.runs import Setup
-
-        return Setup(self.build_model, self.device, self.checkpoints, self.training_code)
 
     def train(
         self,
@@ -197,15 +175,15 @@ class Context:
         Returns:
             the record of the training, and the trained models, one per replica.
         """
-        from pipeline.learning.runs import train_run
+        from pipeline.learning.runs import Setup, train_run
         from pipeline.results.findings import stalled
 
         own = self.dataset(run.dataset)
         data = " ".join(filter(None, [self.sha256(run.dataset), change]))
         part = "" if alone or name is None else name
         title = f"{self.label}, {part}" if part else self.label
-        given = dataset or own
-        trained, models = train_run(self.setup, run, given, data, self.run, title, start, frozen, watched, part)
+        setup = Setup(self.build_model, self.device, self.checkpoints, self.training_code)
+        trained, models = train_run(setup, run, dataset or own, data, self.run, title, start, frozen, watched, part)
         if words := stalled(trained.history, run):
             _logger.warning("warning: %s: %s", title, words)
             self.run.log_tags({f"{part}/warning" if part else "warning": words})
@@ -219,9 +197,9 @@ class Context:
     @property
     def data(self) -> str | None:
         """The labels of all data opened or generated so far, separated by commas; None if there are none."""
-        return ", ".join(dict.fromkeys(each.label for each in self._all_opened())) or None
+        return ", ".join(dict.fromkeys(label for label, _ in self._all_opened())) or None
 
-    def _all_opened(self) -> list[Opened]:
+    def _all_opened(self) -> list[tuple[str, str | None]]:
         return [each for context in (self, *self.parts) for each in context.opened.values()]
 
     def provenance(self) -> dict[str, Any]:
@@ -229,7 +207,7 @@ class Context:
         opened = self._all_opened()
         return {
             "dataset": self.data,
-            "data_sha256": opened[0].sha256 if opened else None,
+            "data_sha256": opened[0][1] if opened else None,
             "seeds": self.seeds,
             "epochs": sum(self.epochs) / len(self.epochs) if self.epochs else None,
             "trained": self.settings_trained,

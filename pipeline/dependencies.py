@@ -17,9 +17,6 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.files import read_yaml
 
-NOT_A_SETTING = "device"
-"""A parameter that is not recorded as a setting of a result. Provenance records the device actually used."""
-
 
 @dataclass(frozen=True)
 class Item:
@@ -74,25 +71,20 @@ class Graph:
             raise UserError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
         return items[name]
 
-    def upstream(self, item: Item) -> Iterator[Item]:
-        """Yield the item, then all items that it depends on, directly or indirectly. No item comes twice."""
-        seen, waiting = {item.label}, [item]
-        while waiting:
-            yield (current := waiting.pop())
-            for dep in current.deps:
-                for producer in self._producers(dep):
-                    if producer.label not in seen:
-                        seen.add(producer.label)
-                        waiting.append(producer)
-
     def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
         """The part of the parameters `values` that an item depends on, directly or through the items that it reads. It
         is nested like `values`. If the item is of a matrix, the key `item` holds the values of the variables.
         """
         item = self.item(stage, name)
-        names = {param for each in self.upstream(item) for param in each.params}
+        reached, waiting = {item.label: item}, [item]
+        while waiting:
+            for dep in waiting.pop().deps:
+                new = {each.label: each for each in self._producers(dep) if each.label not in reached}
+                reached |= new
+                waiting += new.values()
+        names = {param for each in reached.values() for param in each.params}
         part: dict[str, Any] = {"item": dict(item.axes)} if item.axes else {}
-        for dotted in sorted(names - {NOT_A_SETTING}):
+        for dotted in sorted(names - {"device"}):  # not a setting: provenance records the device actually used
             *path, last = dotted.split(".")
             target, source = part, values
             for key in path:
@@ -107,9 +99,8 @@ class Graph:
         return next(item.code for name, item in self.items["train"].items() if runs[name]["variant"] == variant)
 
     def _producers(self, dep: str) -> list[Item]:
-        exact = self._by_output.get(dep)
-        if exact is not None:
-            return [exact]
+        if dep in self._by_output:
+            return [self._by_output[dep]]
         return [item for out, item in self._by_output.items() if out.startswith(f"{dep}/") or dep.startswith(f"{out}/")]
 
     def _expand(self, stage: str, entry: Mapping[str, Any]) -> Iterator[Item]:

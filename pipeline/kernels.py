@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 _PACKAGE = Path(__file__).resolve().parent
 # Not -ffast-math: it removes additions that round to whole numbers, and terms that depend on the order of sums.
 _FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-Wno-psabi")
-_AVX2 = ("-mavx2", "-mfma")
-_FORMS = {
-    "AVX512": (*_AVX2, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl"),
-    "AVX2": _AVX2,
-}
-"""Compiler flags by instruction set, on x86, named as by `torch.backends.cpu.get_cpu_capability()`."""
 
 
 Struct = ctypes.Structure
@@ -95,8 +89,11 @@ def sources() -> list[Path]:
 
 
 def forms() -> dict[str, tuple[str, ...]]:
-    """Compiler flags by form (instruction set), for this kind of processor."""
-    return _FORMS if platform.machine().lower() in ("x86_64", "amd64") else {"DEFAULT": ()}
+    """Compiler flags by form (on x86, an instruction set as `torch.backends.cpu.get_cpu_capability()` names it)."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return {"DEFAULT": ()}
+    avx2 = ("-mavx2", "-mfma")
+    return {"AVX512": (*avx2, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl"), "AVX2": avx2}
 
 
 def compiler() -> str | None:

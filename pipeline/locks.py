@@ -13,10 +13,11 @@ LOCK_SECONDS = 0.2  # longer than `is_running` holds a lock, so that it does not
 
 
 @contextmanager
-def single_instance(path: Path, label: str) -> Iterator[None]:
-    """Hold the lock at `path` during the block. The lock is also released if the process is killed. Raises `UserError`
-    if another process holds the lock. The message has `label` and the process's id, from a file next to the lock.
+def single_instance(root: Path, label: str) -> Iterator[None]:
+    """Hold the lock of `label` (`lock_path`) during the block. The lock is also released if the process is killed.
+    Raises `UserError` with the id of the process that holds the lock, from a file next to it, if there is one.
     """
+    path = lock_path(root, label)
     lock, holder = FileLock(path), path.with_suffix(".pid")
     try:
         lock.acquire(timeout=LOCK_SECONDS)
@@ -24,8 +25,7 @@ def single_instance(path: Path, label: str) -> Iterator[None]:
         number = ""
         with suppress(OSError):
             number = holder.read_text(errors="replace")
-        message = f"{label} is already running (process {number or 'unknown'}): this one stops"
-        raise UserError(message) from None
+        raise UserError(f"{label} is already running (process {number or 'unknown'}): this one stops") from None
     with suppress(OSError):  # on a full disk, the lock works without its owner's id
         holder.write_text(str(os.getpid()))
     try:
@@ -39,9 +39,9 @@ def lock_path(root: Path, label: str) -> Path:
     return root / ".cache" / "locks" / f"{label}.lock"
 
 
-def is_running(root: Path, stage: str, item: str) -> bool:
-    """Whether a process holds the lock of an item of a stage; False if this user cannot open the lock."""
-    path = lock_path(root, f"{stage}@{item}")
+def is_running(root: Path, label: str) -> bool:
+    """Whether a process holds the lock of an item `<stage>/<item>`; False if this user cannot open the lock."""
+    path = lock_path(root, label.replace("/", "@", 1))
     if not path.exists():
         return False
     try:

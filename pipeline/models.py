@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 from pydantic import TypeAdapter
 from torch import Tensor
 
 from pipeline.classification.classifier import Classifier
 from pipeline.data.datasets import reading
+from pipeline.data.own_images import upright_on_black
 from pipeline.errors import UserError
 from pipeline.layers.images import centre_crop
 from pipeline.learning.model import Model
@@ -116,10 +118,6 @@ def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
 
 def _picture(path: Path, size: int, channels: int) -> Tensor:
     """A picture file as `[channels, size, size]` in [0, 1], prepared like own images: upright and on black."""
-    from PIL import Image
-
-    from pipeline.data.own_images import upright_on_black
-
     with reading(path), Image.open(path) as picture:
         plain = upright_on_black(picture, channels)
         if plain.width != plain.height:

@@ -2,7 +2,6 @@
 
 import typer
 
-from stages.tracked import log_figures
 from stages.workspace import stage
 
 
@@ -15,7 +14,11 @@ def main() -> None:
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
         written = write_figures(workspace.figures_folder, results)
         write_plots(workspace.reports_folder / "plots", results)
-        log_figures(workspace.run, written.tracking_runs)
+        for path, earlier in written.tracking_runs.items():
+            workspace.run.log_artifact(path, "figures")
+            workspace.run.log_artifact(path, "figures", of_group=True)
+            for run in earlier:  # whose results the figure shows
+                workspace.run.log_artifact(path, "figures", of_run=run)
         print(f"{len(written.tracking_runs)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         if written.missing:
             print(f"not drawn, as their arrays or tables are missing: {', '.join(written.missing)}")

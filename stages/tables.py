@@ -41,8 +41,7 @@ def main() -> None:
         for table in tables:
             write_text(path := workspace.tables_folder / f"{table.name}.csv", table.to_csv())
             workspace.run.log_artifact(path, "tables")
-        files, made_by = [index, workspace.scorecard_path], (workspace.commit, workspace.dirty)
-        log_scorecard(workspace.run, rows, files, workspace.params, *made_by)
+        log_scorecard(workspace, rows, [index, workspace.scorecard_path])
         run = sum(row["verdict"] != "not run" for row in rows)
         print(f"{run} of {len(rows)} claims run; the page is {index.relative_to(workspace.root)}")
         for reason, items in by_reason(differing, differing).items():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pipeline.dependencies import Item
     from pipeline.page.scorecard import Row
-    from pipeline.shared_params import SharedParams
+    from stages.workspace import Workspace
 
 NOTE = "mlflow.note.content"
 """The tag of a run or an experiment that MLflow shows as its description."""
@@ -102,29 +102,19 @@ def open_run(
     )
 
 
-def log_figures(run: TrackedRun, figures: Mapping[Path, Sequence[str]]) -> None:
-    """Track figures with this run, the whole reproduction, and the tracked runs whose results they show."""
-    for path, shown in figures.items():
-        run.log_artifact(path, "figures")
-        run.log_artifact(path, "figures", of_group=True)
-        for earlier in shown:
-            run.log_artifact(path, "figures", of_run=earlier)
-
-
-def log_scorecard(
-    run: TrackedRun, rows: Sequence[Row], files: Sequence[Path], params: SharedParams, commit: str, dirty: bool
-) -> None:
+def log_scorecard(workspace: Workspace, rows: Sequence[Row], files: Sequence[Path]) -> None:
     """Track for the reproduction: claims as metrics, parameters, a description, and files that sum it up."""
+    run, commit, profile = workspace.run, workspace.commit, workspace.profile
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"] != "not run")
     answers = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     note = (
-        f"**{verdicts.total()} of {len(rows)} claims run: {answers}.** Profile `{params.profile}`, commit "
-        f"{_committed(commit, dirty)}. Its page is the artifact `index.html`; the figures lie beside it."
+        f"**{verdicts.total()} of {len(rows)} claims run: {answers}.** Profile `{profile}`, commit "
+        f"{_committed(commit, workspace.dirty)}. Its page is the artifact `index.html`; the figures lie beside it."
     )
-    repeat = _code([f"git checkout {commit}", f"python -m pipeline profile switch {params.profile}", "make repro"])
+    repeat = _code([f"git checkout {commit}", f"python -m pipeline profile switch {profile}", "make repro"])
     run.log_tags({NOTE: "\n\n".join([note, "### Repeat it", repeat])}, of_group=True)
     run.log_metrics(reproduction_metrics(rows), step=0, of_group=True)
-    run.log("params", of_group=True, params=flatten(params.model_dump(mode="json")))
+    run.log("params", of_group=True, params=flatten(workspace.params.model_dump(mode="json")))
     for path in files:
         run.log_artifact(path)
         run.log_artifact(path, of_group=True)

@@ -24,22 +24,21 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import psutil
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from pipeline.commits import git_state
 from pipeline.context import Context
 from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
-from pipeline.layout import Layout, find_root, model_folder
-from pipeline.locks import lock_path, single_instance
+from pipeline.layout import CHECKPOINTS, Layout, find_root, model_folder
+from pipeline.locks import single_instance
 from pipeline.params import parse_params, read_params
 from pipeline.systems import build_model
 from stages import tracked
 
 if TYPE_CHECKING:
-    from psutil import Process
-
-    from pipeline.results.outcome import Outcome, Places
+    from pipeline.results.outcome import Outcome
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 POLL_SECONDS, GRACE_SECONDS = 0.5, 5.0
@@ -69,19 +68,6 @@ class Workspace(Layout):
         self.params, self.run = self.context.params, self.context.run
         self._begun, self._headline = time.monotonic(), dict[str, float]()
 
-    @property
-    def places(self) -> Places:
-        """The paths of the parts of this item's result."""
-        from pipeline.results.outcome import Places
-
-        name = f"{self.entry.stage}/{self.entry.name}"
-        arrays = self.arrays_folder / name
-        return Places(
-            record=self.records_folder / f"{name}.json",
-            table=self.records_folder / f"{name}.csv",
-            arrays=arrays if str(arrays.relative_to(self.root)) in self.entry.outs else None,
-        )
-
     def provenance(self) -> dict[str, Any]:
         """The provenance of a result, stored with it (in a list under `provenance`)."""
         return {
@@ -104,7 +90,11 @@ class Workspace(Layout):
         from pipeline.results.outcome import headlines, write_outcome
         from pipeline.results.spread import flat
 
-        write_outcome(self.places, outcome, self.provenance())
+        name = f"{self.entry.stage}/{self.entry.name}"
+        arrays = self.arrays_folder / name
+        has_arrays = str(arrays.relative_to(self.root)) in self.entry.outs
+        path = self.records_folder / f"{name}.json"
+        write_outcome(path, arrays if has_arrays else None, outcome, self.provenance())
         if self.params.publish and self.dirty:
             print(f"{self.entry.label} is a draft, made from uncommitted changes. Commit them, and run it again.")
         self.run.log_metrics(flat(outcome.numbers), step=self.context.last_epoch)
@@ -151,11 +141,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             raise ParamsError(f"{name} has no '{item}'; params.yaml has: {', '.join(sorted(map(str, known)))}")
         entry = graph.item(name, item)
         chain, dvc = starters()
-        with (
-            logging_redirect_tqdm([logger]),
-            single_instance(lock_path(root, entry.label), entry.label),
-            exit_with(chain),
-        ):
+        with logging_redirect_tqdm([logger]), single_instance(root, entry.label), exit_with(chain):
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
             run = tracked.open_run(params.profile, settings, entry, home, commit, dirty, dvc)
@@ -168,7 +154,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 params=params,
                 build_model=build_model,
                 root=root,
-                home=home,
+                checkpoints=home / CHECKPOINTS,
                 run=run,
                 graph=graph,
                 code=entry.code,
@@ -211,20 +197,18 @@ def _exit(message: str, code: int) -> NoReturn:
     raise SystemExit(code) from None
 
 
-def starters() -> tuple[list[Process], Process | None]:
+def starters() -> tuple[list[psutil.Process], psutil.Process | None]:
     """The processes that started this stage, nearest first, and the process of the reproduction.
 
     They are `dvc`, the `python -m pipeline repro` above it, a `make` above both, and shells between them: DVC runs a
     command through a shell, which the command may replace. The process of the reproduction is `pipeline repro` if there
     is one, else `dvc`. Returns an empty list and None if DVC did not start this process.
     """
-    chain: list[Process] = []
-    shells: list[Process] = []
+    chain: list[psutil.Process] = []
+    shells: list[psutil.Process] = []
     reproduction = None
     if "DVC_STAGE" not in os.environ:
         return chain, reproduction
-    import psutil
-
     with suppress(psutil.Error):
         for process in psutil.Process().parents():
             words = [Path(word).name.lstrip("-") for word in process.cmdline()[:4]]
@@ -243,7 +227,7 @@ def starters() -> tuple[list[Process], Process | None]:
 
 
 @contextmanager
-def exit_with(chain: list[Process]) -> Iterator[None]:
+def exit_with(chain: list[psutil.Process]) -> Iterator[None]:
     """Exit soon after any process of `chain` has ended. During the block, SIGTERM also causes an orderly exit.
 
     If a reproduction is killed, its stage goes on: the shell in between keeps waiting, or the stage gets another
@@ -274,10 +258,8 @@ def exit_with(chain: list[Process]) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _is_alive(process: Process) -> bool:
+def _is_alive(process: psutil.Process) -> bool:
     """Whether a process runs. Its id may be reused by another process, and a zombie is still listed."""
-    import psutil
-
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -14,7 +14,7 @@ from records import ResultFiles
 
 from pipeline import memory
 from pipeline.errors import UserError
-from pipeline.locks import lock_path, single_instance
+from pipeline.locks import single_instance
 from pipeline.profiles import Profiles
 
 ROOT = Path(__file__).parents[1]
@@ -196,7 +196,7 @@ def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_o
         return dict(line.split()[:2] for line in items)
 
     for _ in range(2):  # asking leaves nothing locked
-        with single_instance(lock_path(root, f"train@{run}"), run):
+        with single_instance(root, f"train@{run}"):
             found, of_paper = states(), states("paper")
     assert found.pop(f"train@{run}") == "running"
     assert set(found.values()) == {"missing"}

@@ -13,7 +13,8 @@ from statistics import stdev
 
 from scipy import stats
 
-from pipeline.comparison.sides import NOT_RUN, Answer, ComparisonError, Side
+from pipeline.comparison.sides import NOT_RUN, Answer, Side
+from pipeline.errors import UserError
 from pipeline.files import write_json
 from pipeline.layout import Layout
 
@@ -35,11 +36,6 @@ class Spread:
     n: int
     verdicts: list[str]
     repetitions: int = 1
-
-    def of(self, repetitions: int) -> float:
-        """The standard deviation of a mean over `repetitions`, with independent rounding errors."""
-        assert self.sd is not None
-        return self.sd * math.sqrt(self.repetitions / repetitions)
 
 
 @dataclass(frozen=True)
@@ -75,12 +71,12 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
         The spreads by the claim's id, and the claims that were skipped, by reason (`_obstacle`).
 
     Raises:
-        ComparisonError: there are fewer than two sides, there are several profiles, or no measurable claim differs.
+        UserError: there are fewer than two sides, there are several profiles, or no measurable claim differs.
     """
     if len(sides) < 2:
-        raise ComparisonError("--noise needs at least two revisions, with results of different machines")
+        raise UserError("--noise needs at least two revisions, with results of different machines")
     if len({side.profile for side in sides}) > 1:
-        raise ComparisonError("--noise needs results of one profile")
+        raise UserError("--noise needs results of one profile")
     claims: dict[str, Spread] = {}
     skipped: dict[str, list[str]] = {}
     for claim in dict.fromkeys(name for side in sides for name in side.answers):
@@ -96,20 +92,17 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
     if not any(each.sd or len(each.verdicts) > 1 for each in claims.values()):
         equal = {"with the same number on all machines": list(claims)} if claims else {}
         reasons = "; ".join(f"{len(names)} {reason}" for reason, names in (equal | skipped).items())
-        raise ComparisonError(f"the spread between machines cannot be measured for any claim: {reasons}")
+        raise UserError(f"the spread between machines cannot be measured for any claim: {reasons}")
     return claims, skipped
 
 
 def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Path:
     """Write the spread between machines. Returns the file's path. Raises `UserError` if it cannot be written."""
     path = Layout(root, sides[0].profile).noise_path
-    machines = [
-        {
-            "revision": side.tree.commit or side.tree.name,
-            "devices": sorted({answer.device for answer in side.answers.values() if answer.device}),
-        }
-        for side in sides
-    ]
+    machines = []
+    for side in sides:
+        devices = {answer.device for answer in side.answers.values() if answer.device}
+        machines.append({"revision": side.tree.commit or side.tree.name, "devices": sorted(devices)})
     write_json(path, {"machines": machines, "claims": {key: asdict(each) for key, each in claims.items()}})
     return path
 
@@ -133,11 +126,14 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
         variance = sum((answer.n - 1) * answer.sd**2 for answer in several) / degrees
         sd = math.sqrt(variance * (1 / before.n + 1 / after.n))
         found.append(Noise(sd, degrees, f"{before.n} and {after.n} repetitions"))
-    machines = [each for each in spreads if each is not None and each.sd is not None and each.n > 1]
+    machines = [  # sd of a mean over the answer's repetitions, with independent rounding errors; number of machines
+        (each.sd * math.sqrt(each.repetitions / answer.n), each.n)
+        for each, answer in zip(spreads, (before, after), strict=True)
+        if each is not None and each.sd is not None and each.n > 1
+    ]
     if len(machines) == len(spreads):
-        count = min(each.n for each in machines)
-        sd = math.hypot(*(each.of(answer.n) for each, answer in zip(machines, (before, after), strict=True)))
-        found.append(Noise(sd, count - 1, f"{count} machines"))
+        count = min(n for _, n in machines)
+        found.append(Noise(math.hypot(*(sd for sd, _ in machines)), count - 1, f"{count} machines"))
     return [noise for noise in found if noise.sd > 0]
 
 

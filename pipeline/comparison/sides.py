@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dvc.scm import SCM, SCMError, resolve_rev
+
 from pipeline.errors import UserError
 from pipeline.files import parse_yaml
 from pipeline.profiles import PARAMS, Profiles
 
 WORKING_TREE = "."
 NOT_RUN = "not run"
-
-
-class ComparisonError(UserError):
-    """A side does not exist, is ambiguous or has no results."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +81,15 @@ class Tree:
 
     def params(self, profile: str = "") -> dict[str, Any]:
         """The parameters of a profile, by default of the current one (`params.yaml` at the top of the repository).
-        Raises `ComparisonError` if there are none.
+        Raises `UserError` if there are none.
         """
         values = self._params(PARAMS)
         if not isinstance(values.get("profile"), str):
-            raise ComparisonError(f"{self.name} has no {PARAMS} that names its profile")
+            raise UserError(f"{self.name} has no {PARAMS} that names its profile")
         if profile in ("", values["profile"]):
             return values
         if not (values := self._params(f"profiles/{profile}/{PARAMS}")):
-            raise ComparisonError(f"{self.name} has no profile '{profile}'")
+            raise UserError(f"{self.name} has no profile '{profile}'")
         return values
 
     def _params(self, path: str) -> dict[str, Any]:
@@ -107,8 +105,7 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
         profile: profile of revisions and of the working tree. By default it is the current profile of the last one.
 
     Raises:
-        ComparisonError: a word is unknown or ambiguous, or the side has no such profile or no scorecard of it.
-        UserError: parameters are not YAML.
+        UserError: a word is unknown or ambiguous, or the side has no such profile, no scorecard of it or damaged files.
     """
     choices = [_choose(root, word) for word in words]
     open_ones = [tree for tree, named in choices if named is None]
@@ -120,11 +117,11 @@ def _load(tree: Tree, profile: str) -> Side:
     params, path = tree.params(profile), f"reports/{profile}/scorecard.json"
     if (text := tree.read(path)) is None:
         advice = "run `make repro`" if tree.commit is None else "compare with a commit that has one"
-        raise ComparisonError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
+        raise UserError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
     try:
         rows = json.loads(text)
     except ValueError as error:  # such as a merge's conflicts
-        raise ComparisonError(f"{path} of {tree.name} is not JSON: {error}") from None
+        raise UserError(f"{path} of {tree.name} is not JSON: {error}") from None
     return Side(profile, params, {row["id"]: _answer(row) for row in rows}, tree)
 
 
@@ -148,7 +145,7 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
     profiles = [profile.name for profile in Profiles(root).all()]
     commit = _commit(root, word)
     if commit and word in profiles:
-        raise ComparisonError(
+        raise UserError(
             f"'{word}' is both a profile and a Git revision: write the revision as refs/heads/{word} or as a hash, and "
             f"the profile as `. --profile {word}`"
         )
@@ -156,7 +153,7 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
         return Tree(root, word, commit), None
     if word in profiles:
         return Tree(root, f"profile {word}"), word
-    raise ComparisonError(
+    raise UserError(
         f"'{word}' is neither a Git revision nor a profile; the profiles are {', '.join(profiles)}. A shallow clone "
         "lacks earlier revisions: `git fetch --unshallow`"
     )
@@ -164,8 +161,6 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
 
 def _commit(root: Path, word: str) -> str | None:
     """The commit of a Git revision or a DVC experiment. None if there is none, or no repository."""
-    from dvc.scm import SCM, SCMError, resolve_rev
-
     try:
         return str(resolve_rev(SCM(str(root), search_parent_directories=True), word))
     except SCMError:

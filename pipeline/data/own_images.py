@@ -25,9 +25,6 @@ LARGEST = 50_000_000
 """Largest number of pixels of an image file. Without a limit, a few kilobytes could decode to billions of pixels."""
 SMALLEST = 4
 """Smallest height and width of images in an array, in pixels. A shorter side could be mistaken for channels."""
-MODES = ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA")
-"""Pillow's names of the pixel formats that are read."""
-
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
 """Pairs of a label and an image: a file (sorted by class, then name) or an array `[C, H, W]` (in the npz's order)."""
@@ -153,7 +150,7 @@ def _decoded(file: Path, channels: int) -> Image.Image:
             # An animation would be read as its first image. In a JPEG file, a second image is a phone's preview.
             if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
                 raise UserError(f"{file} is animated: save it as one image")
-            if image.mode not in MODES:
+            if image.mode not in ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA"):
                 raise UserError(f"{file} has colours of the kind {image.mode}: save it as RGB or grey")
             # Three copies of 4 bytes per pixel: the image as decoded, turned upright, and converted to RGBA.
             check_fits(12 * image.width * image.height, str(file), "Make it smaller.")

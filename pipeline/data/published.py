@@ -34,12 +34,6 @@ TRAIN_INSTANCES = (4, 6, 7, 8, 9)
 TEST_INSTANCES = (0, 1, 2, 3, 5)
 """Instances of the published training and test parts."""
 
-UNKNOWN = -1
-"""The value of a factor that is unknown for an image."""
-
-_ELEMENTS = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}
-"""Element types of the binary matrix format, by magic number."""
-
 Arrays = dict[str, NDArray[Any]]
 """One part of smallNORB: `images` `[N, 2, 48, 48]` (left before right), `category` `[N]` (an index into `CATEGORIES`)
 and, where known, the published numbers `[N]` of `instance`, `elevation`, `azimuth` and `lighting`.
@@ -147,8 +141,9 @@ def read_matrix(path: Path) -> NDArray[Any]:
     with gzip.open(path) as file:
         content = file.read()
     magic, dimensions = np.frombuffer(content, "<u4", 2).tolist()
+    element = {0x1E3D4C55: "u1", 0x1E3D4C54: "<i4"}[magic]
     shape = np.frombuffer(content, "<u4", dimensions, offset=8)
-    return np.frombuffer(content, _ELEMENTS[magic], offset=8 + 4 * max(dimensions, 3)).reshape(shape)
+    return np.frombuffer(content, element, offset=8 + 4 * max(dimensions, 3)).reshape(shape)
 
 
 def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -162,7 +157,7 @@ def _norb(label: str, train: Arrays, test: Arrays) -> Content:
     """Join both parts. Viewpoints get degrees: elevations 0 to 8 become 30 to 70, azimuths 0 to 34 become 0 to 340."""
     factors = {}
     for name, first, step in (("instance", 0, 1), ("azimuth", 0, 10), ("elevation", 30, 5), ("lighting", 0, 1)):
-        unknown = np.full(len(train["category"]), UNKNOWN)  # training part of smallnorb48
+        unknown = np.full(len(train["category"]), -1)  # training part of smallnorb48
         of_train = first + step * train[name].astype(np.int64) if name in train else unknown
         factors[name] = np.concatenate([of_train, first + step * test[name].astype(np.int64)])
     images, labels = (np.concatenate([train[name], test[name]]) for name in ("images", "category"))

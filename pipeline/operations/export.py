@@ -21,9 +21,6 @@ from pipeline.page.figures import on_disk
 from pipeline.params import load_params
 from pipeline.results.reading import Results
 
-CLAIM = ("id", "document", "where", "claim", "paper", "ours", "verdict", "dataset", "profile")
-"""Columns of the exported scorecard, which has a row for each claim."""
-
 
 def export(root: Path, folder: Path) -> int:
     """Write the results of the current profile into a new folder. Returns the number of files. UserError if the folder
@@ -61,7 +58,8 @@ def export(root: Path, folder: Path) -> int:
                 add(path, "tables/", table)
         claims = Path(made, "scorecard.csv")
         rows = json.loads(layout.scorecard_path.read_text(encoding="utf-8"))
-        pd.json_normalize([{key: row[key] for key in CLAIM} for row in rows]).to_csv(claims, index=False)
+        columns = ("id", "document", "where", "claim", "paper", "ours", "verdict", "dataset", "profile")
+        pd.json_normalize([{key: row[key] for key in columns} for row in rows]).to_csv(claims, index=False)
         for path in (claims, *(root / name for name in ("CITATION.cff", "LICENSE", "params.yaml", "dvc.lock"))):
             add(path, "")
         crate.write(folder)

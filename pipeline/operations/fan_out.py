@@ -28,13 +28,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dvc.repo import Repo
+from dvc.utils.serialize import dump_yaml
 from joblib import cpu_count
 
 from pipeline.commits import git_state
 from pipeline.errors import UserError
 from pipeline.files import atomic_path, read_yaml
 from pipeline.layout import CHECKPOINTS, JOURNALS, tracking_store
-from pipeline.locks import lock_path, single_instance
+from pipeline.locks import single_instance
 from pipeline.operations.reproduce import DRAWING, Plan, read_plan
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def fan_out(
     commit, dirty = git_state(root)
     if dirty:
         raise UserError("workers run the last commit, but there are changes since: see `git status`, and commit them")
-    with single_instance(lock_path(root, "fan-out"), "fan-out"):
+    with single_instance(root, "fan-out"):
         plan = read_plan(root, targets)
         if before := split(plan)[0]:
             _dvc(root, "repro", "--keep-going", "--single-item", *before)
@@ -103,8 +105,6 @@ def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
 
 def _job(root: Path, commit: str, remote: str | None, repository: str | None) -> dict[str, Any]:
     """The data from which a worker makes its clone. Without a remote, the clone shares folders with the head."""
-    from dvc.repo import Repo
-
     with Repo(str(root)) as repo:
         cache = repo.config["cache"].get("dir") or str(root / ".dvc" / "cache")
     folders = {} if remote else {name: str(root / name) for name in (CHECKPOINTS, JOURNALS)}
@@ -188,9 +188,6 @@ def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[s
 
 def _record(root: Path, packets: Sequence[Packet]) -> None:
     """Write packets from workers into a repository."""
-    from dvc.repo import Repo
-    from dvc.utils.serialize import dump_yaml
-
     with Repo(str(root)) as repo, repo.lock:
         for packet in packets:
             _write_files(root, packet)

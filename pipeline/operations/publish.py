@@ -20,6 +20,8 @@ from contextlib import chdir
 from pathlib import Path, PurePath
 
 import yaml
+from dvc.exceptions import DvcException
+from dvc.repo import Repo
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.errors import UserError
@@ -198,9 +200,6 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
     Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not take all files, cannot
     have a run cache (over HTTP), or is the folder of published results, which is in Git.
     """
-    from dvc.exceptions import DvcException
-    from dvc.repo import Repo
-
     for place in without:
         if not (root / place).exists():
             raise UserError(f"there is no {place} in {root}: nothing was pushed")

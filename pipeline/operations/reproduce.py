@@ -18,7 +18,10 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Never
 
+from dvc.exceptions import DvcException
+from dvc.repo import Repo
 from joblib import cpu_count
+from networkx import topological_sort
 from tqdm import tqdm
 
 from pipeline.errors import UserError
@@ -54,10 +57,6 @@ Plan = Mapping[str, PlannedItem]
 
 def read_plan(root: Path, targets: Sequence[str] = ()) -> Plan:
     """The targets and all items that they need; by default, all items. Raises `UserError` for DVC's errors."""
-    from dvc.exceptions import DvcException
-    from dvc.repo import Repo
-    from networkx import topological_sort
-
     plan: dict[str, PlannedItem] = {}
     try:
         with chdir(root), Repo(str(root)) as repo:  # DVC looks for targets in the working folder

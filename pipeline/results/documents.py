@@ -22,11 +22,8 @@ COPIES = {
 """Sources that are copies of smallNORB, and how each copy differs from it."""
 _FOR_VALIDATION = 0.02
 """Share of the document's training images that may be missing without a remark."""
-_ABOUT = ("words", "budget", "published_code")
-"""Keys of `documents.yaml` that are not settings."""
 _STEPS = "training.steps"
 """Key of the number of training steps. A worse number after fewer steps does not test a claim."""
-_SAID_APART = ("dataset.source", "dataset.train", "dataset.test", "replicas")
 
 
 @cache
@@ -70,7 +67,7 @@ def remarks(
             if place in words:
                 kind: Kind = "budget" if place in of_budget else "setting"
                 told.append(Remark(words[place].format_map(ours), kind, untested=place == _STEPS))
-            elif place not in _SAID_APART:
+            elif place not in ("dataset.source", "dataset.train", "dataset.test", "replicas"):  # these are said apart
                 name_of = place.rpartition(".")[2].replace("_", " ")
                 listed[place] = f"{name_of} {setting_in_words(mine)} / {setting_in_words(its)}"
         if listed:
@@ -107,7 +104,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield (dotted key, our value, theirs) for each setting that differs, or is below theirs if that is {least: n}."""
     for key, value in theirs.items():
-        if key in _ABOUT or key not in ours:
+        if key in ("words", "budget", "published_code") or key not in ours:  # the first three are no settings
             continue
         mine = ours[key]
         if isinstance(value, Mapping) and "least" in value:

@@ -4,18 +4,14 @@ When parameters change, old results stay until their stage runs again. Results o
 parameters stay until someone deletes them. Reports mark both kinds. `dvc status` finds changes of code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from pipeline.dependencies import Graph
 from pipeline.results.reading import Numbers, Results
 from pipeline.settings import differences
-
-if TYPE_CHECKING:
-    from pipeline.dependencies import Graph
 
 State = Literal["recorded", "unlocked", "draft", "stale", "running", "missing", "gone"]
 STATES: dict[State, str] = {

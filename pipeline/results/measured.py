@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 SIGNIFICANT_SES = 2.0
 """A claim counts a difference of two numbers if it exceeds this number of standard errors."""

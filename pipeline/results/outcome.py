@@ -14,17 +14,11 @@ from numpy.typing import NDArray
 from pipeline.errors import UserError
 from pipeline.files import write_arrays, write_text
 
-DIGITS = 4
-"""Significant digits of a headline number, few enough to hide noise between machines."""
 MOST_HEADLINES = 12
 RECORD = "record"
 """Key under which a result's file has all numbers and their provenance, next to the headline numbers. They are in a
 list because DVC does not compare lists: `dvc metrics diff` then shows only the headline numbers.
 """
-
-
-class NotFiniteError(UserError):
-    """A study measured a number that is not finite."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +63,6 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
     )
 
 
-@dataclass(frozen=True)
-class Places:
-    """Paths of the parts of a result. `arrays` is None for a stage without arrays."""
-
-    record: Path
-    table: Path
-    arrays: Path | None
-
-
 def one(value: float) -> dict[str, float]:
     """A number without replicas, in the form `{"mean", "sd", "n"}`."""
     return {"mean": float(value), "sd": 0.0, "n": 1}
@@ -106,19 +91,17 @@ def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, A
             *above, last = keys[:-1] if keys[-1] == "mean" else keys
             for key in above:
                 level = level.setdefault(key, {})
-            level[last] = float(f"{value:.{DIGITS}g}")
+            level[last] = float(f"{value:.4g}")  # few enough digits to hide noise between machines
     return nested
 
 
-def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
-    """Write the headline numbers with the full record, the table and the arrays, each file atomically.
+def write_outcome(path: Path, arrays: Path | None, outcome: Outcome, provenance: Mapping[str, Any]) -> None:
+    """Write the headline numbers with the full record (`path`, a JSON file), the table (a CSV file beside it) and the
+    arrays (in the folder `arrays`, None for a stage without arrays), each file atomically.
 
     The record is one line, because its seconds, dates and commits differ whenever a study runs: `git diff` then shows
-    this line and the headline numbers that changed.
-
-    Raises:
-        UserError: a file could not be written.
-        NotFiniteError: a number is not finite.
+    this line and the headline numbers that changed. Raises `UserError` if a number is not finite, or if a file cannot
+    be written.
     """
     record = {"study": outcome.kind, **outcome.numbers, "provenance": [dict(provenance)]}
     wrong = [
@@ -128,15 +111,15 @@ def write_outcome(places: Places, outcome: Outcome, provenance: Mapping[str, Any
     ]
     if wrong:
         named = ", ".join(wrong[:5]) + ", ..." * (len(wrong) > 5)
-        raise NotFiniteError(
+        raise UserError(
             f"{outcome.kind}: not finite: {named}. The training behind it may have diverged: look at its curves in "
             "MLflow, or lower `learning_rate` in params.yaml. Nothing was written."
         )
     shown = json.dumps(headlines(outcome.numbers, outcome.headline) | {RECORD: []}, indent=2, allow_nan=False)
-    write_text(places.record, shown.replace("[]", json.dumps([record], allow_nan=False)) + "\n")
-    write_text(places.table, outcome.table.to_csv(index=False, float_format="%.7g"))
-    if places.arrays is not None:
-        places.arrays.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, empty for items without arrays
+    write_text(path, shown.replace("[]", json.dumps([record], allow_nan=False)) + "\n")
+    write_text(path.with_suffix(".csv"), outcome.table.to_csv(index=False, float_format="%.7g"))
+    if arrays is not None:
+        arrays.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, empty for items without arrays
     if outcome.arrays:
-        assert places.arrays is not None, f"dvc.yaml has no folder for the arrays of {outcome.kind}"
-        write_arrays(places.arrays / "examples.npz", outcome.arrays)
+        assert arrays is not None, f"dvc.yaml has no folder for the arrays of {outcome.kind}"
+        write_arrays(arrays / "examples.npz", outcome.arrays)

@@ -15,7 +15,6 @@ Roles = dict[str, str]
 """The item of each role: a key of a section of params.yaml or, in `networks` (see `Role`), <ablation>/<condition>."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
-KINDS = ("toy", "iterated", "density", "parsing")
 ROWS = (
     "iterations_1", "iterations_2", "iterations_3", "iterations_5", "vector", "no_coordinates", "vector_no_coordinates",
     "margin", "cross_entropy", "mixing",
@@ -118,7 +117,7 @@ class EvidenceParams(Section):
 
     generative: GenerativeEvidence = GenerativeEvidence()
     capsnet: CapsNetEvidence = CapsNetEvidence()
-    attention: Roles = group("attention", {kind: kind for kind in KINDS})
+    attention: Roles = group("attention", {kind: kind for kind in ("toy", "iterated", "density", "parsing")})
     regression: RegressionEvidence = RegressionEvidence()
     comparison: ComparisonEvidence = ComparisonEvidence()
     matrix_capsules: MatrixCapsulesEvidence = MatrixCapsulesEvidence()

@@ -19,7 +19,8 @@ from commands import pipeline
 
 from pipeline.comparison import noise
 from pipeline.comparison.changes import Change, changes, describe
-from pipeline.comparison.sides import Answer, ComparisonError, Side, Tree, load_sides
+from pipeline.comparison.sides import Answer, Side, Tree, load_sides
+from pipeline.errors import UserError
 from pipeline.layout import Layout
 
 ROOT = Path(__file__).parents[2]
@@ -222,7 +223,7 @@ def test_the_word_of_a_claim(before: Answer, after: Answer, spreads: dict[str, n
 
 def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repository) -> None:
     def refused(why: str, *words: str) -> None:
-        with pytest.raises(ComparisonError, match=why):
+        with pytest.raises(UserError, match=why):
             measure(repository, *words)
 
     for commit, latent in (("bb", 8), ("aa", 4)):
@@ -291,8 +292,8 @@ def test_a_side_is_a_revision_a_profile_or_the_working_tree(repository: Reposito
     assert load_sides(repository.root, ["narrow"])[0].answers[SINGLE].value == 50.5, "an experiment of DVC"
     repository.git("branch", "quick")
     for word, message in (("nobody", "neither a Git revision nor a profile"), ("quick", "both a profile and a Git")):
-        with pytest.raises(ComparisonError, match=message):
+        with pytest.raises(UserError, match=message):
             load_sides(repository.root, [word])
     (repository.root / "reports/quick/scorecard.json").write_text("<<<<<<< HEAD")
-    with pytest.raises(ComparisonError, match=r"scorecard\.json of the working tree is not JSON"):
+    with pytest.raises(UserError, match=r"scorecard\.json of the working tree is not JSON"):
         load_sides(repository.root, ["."])

@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from pipeline.data import published
 from pipeline.data.affnist import build_affnist
 from pipeline.data.datasets import PARTS, Dataset, load_dataset, save_dataset
-from pipeline.data.published import UNKNOWN, build_dataset, halved
+from pipeline.data.published import build_dataset, halved
 from pipeline.data.settings import PUBLISHED, DatasetParams
 from pipeline.data.sources import NORB_TESTING, NORB_TRAINING, SOURCES, fetch
 from pipeline.errors import UserError
@@ -221,7 +221,7 @@ def test_the_smaller_smallnorb_keeps_order_and_bytes_and_says_what_is_unknown(tm
     np.testing.assert_array_equal(found.labels, np.concatenate([parts[part]["category"] for part in parts]))
     assert set(found.split["test"]) <= set(range(TRAIN, TRAIN + TEST))
     for factor in ("azimuth", "elevation", "lighting"):
-        assert (found.factors[factor][:TRAIN] == UNKNOWN).all()
+        assert (found.factors[factor][:TRAIN] == -1).all()
         assert (found.factors[factor][TRAIN:] >= 0).all()
     # 10 x 34 is beyond a byte.
     np.testing.assert_array_equal(found.factors["azimuth"][TRAIN:], 10 * parts["test"]["azimuth"].astype(int))

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pipeline.errors import UserError
 from pipeline.results.measured import Measured
-from pipeline.results.outcome import RECORD, NotFiniteError, Outcome, Places, combined, one, write_outcome
+from pipeline.results.outcome import RECORD, Outcome, combined, one, write_outcome
 from pipeline.results.reading import ResultError, Results
 from pipeline.results.studies import Study, studies_of
 
@@ -25,12 +26,8 @@ TABLE = pd.DataFrame({"test": ["rotated_0", "affine"], "accuracy": [0.123456789,
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(
-        record=tmp_path / "results" / "evaluate" / "a.json",
-        table=tmp_path / "results" / "evaluate" / "a.csv",
-        arrays=tmp_path / "arrays" / "evaluate" / "a",
-    )
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    return tmp_path / "results" / "evaluate" / "a.json", tmp_path / "arrays" / "evaluate" / "a"
 
 
 def outcome(**changes: Any) -> Outcome:
@@ -42,10 +39,10 @@ def read(table: pd.DataFrame | None) -> pd.DataFrame:
     return table
 
 
-def test_an_outcome_is_read_back_as_it_was_found(places: Places, tmp_path: Path) -> None:
+def test_an_outcome_is_read_back_as_it_was_found(places: tuple[Path, Path], tmp_path: Path) -> None:
     arrays = {"images": np.arange(8.0).reshape(2, 2, 2)}
     settings = {"runs": {"a": {"training": {"epochs": 25}}}}
-    write_outcome(places, outcome(arrays=arrays), {"settings": settings, "trained": {"run": {"seed": 3}}})
+    write_outcome(*places, outcome(arrays=arrays), {"settings": settings, "trained": {"run": {"seed": 3}}})
     results = Results(tmp_path / "results", tmp_path / "arrays")
     numbers = results.numbers("evaluate", "a")
     assert numbers is not None
@@ -75,9 +72,9 @@ def test_studies_of_a_set_are_read_as_if_each_were_alone(tmp_path: Path) -> None
         "second": Outcome("sizes", words, {"error": one(0.125)}, ("error",)),
     }
     settings = {"studies": {"first": {"study": "grid"}, "second": {"study": "sizes"}}}
-    places = Places(*(tmp_path / f"made_up_sets/a{ending}" for ending in (".json", ".csv", "")))
+    places = tmp_path / "made_up_sets/a.json", tmp_path / "made_up_sets/a"
     datasets = dict.fromkeys(both, "all data")
-    write_outcome(places, combined(both, datasets), {"settings": {"made_up_sets": {"a": settings}}})
+    write_outcome(*places, combined(both, datasets), {"settings": {"made_up_sets": {"a": settings}}})
     found = {study.name: study for study in studies_of(Results(tmp_path, tmp_path), "made_up", Study)}
     assert [(study.name, study.item, study.kind) for study in found.values()] == [
         ("first", "a", "grid"),
@@ -100,23 +97,25 @@ def test_studies_of_a_set_are_read_as_if_each_were_alone(tmp_path: Path) -> None
         first.examples(("x", "y"))
 
 
-def test_headlines_alone_stand_beside_the_record_rounded(places: Places) -> None:
+def test_headlines_alone_stand_beside_the_record_rounded(places: tuple[Path, Path]) -> None:
     """DVC compares what stands in objects, never what stands in lists, such as the record."""
     numbers = NUMBERS | {"value": {"0.05": one(0.123456)}}
     names = ("probe.t0.refit.rotated_0", "bound", "value.0.05", "missing.name")
-    write_outcome(places, outcome(numbers=numbers, headline=names), {"stage": "evaluate"})
-    content = json.loads(places.record.read_text())
+    write_outcome(*places, outcome(numbers=numbers, headline=names), {"stage": "evaluate"})
+    content = json.loads(places[0].read_text())
     (record,) = content.pop(RECORD)
     rotated = {"t0": {"refit": {"rotated_0": 0.9512}}}
     assert content == {"probe": rotated, "bound": -1235.0, "value": {"0.05": 0.1235}}
     assert record["bound"]["mean"] == -1234.5678
-    before = places.record.read_text().splitlines()
-    write_outcome(places, outcome(numbers=numbers, headline=names), {"stage": "evaluate", "seconds": 2})
-    after = places.record.read_text().splitlines()
+    before = places[0].read_text().splitlines()
+    write_outcome(*places, outcome(numbers=numbers, headline=names), {"stage": "evaluate", "seconds": 2})
+    after = places[0].read_text().splitlines()
     assert sum(one != other for one, other in zip(before, after, strict=True)) == 1, "a diff of equal results"
 
 
-def test_a_number_that_is_not_finite_is_refused_before_anything_is_written(places: Places, tmp_path: Path) -> None:
-    with pytest.raises(NotFiniteError, match=r"deep\.bound"):
-        write_outcome(places, outcome(numbers={"deep": {"bound": one(float("nan"))}}), {})
+def test_a_number_that_is_not_finite_is_refused_before_anything_is_written(
+    places: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=r"not finite: deep\.bound"):
+        write_outcome(*places, outcome(numbers={"deep": {"bound": one(float("nan"))}}), {})
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
