@@ -48,7 +48,7 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
 
     Returns:
         An outcome with numbers under `studies`, arrays named `<study>/<name>`, and one table with the rows and columns
-        of all studies. Its first column is `study`. `pipeline.results.studies` separates the studies again.
+        of all studies. Its first column is `study`. `pipeline.results.reading` separates the studies again.
     """
     table = pd.concat([each.table.assign(study=name) for name, each in outcomes.items()], ignore_index=True)
     table.insert(0, "study", table.pop("study"))

@@ -13,8 +13,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.results.measured import Measured
 from pipeline.results.outcome import RECORD, Outcome, combined, one, write_outcome
-from pipeline.results.reading import ResultError, Results
-from pipeline.results.studies import Study, studies_of
+from pipeline.results.reading import ResultError, Results, Study, studies_of
 
 NUMBERS = {
     "probe": {"t0": {"refit": {"rotated_0": {"mean": 0.9512345, "sd": 0.01, "n": 2}}}},

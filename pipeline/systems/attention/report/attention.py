@@ -19,8 +19,7 @@ from pipeline.drawing.style import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERM
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label
-from pipeline.results.reading import Numbers, Results
-from pipeline.results.studies import Study, studies_of, study_of
+from pipeline.results.reading import Numbers, Results, Study, studies_of, study_of
 
 AS_WRITTEN = "1"
 """The weight of the penalty in the energy as the document writes it, as a key of results."""

@@ -17,8 +17,7 @@ from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label, unique
-from pipeline.results.reading import Recorded, Results
-from pipeline.results.studies import Study, studies_of, study_of
+from pipeline.results.reading import Recorded, Results, Study, studies_of, study_of
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 """The paper's data sets by role, in the paper's order."""
