@@ -20,8 +20,6 @@ COLUMN = 3.3
 """Inches: one column."""
 DPI = 220
 """Dots per inch of PNG figures."""
-COLOURS = 256
-"""Maximum number of colours in a PNG figure."""
 
 INK = "#1a1a1a"
 FAINT = "#8a8a8a"
@@ -96,6 +94,6 @@ def _with_a_palette(png: io.BytesIO) -> bytes:
     """The image reduced to 256 colours: less than half the size, without a visible difference."""
     smaller = io.BytesIO()
     with Image.open(png) as picture:
-        reduced = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        reduced = picture.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     reduced.save(smaller, "png", optimize=True, dpi=(DPI, DPI))
     return smaller.getvalue()
