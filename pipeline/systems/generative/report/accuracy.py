@@ -61,8 +61,7 @@ def _probe(results: Results, features: str, test: str) -> Finding:
     official = numbers.measured("probe", features, "refit", "affnist") if affine else None
     accuracy = official or numbers.needed("probe", features, "refit", test)
     dataset, document = numbers.dataset_of(run), f"affine_{variant}" if affine else variant
-    ours, n = accuracy.scaled(100), accuracy.n
-    answered = answer(results, numbers, run, ours, document, replicas=n, tested=dataset.test)
+    answered = answer(results, numbers, run, accuracy.scaled(100), document, tested=dataset.test)
     said, notes = answered.remarks, answered.notes
     if affine and official is None and dataset.source == "mnist":
         # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
@@ -101,7 +100,7 @@ def children_classify(results: Results) -> Finding:
     children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
     chance, tested = 100 / classes_of(numbers, run), numbers.dataset_of(run).test
     holds, notes = children.mean - chance >= (t0.mean - chance) / 2 > 0, [f"probe on t0: {t0.mean:.1f} %"]
-    return answer(results, numbers, run, children, replicas=children.n, tested=tested, holds=holds, notes=notes)
+    return answer(results, numbers, run, children, tested=tested, holds=holds, notes=notes)
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:

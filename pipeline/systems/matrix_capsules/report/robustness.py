@@ -234,8 +234,8 @@ MEASURES: dict[str, Measure] = {
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """For each study the curves of Figure 3, and the attacked images."""
     for item, numbers in results.executed("attack"):
-        label, table = dataset_label(numbers.records), written.table(results, "attack", item, COLUMNS)
-        if table is not None:
+        label = dataset_label(numbers.records)
+        if (table := written.table(results, "attack", item, COLUMNS)) is not None:
             study = Attacked.of(item, numbers, table)
             yield Drawing(
                 f"matrix-attacks-{item}",
@@ -249,8 +249,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 numbers.records,
                 partial(curves, study),
             )
-        arrays = written.examples(results, "attack", item, ())
-        if arrays is not None:
+        if arrays := written.examples(results, "attack", item, ()):
             yield Drawing(
                 f"matrix-attacked-{item}",
                 "png",
