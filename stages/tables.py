@@ -13,9 +13,8 @@ def main() -> None:
 
         from pipeline import report
         from pipeline.files import write_json, write_text
-        from pipeline.page.cards import other_scorecards
         from pipeline.page.figures import load_figure, on_disk
-        from pipeline.page.page import build_page
+        from pipeline.page.page import build_page, other_scorecards
         from pipeline.page.scorecard import build_scorecard
         from pipeline.results.claims import load_claims
         from pipeline.results.freshness import by_reason, compare, current_settings

@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pipeline.drawing.style import RC, Kind
+from pipeline.drawing.style import Kind, in_house_style
 from pipeline.results.provenance import Record
 from pipeline.results.reading import Results
 
@@ -52,12 +51,10 @@ class Drawing(Picture):
 
     figure: Callable[[], Figure]
 
+    @in_house_style
     def write_pdf(self, path: Path) -> None:
-        """Draw the figure into the PDF file `path`. The same data give the same bytes. Fonts are TrueType, because
-        publishers refuse Type 3, matplotlib's default.
-        """
-        with matplotlib.rc_context({**RC, "pdf.fonttype": 42}):
-            self.figure().savefig(path, metadata={"Title": self.title, "CreationDate": None})
+        """Draw the figure into the PDF file `path`. The same data give the same bytes."""
+        self.figure().savefig(path, metadata={"Title": self.title, "CreationDate": None})
 
 
 @dataclass

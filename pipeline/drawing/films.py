@@ -1,5 +1,5 @@
 """Films: sequences of pictures that a page shows by a slider. A film shows a rotated image with the parts that a model
-finds, or the iterations of routing.
+finds, or the iterations of routing. Routing can also be drawn as a strip of pictures.
 """
 
 import base64
@@ -7,16 +7,24 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
-from matplotlib.colors import to_hex
+from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
+
+from pipeline.drawing.pictures import image_rows
+from pipeline.drawing.style import VERMILLION, plain
 
 _COLOURS = 128
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
 """Colours of a share of 0 and of the largest share of all. They differ in lightness."""
+_SIDE, _EDGE = 112, 4
+"""Approximate side of a map in a strip, and width of the edge of the right class's map, in pixels."""
+_SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
 
 
 def turning(
@@ -140,3 +148,34 @@ class RoutingFilm:
             side=round(parts.shape[1] ** 0.5),
             images=images,
         )
+
+
+def strip(film: RoutingFilm) -> Figure:
+    """Draw a row for each image and iteration: the image, then a map of its parts for each class. The map of the right
+    class has an orange edge. The row's label has the iteration, the most active class and its activation.
+    """
+    parts, shares = film.positions()
+    rows = []
+    for k, t in product(range(len(film.images)), range(film.iterations)):
+        maps = [_map(parts[k], each / shares.max(), n == film.labels[k]) for n, each in enumerate(shares[k, t])]
+        image = Image.fromarray(film.images[k]).convert("RGB").resize(maps[0].shape[:2], Image.Resampling.NEAREST)
+        most = int(film.activations[k, t].argmax())
+        label = f"iteration {t + 1}\n{film.classes[most]} {film.activations[k, t, most]:.2f}"
+        rows.append((plain(label), np.stack([np.asarray(image) / 255, *maps])))
+    return image_rows(rows, ["", *map(plain, film.classes)], "class")
+
+
+def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -> NDArray[np.float64]:
+    """A picture `[S, S, 3]` with a square for each of X positions, row by row. A larger square has more active parts. A
+    brighter square has a larger share, in [0, 1]. The picture of the `right` class has an orange edge.
+    """
+    side = round(len(parts) ** 0.5)
+    pixels = max(8, _SIDE // side)  # of a position, each way
+    from_middle = np.abs(np.arange(pixels) + 0.5 - pixels / 2)
+    inside = np.maximum(from_middle[:, None], from_middle) < 0.47 * pixels * np.sqrt(parts.clip(0, 1))[:, None, None]
+    squares = (inside[..., None] * _SHADES(shares)[:, None, None, :3]).reshape(side, side, pixels, pixels, 3)
+    picture = squares.swapaxes(1, 2).reshape(side * pixels, -1, 3)
+    if right:
+        for edge in (slice(_EDGE), slice(-_EDGE, None)):
+            picture[edge] = picture[:, edge] = to_rgb(VERMILLION)
+    return picture

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from pipeline.data.datasets import Dataset
 from pipeline.drawing.style import WIDTH, in_house_style, plain
 
-MOST_COLUMNS, MOST_ANGLES, MOST_SAMPLES = 16, 13, 48
+MOST_COLUMNS, MOST_ANGLES = 16, 13
 GAP = 2  # pixels between cells
 PER_CLASS, MOST_CLASSES = 10, 40
 """Maximum number of images per class and of classes in a preview. Own images may have a thousand classes."""
@@ -20,21 +20,15 @@ _PAD = 3  # points between the images and their labels
 def mosaic(rows: Sequence[np.ndarray]) -> np.ndarray:
     """One RGB picture of `rows`, each an array `[N, h, w]` (grey) or `[N, h, w, 3]`, values in [0, 1].
 
-    All cells have the size of the largest image. Smaller images are enlarged by an integer factor, by repeating pixels,
-    and centred. Cells are `GAP` pixels apart on white.
+    All images have the same size. They are `GAP` pixels apart on white.
     """
-    height = max(row.shape[1] for row in rows)
-    width = max(row.shape[2] for row in rows)
+    height, width = rows[0].shape[1:3]
     columns = max(len(row) for row in rows)
     canvas = np.ones((len(rows) * (height + GAP) - GAP, columns * (width + GAP) - GAP, 3), dtype=np.float32)
     for i, row in enumerate(rows):
         for j, image in enumerate(np.clip(row, 0, 1)):
-            colour = image if image.ndim == 3 else np.repeat(image[..., None], 3, axis=-1)
-            factor = max(1, min(height // colour.shape[0], width // colour.shape[1]))
-            colour = colour.repeat(factor, axis=0).repeat(factor, axis=1)
-            top = i * (height + GAP) + (height - colour.shape[0]) // 2
-            left = j * (width + GAP) + (width - colour.shape[1]) // 2
-            canvas[top : top + colour.shape[0], left : left + colour.shape[1]] = colour
+            top, left = i * (height + GAP), j * (width + GAP)
+            canvas[top : top + height, left : left + width] = image if image.ndim == 3 else image[..., None]
     return canvas
 
 
@@ -43,13 +37,13 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     """Labelled rows of images.
 
     Args:
-        rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
+        rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1], all of the same size.
         columns: one heading per column, of one or several lines.
         names: a name for each line of the headings, such as "rotation (degrees)", drawn on their left.
     """
     images = [row for _, row in rows]
     picture, count = mosaic(images), max(len(row) for row in images)
-    cell_height, cell_width = (max(row.shape[axis] for row in images) + GAP for axis in (1, 2))
+    cell_height, cell_width = images[0].shape[1] + GAP, images[0].shape[2] + GAP
 
     # With few columns cells are limited in width, so that one image does not fill half a page.
     labels = max(_LABEL_WIDTH, _CHARACTER * max(len(name) for name in names.split("\n")) + 0.1)
@@ -85,7 +79,7 @@ def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) ->
         rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
     """
     kept = np.unique(np.linspace(0, len(angles) - 1, min(len(angles), MOST_ANGLES)).round().astype(int))
-    headings = [f"{angle:.0f}°".replace("-", "\N{MINUS SIGN}") for angle in np.asarray(angles)[kept]]
+    headings = [f"{angle:.0f}°".replace("-", "\N{MINUS SIGN}") for angle in angles[kept]]
     return image_rows([(name, images[kept]) for name, images in rows], headings, "rotation of the input")
 
 
@@ -101,10 +95,8 @@ def templates(values: np.ndarray, alphas: np.ndarray) -> Figure:
 
 
 def samples(images: np.ndarray) -> Figure:
-    """The first 48 samples `[K, h, w]` in [0, 1], sixteen per line."""
-    shown = images[:MOST_SAMPLES]
-    lines = [shown[first : first + MOST_COLUMNS] for first in range(0, len(shown), MOST_COLUMNS)]
-    return image_rows([("samples" if i == 0 else "", line) for i, line in enumerate(lines)])
+    """Samples `[K, h, w]` in [0, 1] in a row."""
+    return image_rows([("samples", images)])
 
 
 @in_house_style

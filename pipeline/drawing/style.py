@@ -4,16 +4,14 @@ The palette is by Okabe and Ito (2008). Its colours are distinct for all common 
 `features` and `systems` assign colours, because data sets are prepared again if this module changes.
 """
 
-import functools
 import io
-from collections.abc import Callable
-from typing import Any, Literal, ParamSpec
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 
-Arguments = ParamSpec("Arguments")
 Kind = Literal["svg", "png"]
 
 WIDTH = 6.75
@@ -22,14 +20,11 @@ COLUMN = 3.3
 """Inches: one column."""
 DPI = 220
 """Dots per inch of PNG figures."""
-COLOURS = 256
-"""Maximum number of colours in a PNG figure."""
 
 INK = "#1a1a1a"
 FAINT = "#8a8a8a"
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
-TRAIN, VALIDATION = BLUE, VERMILLION
 
 
 def plain(text: str) -> str:
@@ -73,18 +68,10 @@ RC: Any = {  # Any: matplotlib's stubs list every allowed key
     "errorbar.capsize": 2,
     "svg.hashsalt": "capsules",
     "svg.fonttype": "path",
+    "pdf.fonttype": 42,  # TrueType, because publishers refuse Type 3, matplotlib's default
 }
-
-
-def in_house_style(draw: Callable[Arguments, Figure]) -> Callable[Arguments, Figure]:
-    """Run `draw` with this module's matplotlib settings and restore the caller's settings afterwards."""
-
-    @functools.wraps(draw)
-    def wrapped(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Figure:
-        with matplotlib.rc_context(RC):
-            return draw(*args, **kwargs)
-
-    return wrapped
+in_house_style = matplotlib.rc_context(RC)
+"""A decorator that runs a function with this module's matplotlib settings, and restores the caller's afterwards."""
 
 
 def panels(columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, list[Axes]]:
@@ -94,22 +81,19 @@ def panels(columns: int, height: float, width: float = WIDTH, **options: Any) ->
     return figure, list(axes[0])
 
 
+@in_house_style
 def to_bytes(figure: Figure, kind: Kind) -> bytes:
     """The bytes of the figure's file. The same data give the same bytes (no date, no random ids)."""
     buffer = io.BytesIO()
-    named = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
-    metadata: dict[str, Any] = dict.fromkeys(named)
-    with matplotlib.rc_context(RC):
-        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+    left_out = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
+    figure.savefig(buffer, format=kind, dpi=DPI, metadata=dict.fromkeys(left_out))
     return _with_a_palette(buffer) if kind == "png" else buffer.getvalue()
 
 
 def _with_a_palette(png: io.BytesIO) -> bytes:
     """The image reduced to 256 colours: less than half the size, without a visible difference."""
-    from PIL import Image
-
     smaller = io.BytesIO()
     with Image.open(png) as picture:
-        reduced = picture.convert("RGB").quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        reduced = picture.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     reduced.save(smaller, "png", optimize=True, dpi=(DPI, DPI))
     return smaller.getvalue()

@@ -97,11 +97,11 @@ Heads = dict[str, tuple[str, int]]
 """Heading and number of decimals, by column."""
 
 
-def cells(numbers: Numbers | None, heads: Heads, *place: str) -> dict[str, Measured | None]:
+def cells(numbers: Numbers, heads: Heads, *place: str) -> dict[str, Measured | None]:
     """The measurement of each column, from `place` and its name without `_percent`, times 100 if the heading has %."""
     found: dict[str, Measured | None] = {}
     for column, (words, _) in heads.items():
-        value = numbers.measured(*place, column.replace("_percent", "")) if numbers else None
+        value = numbers.measured(*place, column.replace("_percent", ""))
         found[column] = value.scaled(100) if value and "(%)" in words else value
     return found
 

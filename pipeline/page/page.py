@@ -5,7 +5,9 @@ everything can be read, and the filters (plain CSS) work. `page.js` sorts and se
 address. `tables.js` sorts tables. `films.js` shows pictures by a slider.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.drawings import Picture
 from pipeline.drawing.table import Table
-from pipeline.page.cards import MARKS, bar, cards, commits, origin
+from pipeline.layout import Layout
 from pipeline.page.figures import front_picture
-from pipeline.page.scorecard import TIERS, Row, count_verdicts
+from pipeline.page.scorecard import TIERS, Row, Verdict, count_verdicts, dataset_and_remarks, tier, tolerance
 from pipeline.report import model_table
 from pipeline.results.claims import DOCUMENTS, Claim
 from pipeline.results.freshness import by_reason
@@ -23,7 +25,45 @@ from pipeline.results.provenance import dataset_label, merged_provenance, unique
 
 _FOLDER = Path(__file__).parent
 
+MARKS: dict[Verdict, tuple[str, str]] = {
+    "holds": ("✓", "good"),
+    "within": ("●", "good"),
+    "better": ("▲", "good"),
+    "undecided": ("≈", "none"),
+    "not tested": ("◌", "none"),
+    "worse": ("▼", "bad"),
+    "fails": ("✗", "bad"),
+    "not run": ("○", "none"),
+}
+"""Each verdict's mark and tone, from agreement to disagreement, and "not run" last. The mark's shape and the word next
+to it make the verdict clear without colour.
+"""
+
+QUICK, PAPER = "quick", "paper"
+"""The default profile and the profile with the documents' data. The page of any profile shows the numbers of both."""
+CHANGES = {
+    "not run": "",
+    "budget": "with a longer training in params.yaml",
+    "noise": "with more seeds or test images in params.yaml",
+    "data": "with the document's data",
+    "setting": "with the document's settings, as in profile paper-gpu",
+    "unexplained": "with another seed in params.yaml",
+}
+"""Changes that would test a claim, in words, by the kind of reason in the row's `why`."""
+
 _AWAY = "arrays or table not on this machine: their figures are of an earlier run, or missing"
+_AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
+_FEW = 3
+"""Maximum number of items or of commits that a line names. The line counts the others."""
+
+Content = dict[str, Any]
+"""Values that the template `page.html.j2` shows, by their names in the template."""
+
+
+def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
+    """The existing scorecards of `QUICK` and `PAPER` in the repository `root`, by profile; `profile` is left out."""
+    paths = {name: Layout(root, name).scorecard_path for name in (QUICK, PAPER) if name != profile}
+    return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
 
 
 def build_page(
@@ -48,7 +88,7 @@ def build_page(
         repository: web address for links to commits and code. If it is empty, links to code are relative paths.
     """
     records = [record for table in tables for record in table.records]
-    all_cards = cards(rows, claims, profile, differing, scorecards or {})
+    all_cards = _cards(rows, claims, profile, differing, scorecards or {})
     counts = {name: row for name, row in count_verdicts(rows).items() if any(row.values())}
     days = sorted(str(each["created"])[:10] for each in records if each.get("created"))
     documents = []
@@ -61,7 +101,7 @@ def build_page(
                 "title": DOCUMENTS.get(number, ""),
                 "cards": chosen,
                 "run": sum(card["own"]["verdict"] != "not run" for card in chosen),
-                "bar": bar(card["own"]["verdict"] for card in chosen),
+                "bar": _bar(card["own"]["verdict"] for card in chosen),
                 "picture": front_picture(own),
                 "figures": own,
                 "tables": [each for each in tables if each.document == number],
@@ -71,13 +111,12 @@ def build_page(
     style, *scripts = [(_FOLDER / name).read_text(encoding="utf-8") for name in names]
     options: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=FileSystemLoader(_FOLDER), undefined=StrictUndefined, **options)
-    filters: dict[str, Callable[..., Any]] = {
-        "tier_key": lambda tier: tier.split()[0].replace("'", "") if tier else "none",
+    environment.filters |= {
+        "tier_key": lambda name: name.split()[0].replace("'", "") if name else "none",
         "in_script": lambda text: text.replace("<", "\\u003c"),  # so that JSON cannot close the element
-        "origin": lambda records: origin(merged_provenance(records), dataset_label(records)),
+        "origin": lambda records: _origin(merged_provenance(records), dataset_label(records)),
         "differing": lambda records: by_reason(merged_provenance(records)["items"], differing),
     }
-    environment.filters |= filters
     return environment.get_template("page.html.j2").render(
         profile=profile,
         repository=repository,
@@ -87,13 +126,13 @@ def build_page(
         dates=" to ".join(dict.fromkeys([*days[:1], *days[-1:]])),
         datasets=unique(each.get("dataset") for each in records),
         devices=unique(each.get("device") for each in records),
-        commits=commits(merged_provenance(records)["commit"]),
+        commits=_commits(merged_provenance(records)["commit"]),
         marks=MARKS,
         tiers=TIERS,
         counts=counts,
         totals={verdict: sum(row[verdict] for row in counts.values()) for verdict in MARKS},
         claims=len(rows),
-        bar=bar(row["verdict"] for row in rows),
+        bar=_bar(row["verdict"] for row in rows),
         documents=documents,
         figures=[each for each in figures if not each.document],
         tables=[each for each in tables if not each.document],
@@ -101,3 +140,160 @@ def build_page(
         models=sum(len(table.shown) for table in tables if table.name == model_table.NAME),
         notices=by_reason(differing, differing) | ({_AWAY: list(incomplete)} if incomplete else {}),
     )
+
+
+# ---- cards of claims
+
+
+def _cards(
+    rows: Sequence[Row],
+    claims: Sequence[Claim],
+    profile: str,
+    differing: Mapping[str, str],
+    others: Mapping[str, Sequence[Row]],
+) -> list[Content]:
+    """One card per row: the claim, the document's number, this profile's finding, and other profiles' findings.
+
+    Args:
+        differing: why results are missing or differ from the current profile, in words (`freshness.compare`).
+        others: the scorecards of other profiles, by profile.
+    """
+    shown = []
+    for row, claim in zip(rows, claims, strict=True):
+        beside = {name: found for name, of in others.items() for found in of if found["id"] == row["id"]}
+        (dataset, remarks), paper, reason = dataset_and_remarks(row), row["paper"], row["why"]
+        shown.append(
+            {
+                "claim": claim,
+                "key": row["verdict"].replace(" ", "-"),
+                "unit": _AFTER_UNIT.split(claim.unit)[0],
+                "long_unit": claim.unit if _AFTER_UNIT.search(claim.unit) else "",
+                "paper": "" if paper["value"] is None else _spread(paper["value"], paper["sd"], claim),
+                "tolerance": _tolerance(claim),
+                "own": _cell(row, claim, profile),
+                "why": ": ".join(reason) if reason and row["verdict"] != "not run" else "",
+                "test": _test(row, reason[0], beside.get(PAPER) if profile == QUICK else None) if reason else None,
+                "others": [_cell(found, claim, name) for name, found in beside.items()],
+                "dataset": dataset,
+                "remarks": remarks,
+                "notes": row["notes"],
+                "differing": by_reason(row["other_settings"], differing),
+                "origin": _origin(row["provenance"], dataset),
+            }
+        )
+    return shown
+
+
+def _cell(row: Row, claim: Claim, profile: str) -> Content:
+    """One profile's finding about a claim: number, meaning of ±, sort key, verdict, tier, and the shell commands that
+    measure it again. `judged` is the verdict by the number alone; it is empty if it equals the verdict.
+    """
+    ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
+    mark, tone = MARKS[verdict]
+    switch = [] if profile == QUICK else [_switch(profile)]
+    value = spread_of = ""
+    if ours:
+        is_error, n = ours.get("standard_error", False), ours["n"]
+        value = _spread(ours["value"], ours["sd"] if is_error or n > 1 else None, claim)
+        spread_of = "± standard error" if is_error else f"{n} seed{'s' * (n != 1)}"
+    return {
+        "profile": profile,
+        "value": value,
+        "spread_of": spread_of,
+        "sort": ours["value"] if ours else list(MARKS).index(verdict),
+        "verdict": verdict,
+        "mark": mark,
+        "tone": tone,
+        "tier": tier(row),
+        "judged": row["judged"] if row.get("judged", verdict) != verdict else "",  # others' scorecards may be older
+        # The page alone (-s), for it depends on every other result of the profile, too
+        "commands": [*switch, _repro(items), "dvc repro -s figures tables"] if items else [],
+    }
+
+
+def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
+    """How to test a claim: advice in words, with how long the last run took, and the shell command. `kind` is the kind
+    of the row's reason. If the row `paper` of profile paper was run, the advice is to use that profile.
+    """
+    change, switch = CHANGES[kind], ""
+    if paper and paper["verdict"] != "not run":
+        row, change = paper, f"in profile {PAPER}, verdict there: {paper['verdict']}"
+        switch = f"{_switch(PAPER)} && "
+    items, seconds = row["provenance"]["items"], row["provenance"]["seconds"]
+    if not items:
+        return "what this profile has not run yet", "python -m pipeline status"
+    return change if seconds is None else f"{change} (it took {_duration(seconds)})", switch + _repro(items)
+
+
+def _switch(profile: str) -> str:
+    return f"python -m pipeline profile switch {profile}"
+
+
+def _repro(items: Sequence[str]) -> str:
+    return f"dvc repro {' '.join(item.replace('/', '@', 1) for item in items)}"
+
+
+def _tolerance(claim: Claim) -> str:
+    """A claim's number, its tolerance and the reason for the tolerance, as text. Empty for a claim without a number."""
+    if claim.value is None:
+        return ""
+    distance, reason = tolerance(claim)
+    return f"{claim.value:g} ± {format(distance, '.2g' if distance < 10 else ',.0f')} {claim.unit} ({reason})"
+
+
+def _spread(value: float, sd: float | None, claim: Claim) -> str:
+    """`value ± sd` as text. It has the decimals of the claim's number or sd, whichever has more, but at least one. From
+    1,000 on it has none. Without `sd`, an absolute value below 0.05 has two significant digits.
+    """
+    published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
+    digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])
+    if sd is not None:
+        text = f"{value:,.{digits}f} ± {sd:,.{digits}f}"
+    else:
+        text = f"{value:.2g}" if 0 < abs(value) < 0.05 else f"{value:,.{digits}f}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def _bar(verdicts: Iterable[Verdict]) -> list[Content]:
+    """The segments of a bar of verdicts, in the order of `MARKS`. Verdicts that do not occur have no segment."""
+    counted = list(verdicts)
+    return [
+        {"verdict": verdict, "key": verdict.replace(" ", "-"), "mark": mark, "count": count}
+        for verdict, (mark, _) in MARKS.items()
+        if (count := counted.count(verdict))
+    ]
+
+
+def _origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
+    """The origin of numbers, from a provenance that `merged_provenance` merged: items, data set, commits, time and
+    device. Further facts are under `record`, as text by name. None if there are no items.
+    """
+    found, items, seconds = _commits(merged["commit"]), merged["items"], merged["seconds"]
+    texts = {
+        "results": ", ".join(items) if len(items) > _FEW else "",
+        "commits": merged["commit"] if len(found) > _FEW else "",
+        "tracked as": ", ".join(merged["tracking_runs"]),
+        "parameters": merged["params_hash"],
+        "epochs": merged["epochs"] and f"{merged['epochs']:,.0f}",
+    }
+    about = {
+        "items": ", ".join(items[:_FEW]) + (f" and {len(items) - _FEW} more" if len(items) > _FEW else ""),
+        "dataset": dataset,
+        "commits": found[:_FEW],
+        "more_commits": max(0, len(found) - _FEW),
+        "effort": ", ".join(filter(None, [seconds and _duration(seconds), merged["device"]])),
+        "record": {name: text for name, text in texts.items() if text},
+    }
+    return about if items else None
+
+
+def _commits(merged: str | None) -> list[str]:
+    """The commits that `merged_provenance` joined by commas, with short hashes and without repetitions."""
+    return unique(re.sub(r"^([0-9a-f]{7})[0-9a-f]+", r"\1", name) for name in (merged or "").split(", ") if name)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

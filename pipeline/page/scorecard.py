@@ -82,10 +82,9 @@ class Row(TypedDict):
 
 def tolerance(claim: Claim) -> tuple[float, str]:
     """The largest distance between our mean and a claim's number that counts as "within", in the claim's unit, and the
-    reason for it. See the rules above. Raises `ValueError` for a claim without a number.
+    reason for it. The claim must have a number. See the rules above.
     """
-    if claim.value is None:
-        raise ValueError(f"{claim.id} has no number")
+    assert claim.value is not None
     if claim.sd is not None:
         return TOLERATED_SDS * claim.sd, f"{TOLERATED_SDS:g} of the document's sds"
     if claim.tolerance is not None:

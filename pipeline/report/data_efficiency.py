@@ -29,7 +29,7 @@ def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured
     shares = sorted(numbers.names("share"), key=float)
     how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
     errors = {share: error for share in shares if (error := numbers.measured("share", share, how))}
-    return str(numbers.settings.data_efficiency[item].run), how, errors
+    return numbers.settings.data_efficiency[item].run, how, errors
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
@@ -61,7 +61,7 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
             run, _, errors = errors_of(item, numbers)
             images = [int(numbers.at("images", share)) for share in errors]
             means, sds = [100 * each.mean for each in errors.values()], [100 * each.sd for each in errors.values()]
-            system, dashes = SYSTEMS[str(numbers.run(run).variant)], "-" if len(errors) > 2 else ""
+            system, dashes = SYSTEMS[numbers.run(run).variant], "-" if len(errors) > 2 else ""
             axis.errorbar(images, means, sds, color=system.colour, marker=system.marker, linestyle=dashes, label=run)
             ticks |= {*images}
         axis.set_xscale("log")

@@ -105,17 +105,12 @@ class Followed:
         return f"{self.run}, {self.words}: {as_text(self.error)}, {as_text(self.stays)} without moving"
 
 
-def run_of(item: str, numbers: Numbers) -> str:
-    """The run of an item."""
-    return str(numbers.settings.equivariance[item].run)
-
-
 def layers_of(item: str, numbers: Numbers | None) -> Iterator[Followed]:
     """Yield the measured layers of an item that are meant to move with the image. No layer if `numbers` is None."""
     if numbers is None:
         return
-    run = run_of(item, numbers)
-    variant = str(numbers.run(run).variant)
+    run = numbers.settings.equivariance[item].run
+    variant = numbers.run(run).variant
     for layer, measure in SYSTEMS[variant].layers.items():
         if layer in numbers.names("layers", TRAINED):
             taken = measure if numbers.names("relative_error", TRAINED, layer, measure) else FITTED
@@ -239,7 +234,7 @@ def summary(best: list[Followed]) -> Figure:
 
 def build(results: Results) -> list[Table]:
     """The tables of maps of the plane and of viewpoints, if not empty. Raises `ResultError` if a result is corrupt."""
-    items = [(run_of(item, numbers), numbers) for item, numbers in results.executed("equivariance")]
+    items = [(numbers.settings.equivariance[item].run, numbers) for item, numbers in results.executed("equivariance")]
     return [*_maps_of_the_plane(items), *_viewpoints(items)]
 
 

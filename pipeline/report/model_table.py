@@ -76,13 +76,8 @@ class Entry:
     records: list[Record]
 
 
-def entries(results: Results) -> list[Entry]:
-    """Every model with a known test error and number of parameters, sorted by system."""
-    found = [*_trained(results), *_regressions(results)]
-    return sorted(found, key=lambda each: list(SYSTEMS).index(each.system))
-
-
 def _trained(results: Results) -> Iterator[Entry]:
+    """Yield every evaluated run with a known test error and number of parameters."""
     for run, numbers in results.executed("evaluate"):
         trained, variant = training_behind(results, numbers, run), numbers.run(run).variant
         parameters = trained.number("parameters", "total") if trained else None
@@ -182,7 +177,9 @@ def _images(numbers: Numbers, study: Recorded, run: str) -> str:
 
 def build(results: Results) -> list[Table]:
     """A list with one table: on the page a row per model, as CSV a row per model and measure. Empty without models."""
-    if not (models := entries(results)):
+    order = list(SYSTEMS)
+    models = sorted([*_trained(results), *_regressions(results)], key=lambda each: order.index(each.system))
+    if not models:
         return []
     answers = [*_of_models(results, models), *_of_studies(results)]
     # If several studies answer for the same run and measure, the first one counts

@@ -14,7 +14,7 @@ from pipeline.systems.matrix_capsules.report.runs import class_names
 
 NAME = "routing"
 """Prefix of the names of the figures and tables."""
-_ARRAYS = ("images", "labels", "parts", "shares", "activations", "spreads", "used")
+_ARRAYS = ("images", "labels", "parts", "shares", "activations", "spreads")
 _HEADS = {
     "test_error": ("test error (%)", 1),
     "moved": ("moved (%)", 1),
@@ -34,13 +34,12 @@ _LAYER_HEADS = {
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Yield a figure for each study of routing that has arrays. Raises `ResultError` if a result is corrupt."""
     for study, numbers in results.executed("routing"):
-        arrays = written.examples(results, "routing", study, _ARRAYS)
+        arrays = written.examples(results, "routing", study, (*_ARRAYS, "used"))
         if arrays is None:
             continue
-        run = str(numbers.settings.routing[study].run)
+        run = numbers.settings.routing[study].run
         classes = class_names(numbers.settings, numbers.dataset_of(run), arrays["activations"].shape[-1])
-        kept = {name: arrays[name] for name in _ARRAYS if name != "used"}
-        film = RoutingFilm(classes=classes, used=int(arrays["used"]), **kept)
+        film = RoutingFilm(classes=classes, used=int(arrays["used"]), **{name: arrays[name] for name in _ARRAYS})
         moved = {step: numbers.needed("moved", step).mean for step in numbers.names("moved")}
         words = ", ".join(f"{100 * share:.0f} % in iteration {step}" for step, share in moved.items())
         yield Drawing(
@@ -58,7 +57,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"{film.iterations} iterations.",
             numbers.records,
             partial(strip, film),
-            document=SYSTEMS[str(numbers.run(run).variant)].document,
+            document=SYSTEMS[numbers.run(run).variant].document,
             film=film.to_json(),
         )
 
@@ -68,7 +67,7 @@ def build(results: Results) -> list[Table]:
     iterations: list[Row] = []
     layers: list[Row] = []
     for study, numbers in results.executed("routing"):
-        run, own = str(numbers.settings.routing[study].run), int(numbers.number("used") or 0)
+        run, own = numbers.settings.routing[study].run, int(numbers.number("used") or 0)
         for step in numbers.names("test_error"):
             at_step = Numbers(numbers.path, {name: numbers.at(name, step) for name in _HEADS})
             keys = [run, int(step), "yes" if int(step) <= own else "no"]

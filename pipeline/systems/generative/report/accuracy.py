@@ -52,39 +52,34 @@ OPEN: dict[str, Any] = FILLED | {"markersize": 7.5, "markerfacecolor": "none", "
 """Open markers are larger than filled ones, so that both are visible when they overlap."""
 
 
-def _probe(features: str, test: str) -> Measure:
-    """The measure of a cell of Table 1: accuracy (%) of the probe refit on equally warped images, as in the paper."""
+def _probe(results: Results, features: str, test: str) -> Finding:
+    """A cell of Table 1: accuracy (%) of the probe refit on equally warped images, as in the paper."""
     variant, affine = "vae" if features == "mu_sigma" else "capsules", test == "affine"
-
-    def measure(results: Results) -> Finding | None:
-        evidence = results.evidence.generative
-        named = evidence.affine if affine else evidence.table_1
-        run, numbers = results.answering("evaluate", named.get(variant))
-        official = numbers.measured("probe", features, "refit", "affnist") if affine else None
-        accuracy = official or numbers.needed("probe", features, "refit", test)
-        dataset, document = numbers.dataset_of(run), f"affine_{variant}" if affine else variant
-        ours, n = accuracy.scaled(100), accuracy.n
-        answered = answer(results, numbers, run, ours, document, replicas=n, tested=dataset.test)
-        said, notes = answered.remarks, answered.notes
-        if affine and official is None and dataset.source == "mnist":
-            # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
-            said.insert(0, Remark(f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)", "data"))
-        if variant == "vae" and test != "rotated_0":
-            said.append(Remark("probe refit (the paper's VAE row falls like that of a fixed probe)"))
-        if features == "t0":
-            notes += presences.notes(numbers, run)
-        if variant == "vae":
-            model = numbers.run(run).model
-            sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units, {model.pixels} pixels"
-            notes.append(f"{sizes} (the paper gives none of these)")
-        if test != "rotated_0":
-            notes.insert(0, "probe refit on equally warped training images")
-        fixed = numbers.measured("probe", features, "fixed", test if official is None else "affnist")
-        if fixed and test != "rotated_0":
-            answered.others["probe fit on clean images"] = fixed.scaled(100)
+    evidence = results.evidence.generative
+    named = evidence.affine if affine else evidence.table_1
+    run, numbers = results.answering("evaluate", named.get(variant))
+    official = numbers.measured("probe", features, "refit", "affnist") if affine else None
+    accuracy = official or numbers.needed("probe", features, "refit", test)
+    dataset, document = numbers.dataset_of(run), f"affine_{variant}" if affine else variant
+    answered = answer(results, numbers, run, accuracy.scaled(100), document, tested=dataset.test)
+    said, notes = answered.remarks, answered.notes
+    if affine and official is None and dataset.source == "mnist":
+        # The test images are warped here, within affNIST's published ranges; they are not affNIST's files.
+        said.insert(0, Remark(f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)", "data"))
+    if features == "t0":
+        notes += presences.notes(numbers, run)
+    if variant == "vae":
+        model = numbers.run(run).model
+        sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units, {model.pixels} pixels"
+        notes.append(f"{sizes} (the paper gives none of these)")
+    if test == "rotated_0":
         return answered
-
-    return measure
+    if variant == "vae":
+        said.append(Remark("probe refit (the paper's VAE row falls like that of a fixed probe)"))
+    notes.insert(0, "probe refit on equally warped training images")
+    if fixed := numbers.measured("probe", features, "fixed", test if official is None else "affnist"):
+        answered.others["probe fit on clean images"] = fixed.scaled(100)
+    return answered
 
 
 def parameters(results: Results) -> Finding | None:
@@ -105,7 +100,7 @@ def children_classify(results: Results) -> Finding:
     children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
     chance, tested = 100 / classes_of(numbers, run), numbers.dataset_of(run).test
     holds, notes = children.mean - chance >= (t0.mean - chance) / 2 > 0, [f"probe on t0: {t0.mean:.1f} %"]
-    return answer(results, numbers, run, children, replicas=children.n, tested=tested, holds=holds, notes=notes)
+    return answer(results, numbers, run, children, tested=tested, holds=holds, notes=notes)
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
@@ -113,25 +108,21 @@ def falls(accuracies: Sequence[Measured]) -> bool:
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
-def _wide_training_hurts(variant: str, features: str) -> Measure:
-    """The measure of the fall in a probe's accuracy from the narrowest to the widest range of training and testing."""
-
-    def measure(results: Results) -> Finding | None:
-        sweep, by_angle = complete_sweep(results, variant, "probe", features)
-        if len(by_angle) < 2:
-            return None
-        accuracies = [each.scaled(100) for each in by_angle.values()]
-        sampled = sweep.measured("probe", f"{features}_sampled")
-        told = ", ".join(f"{100 * of.mean:.1f} % within ±{angle:g}°" for angle, of in sampled.items())
-        return Finding(
-            accuracies[0].minus(accuracies[-1]),
-            sweep.records,
-            holds=falls(accuracies),
-            remarks=swept_shortcomings(sweep.items.values(), seeds=min(each.n for each in accuracies)),
-            notes=[f"probe on samples: {told}"] if told else [],
-        )
-
-    return measure
+def _wide_training_hurts(results: Results, variant: str, features: str) -> Finding | None:
+    """The fall in a probe's accuracy from the narrowest to the widest range of training and testing."""
+    sweep, by_angle = complete_sweep(results, variant, "probe", features)
+    if len(by_angle) < 2:
+        return None
+    accuracies = [each.scaled(100) for each in by_angle.values()]
+    sampled = sweep.measured("probe", f"{features}_sampled")
+    told = ", ".join(f"{100 * of.mean:.1f} % within ±{angle:g}°" for angle, of in sampled.items())
+    return Finding(
+        accuracies[0].minus(accuracies[-1]),
+        sweep.records,
+        holds=falls(accuracies),
+        remarks=swept_shortcomings(sweep.items.values(), seeds=min(each.n for each in accuracies)),
+        notes=[f"probe on samples: {told}"] if told else [],
+    )
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
@@ -161,11 +152,11 @@ def no_reliable_lead(results: Results) -> Finding | None:
 
 
 MEASURES: dict[str, Measure] = {
-    **{claim: _probe(features, test) for claim, (features, test) in TABLE_1.items()},
+    **{claim: partial(_probe, features=features, test=test) for claim, (features, test) in TABLE_1.items()},
     "000.params": parameters,
     "000.appD": children_classify,
-    "000.fig4.caps": _wide_training_hurts("capsules", "t0"),
-    "000.fig4.scae": _wide_training_hurts("scae", "posterior"),
+    "000.fig4.caps": partial(_wide_training_hurts, variant="capsules", features="t0"),
+    "000.fig4.scae": partial(_wide_training_hurts, variant="scae", features="posterior"),
     "000.fig4.vae": no_reliable_lead,
 }
 

@@ -27,8 +27,6 @@ from pipeline.systems.generative.report.shared import (
     tested_on,
 )
 
-MANY = 0.5
-"""Share of the templates that must have a copy for "many are near affine copies" to hold."""
 _TURNED = ("angles", "images", "reconstructions", "arrangements", "frames", "presences", "colours")
 _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_images", "object_parts")
 
@@ -61,7 +59,7 @@ def templates_are_copies(results: Results) -> Finding:
     run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
     pairs, copied, strokes, noise = (numbers.needed("templates", name) for name in names)
-    holds = copied.mean >= MANY and pairs.mean > strokes.mean + noise.mean
+    holds = copied.mean >= 0.5 and pairs.mean > strokes.mean + noise.mean
     notes = [
         f"strokes: {strokes.scaled(100).mean:.1f} ± {noise.scaled(100).mean:.1f} % of the pairs",
         tested_on(numbers, run, numbers.settings.failures.images),
@@ -184,14 +182,14 @@ def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
 
 def _part_use(results: Results, written: Written, sweep: Sweep) -> Iterator[Drawing]:
     consistency = sweep.measured("consistency")
-    ends = [min(consistency), max(consistency)] if len(consistency) > 1 else []
-    items = [sweep.items[angle].path.stem for angle in ends]
-    found = [written.examples(results, "sweep", item, ("images", "arrangements")) for item in items]
-    shown = {angle: arrays for angle, arrays in zip(ends, found, strict=True) if arrays}
-    if len(shown) < 2:
+    if len(consistency) < 2:
         return
-    rows = [("digits", shown[ends[0]]["images"])]
-    for angle, arrays in shown.items():
+    ends, names = (min(consistency), max(consistency)), ("images", "arrangements")
+    narrow, wide = (written.examples(results, "sweep", sweep.items[angle].path.stem, names) for angle in ends)
+    if not (narrow and wide):
+        return
+    rows = [("digits", narrow["images"])]
+    for angle, arrays in zip(ends, (narrow, wide), strict=True):
         rows.append((f"{name_of_test(f'rotated_{angle:g}')}\n{consistency[angle].mean:.2f}", arrays["arrangements"]))
     yield Drawing(
         f"part-use-{sweep.run}",

@@ -95,7 +95,7 @@ def optimisation_gain(results: Results) -> Finding:
             f"kicked: log odds perturbed too (sd {study.kick_logit:g}), objects unsettled: bound {better:+.1f} nats"
         )
     notes += presences.notes_of_run(results, study.run, numbers)
-    answered = answer(results, numbers, study.run, gain, replicas=gain.n, tested=images, notes=notes)
+    answered = answer(results, numbers, study.run, gain, tested=images, notes=notes)
     if angle != 0:
         answered.remarks.append(Remark(f"rotated within ±{angle:g}° (paper: upright)"))
     answered.remarks.append(Remark(f"probe fit on {study.refit_images:,} images, {study.chosen}"))
@@ -183,8 +183,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                     [(words, arrays[name]) for name, words in _EXAMPLES.items()],
                 ),
             )
-        steps = written.table(results, "optimise", study, _CURVES)
-        if steps is not None:
+        if (steps := written.table(results, "optimise", study, _CURVES)) is not None:
             yield Drawing(
                 f"optimisation-{study}",
                 "svg",

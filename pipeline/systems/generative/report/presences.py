@@ -19,7 +19,6 @@ NEAR_CHANCE = 10.0
 READABLE = 30.0
 """Points above chance from which a probe on log odds counts as able to read the class."""
 
-
 _HEADS = {
     "t0_binary": ("probe: 0 or 1 (%)", 1),
     "t0_sampled": ("probe: relaxed sample (%)", 1),

@@ -95,16 +95,17 @@ def answer(
     ours: Measured,
     document: str = "capsules",
     *,
-    replicas: int | None = None,
     tested: int | None = None,
     **more: Any,
 ) -> Finding:
-    """The finding about a claim that rests on one run. `remarks` explains `document`, `replicas` and `tested`.
+    """The finding about a claim that rests on one run. `remarks` explains `document` and `tested`.
 
     Args:
+        tested: None if the paper gives no number of test images and seeds.
         more: further fields of `Finding`.
     """
     settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
+    replicas = None if tested is None else ours.n
     said = remarks("generative", document, settings, dataset, replicas=replicas, tested=tested)
     return Finding(ours, with_training(results, numbers, run), remarks=said, **more)
 

@@ -40,8 +40,6 @@ KINDS = {
     "black-box": ("through another CNN", "accuracy (%)"),
 }
 """Kinds of attacks: the description in words, and the quantity that is measured."""
-_MANY_TIMES = 20
-"""The axis of epsilons is logarithmic if the largest exceeds this multiple of the smallest."""
 
 Answer = tuple[Measured, bool, list[str]]
 """Our number, whether the claim holds, and notes."""
@@ -236,8 +234,8 @@ MEASURES: dict[str, Measure] = {
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """For each study the curves of Figure 3, and the attacked images."""
     for item, numbers in results.executed("attack"):
-        label, table = dataset_label(numbers.records), written.table(results, "attack", item, COLUMNS)
-        if table is not None:
+        label = dataset_label(numbers.records)
+        if (table := written.table(results, "attack", item, COLUMNS)) is not None:
             study = Attacked.of(item, numbers, table)
             yield Drawing(
                 f"matrix-attacks-{item}",
@@ -251,8 +249,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 numbers.records,
                 partial(curves, study),
             )
-        arrays = written.examples(results, "attack", item, ())
-        if arrays is not None:
+        if arrays := written.examples(results, "attack", item, ()):
             yield Drawing(
                 f"matrix-attacked-{item}",
                 "png",
@@ -280,7 +277,7 @@ def curves(study: Attacked) -> Figure:
         if kind != "targeted":
             axis.axhline(study.chance, color=FAINT, linestyle=":", linewidth=1, label="chance")
         axis.set(title=title, xlabel="epsilon", ylabel=words, ylim=(-2, 102))
-        if largest > _MANY_TIMES * smallest:
+        if largest > 20 * smallest:
             axis.set_xscale("symlog", linthresh=smallest, linscale=0.5)
             ticks = [0.0, *10.0 ** np.arange(math.ceil(math.log10(smallest)), math.log10(largest))]
             axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
