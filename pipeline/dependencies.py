@@ -5,14 +5,12 @@ importing DVC would cost every stage half a second. A test compares both expansi
 the settings of a result, and to find the code that a checkpoint belongs to.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pipeline.errors import UserError
 from pipeline.files import read_yaml
@@ -60,7 +58,7 @@ class Graph:
         self._by_output = {out: item for items in self.items.values() for item in items.values() for out in item.outs}
 
     @classmethod
-    def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Graph:
+    def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Self:
         """Load the graph of a repository. `values`: the content of `params.yaml`, if known. Raises as `read_yaml`."""
         values = read_yaml(root / "params.yaml") if values is None else values
         return cls(read_yaml(root / "dvc.yaml")["stages"], values)

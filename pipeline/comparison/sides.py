@@ -3,8 +3,6 @@
 Files of a revision are read from Git: nothing is checked out.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -59,7 +57,7 @@ class Side:
     profile: str
     params: Mapping[str, Any]
     answers: Mapping[str, Answer]
-    tree: Tree
+    tree: "Tree"
 
 
 @dataclass(frozen=True)

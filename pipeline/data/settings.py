@@ -1,9 +1,7 @@
 """Settings of data sets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -110,7 +108,7 @@ class OwnImagesParams(Section):
         return check_once(classes)
 
     @model_validator(mode="after")
-    def _consistent(self) -> OwnImagesParams:
+    def _consistent(self) -> Self:
         if self.format == "folder" and self.channels == 2:
             raise ValueError("channels must be 1 or 3 with format: folder")
         return self

@@ -1,7 +1,5 @@
 """Trains a run from its settings, summarises the training, and saves and loads the trained models."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence

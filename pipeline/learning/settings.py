@@ -1,7 +1,5 @@
 """Settings of a run and of its training."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -19,7 +17,7 @@ class AugmentationParams(Section):
     whole_pixels: bool = Field(description="shift by whole numbers of pixels, without interpolation")
 
     @model_validator(mode="after")
-    def _consistent(self) -> AugmentationParams:
+    def _consistent(self) -> Self:
         if self.whole_pixels and (self.shift % 1 or self.rotation):
             raise ValueError("if whole_pixels is true, shift must be a whole number and rotation 0")
         return self

@@ -2,8 +2,6 @@
 figure of the best layer of each run, and tables of all layers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -91,7 +89,7 @@ class Followed:
         """The name of the layer and the words for its measure, such as "poses, by theory"."""
         return f"{self.name}, {_SHOWN[self.measure]}"
 
-    def better_than(self, other: Followed) -> bool:
+    def better_than(self, other: "Followed") -> bool:
         """Whether the layer's error is below the other's by more than two standard errors, and below the error of
         predicting that the layer does not change. False if one of the three errors is None.
         """

@@ -1,9 +1,7 @@
 """The claims of the documents, listed in `claims.yaml` in this folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
@@ -36,7 +34,7 @@ class Claim(BaseModel):
     unit: str = Field(default="%", description="unit of our number")
 
     @model_validator(mode="after")
-    def _complete(self) -> Claim:
+    def _complete(self) -> Self:
         if (self.value is None) == (self.holds_when is None):
             raise ValueError("a claim has either a value or holds_when")
         if self.value is None and "unit" not in self.model_fields_set:

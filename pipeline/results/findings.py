@@ -1,7 +1,5 @@
 """The finding about one claim, with remarks on its setting and on how far its network was trained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -32,7 +30,7 @@ class Remark(str):
     kind: Kind
     untested: bool
 
-    def __new__(cls, words: str, kind: Kind = "setting", *, untested: bool = False) -> Remark:
+    def __new__(cls, words: str, kind: Kind = "setting", *, untested: bool = False) -> "Remark":
         remark = super().__new__(cls, words)
         remark.kind, remark.untested = kind, untested
         return remark
@@ -108,7 +106,7 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
     return Learned(training, measured, before, last, images)
 
 
-def _error(accuracies: list[pd.Series[float]]) -> float:
+def _error(accuracies: list["pd.Series[float]"]) -> float:
     """Error in percent, from accuracies: the mean over the epochs of each seed, then over seeds."""
     return 100 * (1 - sum(float(each.mean()) for each in accuracies) / len(accuracies))
 

@@ -6,8 +6,6 @@ names a file that cannot be read or has another form. So no figure or verdict is
 A study is an item of its own (as in `regression`), or one of a set (`regression_sets`): see `studies_of`.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -15,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -49,7 +47,7 @@ class ResultError(UserError):
     """A result file is corrupt or has another form. The message names the file, the problem and a remedy."""
 
     @classmethod
-    def at(cls, path: Path, problem: str) -> ResultError:
+    def at(cls, path: Path, problem: str) -> Self:
         """The error about an item's record, table or arrays at `path`. In its message, `problem` follows the path."""
         place = path.parent if path.suffix == ".npz" else path.with_suffix("")
         again = f"make it again with `dvc repro -f -s {place.parent.name}@{place.name}`"
@@ -103,11 +101,11 @@ class Numbers:
         value = self.at(*keys)
         return None if value is None else float(value)
 
-    def part(self, *keys: str) -> Numbers:
+    def part(self, *keys: str) -> "Numbers":
         """The dict under nested `keys`, with the provenance of the whole result."""
         return Numbers(self.path, {**self.at(*keys), "provenance": self.records})
 
-    def about(self, label: str) -> Numbers:
+    def about(self, label: str) -> "Numbers":
         """The same numbers, with `label` as the data set of their last provenance record."""
         *earlier, last = self.records
         return Numbers(self.path, {**self.values, "provenance": [*earlier, {**last, "dataset": label}]})

@@ -1,7 +1,5 @@
 """Measures equivariance and invariance errors on the same images, of trained and untrained models and of controls."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,7 +52,7 @@ class Images:
     test: Tensor
     classes: Tensor
     view: View
-    steps: Mapping[str, Steps] = field(default_factory=dict)
+    steps: Mapping[str, "Steps"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ content forward: out(M u) = in(u). If a model sees a crop, images are moved befo
 content enters at the crop's edges. Otherwise images are black outside.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -41,7 +39,7 @@ class Transformation:
         return f"{self.magnitude:g}"
 
     @property
-    def inverse(self) -> Transformation:
+    def inverse(self) -> "Transformation":
         """The inverse transformation."""
         return Transformation(self.family, 1 / self.magnitude if self.family == SCALE else -self.magnitude)
 

@@ -1,8 +1,6 @@
 """Settings of the studies of top-down attention, document 001."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -78,7 +76,7 @@ class ParsingStudy(_SceneStudy):
     widest: float = Field(ge=1, le=1000, description="initial sd of parts in the inversion, divided by their own sd")
 
     @model_validator(mode="after")
-    def _enough(self) -> ParsingStudy:
+    def _enough(self) -> Self:
         if max(self.shown) > self.objects:
             raise ValueError(f"shown: must be at most objects ({self.objects}), found {max(self.shown)}")
         if self.kept > self.starts:

@@ -1,8 +1,6 @@
 """Settings of CapsNet and of its iterative inference."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -39,7 +37,7 @@ class CapsNetModelParams(Section):
     absent_weight: float = Field(ge=0, le=100, description="weight lambda of the loss of absent classes")
 
     @model_validator(mode="after")
-    def _consistent(self) -> CapsNetModelParams:
+    def _consistent(self) -> Self:
         if self.absent_margin >= self.present_margin:
             raise ValueError(f"absent_margin must be below present_margin ({self.present_margin})")
         return self
@@ -62,7 +60,7 @@ class InferCondition(Section):
     weight: float = Field(ge=0, le=1000, description="weight of the penalty; 0 if penalty is none")
 
     @model_validator(mode="after")
-    def _consistent(self) -> InferCondition:
+    def _consistent(self) -> Self:
         if (self.penalty == "none") != (self.weight == 0):
             raise ValueError("weight must be 0 if penalty is none, and above 0 otherwise")
         return self

@@ -1,8 +1,6 @@
 """Settings of the convolutional network."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,7 +22,7 @@ class CNNModelParams(Section):
     classes: int = Field(ge=2, le=1000, description="number of outputs")
 
     @model_validator(mode="after")
-    def _consistent(self) -> CNNModelParams:
+    def _consistent(self) -> Self:
         if self.kernel % 2 == 0:
             raise ValueError("kernel must be odd")
         return self

@@ -1,7 +1,5 @@
 """Settings of the probabilistic capsule model, document 000."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -83,7 +81,7 @@ class GenerativeModelParams(Section):
     ramp_epochs: int = Field(ge=0, le=10_000, description="epochs over which the factor then rises to 1")
 
     @model_validator(mode="after")
-    def _consistent(self) -> GenerativeModelParams:
+    def _consistent(self) -> Self:
         if self.pose_sd_start <= self.pose_sd_floor:
             raise ValueError(f"pose_sd_start must exceed pose_sd_floor ({self.pose_sd_floor})")
         if self.seeding is not None and self.slots != "own":
@@ -231,7 +229,7 @@ class OptimiseParams(Section):
     seed: Seed = Field(description="seed of the rotations, of the presence noise and of restarts")
 
     @model_validator(mode="after")
-    def _consistent(self) -> OptimiseParams:
+    def _consistent(self) -> Self:
         if self.chosen not in self.engines:
             raise ValueError(f"chosen must be one of {sorted(self.engines)}")
         return self

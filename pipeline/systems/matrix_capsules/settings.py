@@ -1,8 +1,6 @@
 """Settings of matrix capsules, document 004."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -98,7 +96,7 @@ class MatrixCapsulesModelParams(Section):
     mixup: Mixup
 
     @model_validator(mode="after")
-    def _consistent(self) -> MatrixCapsulesModelParams:
+    def _consistent(self) -> Self:
         if len(self.capsule_strides) != len(self.types):
             raise ValueError("capsule_strides must name one step for each layer of types")
         if self.first_margin > self.last_margin:

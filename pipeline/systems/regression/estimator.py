@@ -1,10 +1,8 @@
 """Capsule regression as a scikit-learn classifier (Saul 2021, document 002)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import torch
@@ -89,7 +87,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> CapsuleRegression:
+    def fit(self, X: Any, y: Any) -> Self:
         """Fit to inputs `X [n, features]` and their labels `y [n]`. Raises `ValueError` if there is only one class, the
         examples of a capsule span fewer dimensions than its size, all inputs are 0, or a parameter is out of range.
         """

@@ -1,8 +1,6 @@
 """Settings of capsule regression, document 002."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,7 +22,7 @@ class ScheduleParams(Section):
     most_iterations: int = Field(ge=1, le=1_000_000, description="maximum number of iterations of one problem")
 
     @model_validator(mode="after")
-    def _consistent(self) -> ScheduleParams:
+    def _consistent(self) -> Self:
         if len(self.thresholds) != len(self.patience):
             raise ValueError(f"patience must have an entry for each of {len(self.thresholds)} thresholds")
         return self
@@ -142,7 +140,7 @@ class RegressionSet(Section):
     studies: dict[Name, RegressionStudy] = Field(min_length=1, description="the studies, by name")
 
     @model_validator(mode="after")
-    def _one_dataset(self) -> RegressionSet:
+    def _one_dataset(self) -> Self:
         for name, study in self.studies.items():
             if study.dataset != self.dataset:
                 raise ValueError(f"studies.{name}.dataset: must be the set's, {self.dataset} (found '{study.dataset}')")

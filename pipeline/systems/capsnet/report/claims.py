@@ -5,8 +5,6 @@ The profile's `evidence` names the items that answer the claims. Two results are
 networks are equal, except for the setting that the comparison is about.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from contextlib import suppress
@@ -65,7 +63,7 @@ class Network(NamedTuple):
     dataset: Recorded
     inference: Recorded
 
-    def is_but_for(self, other: Network, **changes: Any) -> bool:
+    def is_but_for(self, other: "Network", **changes: Any) -> bool:
         """Whether the settings are those of `other` with `changes` to the model, on the same data."""
         wanted = {**other.run, "model": {**other.run.model, **changes}}
         return self.run == wanted and self.dataset == other.dataset

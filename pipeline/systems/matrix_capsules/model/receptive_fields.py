@@ -5,8 +5,6 @@ parent positions, `H' = (H - K) // stride + 1` a side, and each sees `k = K K` p
 may see the same child. One sees a child in a corner. None sees a child at an edge that the stride leaves out.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -40,7 +38,7 @@ class ReceptiveFields:
         self.slots = torch.full((height * height, int(rank.max()) + 1), len(seen))
         self.slots[seen, rank] = slots
 
-    def to(self, device: torch.device) -> ReceptiveFields:
+    def to(self, device: torch.device) -> "ReceptiveFields":
         """The same object, after its indices are moved to `device`."""
         self.children, self.counts = self.children.to(device), self.counts.to(device)
         self.slots = self.slots.to(device)

@@ -3,8 +3,6 @@
 The number of images seen is the number of epochs times the number of training images.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -79,7 +77,7 @@ class Seen(NamedTuple):
     trial: Trial
     images: float
     error: Measured
-    curve: pd.Series[float]
+    curve: "pd.Series[float]"
 
 
 def seen_by_runs(results: Results) -> list[Seen]:

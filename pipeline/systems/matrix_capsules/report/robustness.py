@@ -7,8 +7,6 @@ Both networks see the same images, too, and most often fail on the same images. 
 Standard errors thus assume independent images, and are too large rather than too small.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -61,7 +59,7 @@ class Attacked(NamedTuple):
     chance: float
 
     @classmethod
-    def of(cls, item: str, numbers: Numbers, table: pd.DataFrame) -> Attacked:
+    def of(cls, item: str, numbers: Numbers, table: pd.DataFrame) -> "Attacked":
         settings = numbers.settings.attack[item]
         images = int(min(settings.images, numbers.dataset_of(settings.capsules).test))
         percent = 100 * table.pivot_table(["value", "own_loss"], "epsilon", ["kind", "method", "network", "replica"])
