@@ -6,8 +6,6 @@
 Errors that a user can act on end a stage with one message and an exit code: 1, or 2 for bad parameters.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import os
@@ -22,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import psutil
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -34,11 +32,9 @@ from pipeline.errors import ParamsError, UserError
 from pipeline.layout import CHECKPOINTS, Layout, find_root, model_folder
 from pipeline.locks import single_instance
 from pipeline.params import parse_params, read_params
+from pipeline.results.outcome import Outcome
 from pipeline.systems import build_model
 from stages import tracked
-
-if TYPE_CHECKING:
-    from pipeline.results.outcome import Outcome
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS)
 POLL_SECONDS, GRACE_SECONDS = 0.5, 5.0

@@ -5,14 +5,16 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
 from pipeline.files import write_arrays, write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_HEADLINES = 12
 RECORD = "record"
@@ -34,7 +36,7 @@ class Outcome:
     """
 
     kind: str
-    table: pd.DataFrame
+    table: "pd.DataFrame"
     numbers: dict[str, Any]
     headline: tuple[str, ...] = ()
     arrays: dict[str, NDArray[np.generic]] = field(default_factory=dict)
@@ -50,6 +52,8 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
         An outcome with numbers under `studies`, arrays named `<study>/<name>`, and one table with the rows and columns
         of all studies. Its first column is `study`. `pipeline.results.reading` separates the studies again.
     """
+    import pandas as pd  # here, since modules of settings import this one
+
     table = pd.concat([each.table.assign(study=name) for name, each in outcomes.items()], ignore_index=True)
     table.insert(0, "study", table.pop("study"))
     differ = len(set(datasets.values())) > 1

@@ -1,16 +1,10 @@
 """Attacks on matrix capsules and on a convolutional network (document 004, section 6, Figure 3)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pipeline.classification.settings import AttackParams
+from pipeline.context import Context
 from pipeline.learning.settings import CropParams
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
+from pipeline.results.outcome import Outcome
+from pipeline.shared_params import SharedParams
 
 SETTINGS = AttackParams
 

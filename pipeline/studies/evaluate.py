@@ -1,13 +1,8 @@
 """Evaluate a trained run as its system defines it: probes on clean, rotated and affine images, or test errors."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.data.datasets import Dataset
-    from pipeline.results.outcome import Outcome
+from pipeline.context import Context
+from pipeline.data.datasets import Dataset
+from pipeline.results.outcome import Outcome
 
 
 def measure(context: Context) -> Outcome:

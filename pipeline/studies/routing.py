@@ -1,18 +1,14 @@
 """The routing of a trained capsule network: its iterations one by one, and its assignments in each layer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
+from pipeline.context import Context
 from pipeline.learning.settings import CropParams
+from pipeline.results.outcome import Outcome
 from pipeline.settings import Name, Section
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
+from pipeline.shared_params import SharedParams
 
 
 class RoutingParams(Section):

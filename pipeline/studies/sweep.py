@@ -1,17 +1,13 @@
 """Train and test on rotations within one angle (document 000, Figure 4)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from pipeline.context import Context
+from pipeline.results.outcome import Outcome
 from pipeline.settings import Angles, Name, Section, check_once
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
+from pipeline.shared_params import SharedParams
 
 
 class SweepParams(Section):

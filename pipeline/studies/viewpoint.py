@@ -1,17 +1,13 @@
 """Errors on novel viewpoints of two networks with equal errors on familiar ones (document 004, Table 2)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
+from pipeline.context import Context
+from pipeline.results.outcome import Outcome
 from pipeline.settings import Name, Section
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
+from pipeline.shared_params import SharedParams
 
 
 class ViewpointParams(Section):

@@ -1,15 +1,10 @@
 """One study of top-down attention and its inversion (document 001)."""
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+from pipeline.context import Context
+from pipeline.results.outcome import Outcome
 from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
 
 SETTINGS, SET = AttentionStudy, AttentionSet
 

@@ -1,15 +1,9 @@
 """Iterative inference over all layers of a trained capsule network (document 001)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pipeline.context import Context
+from pipeline.results.outcome import Outcome
+from pipeline.shared_params import SharedParams
 from pipeline.systems.capsnet.settings import InferParams
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
 
 SETTINGS = InferParams
 

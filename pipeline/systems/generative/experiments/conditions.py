@@ -1,12 +1,11 @@
 """Studies that train a run under several conditions, each with changes of the model, and measure every condition."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
+from pipeline.context import Context
 from pipeline.learning.runs import of_kind
 from pipeline.probes.features import metrics_on_test_images
 from pipeline.probes.generalisation import rotation_probes
@@ -14,9 +13,6 @@ from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
 
 
 def measure(

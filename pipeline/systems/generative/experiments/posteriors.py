@@ -13,12 +13,9 @@ Four guides are compared:
   on another generative model's log p(x) than the bounds of the other guides.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -26,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.learning.runs import of_kind
 from pipeline.probes.features import batches
@@ -35,9 +33,6 @@ from pipeline.results.spread import nest, spread, stack_replicas
 from pipeline.systems.generative.model.distributions import inverse_softplus
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:

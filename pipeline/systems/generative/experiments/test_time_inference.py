@@ -9,12 +9,9 @@ for clean training images. `refit` is fit to rotated training images, with the s
   hardly depends on which objects are present, so t0 keeps the noise. Accuracies show the effect of this noise.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,6 +21,7 @@ from sklearn.pipeline import Pipeline
 from torch import Tensor
 from tqdm import tqdm
 
+from pipeline.context import Context
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
 from pipeline.errors import UserError
@@ -35,9 +33,6 @@ from pipeline.systems.generative.evaluation.examples import Arrays, arrange, arr
 from pipeline.systems.generative.inference.free_form import Optimised, optimise
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import AdamEngine, OptimiseParams
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
 
 EXAMPLE_ANGLES = np.arange(0, 181, 30, dtype=np.float32)
 

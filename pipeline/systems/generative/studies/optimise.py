@@ -1,16 +1,9 @@
 """Free-form variational optimisation of test images under a trained run (document 000, section 2.4)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pipeline.context import Context
+from pipeline.results.outcome import Outcome
+from pipeline.shared_params import SharedParams
 from pipeline.systems.generative.settings import GenerativeRun, OptimiseParams
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
-
 
 SETTINGS = OptimiseParams
 

@@ -1,16 +1,9 @@
 """Train encoders with Gaussian poses, starting from a trained run and from scratch (document 000, section 2.3)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from pipeline.context import Context
+from pipeline.results.outcome import Outcome
+from pipeline.shared_params import SharedParams
 from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
-
 
 SETTINGS = PosteriorParams
 

@@ -3,19 +3,13 @@
 As in `sensitivity`, bounds are not compared. `evaluation.presences` measures the information.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
+from pipeline.context import Context
+from pipeline.results.outcome import Outcome
 from pipeline.settings import Name, Section
+from pipeline.shared_params import SharedParams
 from pipeline.systems.generative.settings import GenerativeRun
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
 
 
 class PresenceAblationParams(Section):

@@ -4,19 +4,15 @@ Models are compared by probes and by pixel error. Lower bounds are not comparabl
 hyperparameters change the likelihood.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
+from pipeline.context import Context
+from pipeline.results.outcome import Outcome
 from pipeline.settings import Name, Section
+from pipeline.shared_params import SharedParams
 from pipeline.systems.generative.settings import GenerativeRun
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
 
 
 class SensitivityHyperparameters(Section):

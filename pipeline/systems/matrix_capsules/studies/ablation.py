@@ -1,18 +1,12 @@
 """Train and test matrix capsules with something changed (document 004, Table 1)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
+from pipeline.context import Context
+from pipeline.results.outcome import Outcome
 from pipeline.settings import Name, Section
+from pipeline.shared_params import SharedParams
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
 
 
 class AblationParams(Section):

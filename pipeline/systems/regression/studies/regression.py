@@ -1,18 +1,13 @@
 """One study of capsule regression (document 002)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+from pipeline.context import Context
 from pipeline.errors import UserError
+from pipeline.results.outcome import Outcome
+from pipeline.shared_params import SharedParams
 from pipeline.systems.regression.settings import RegressionSet, RegressionStudy
-
-if TYPE_CHECKING:
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
 
 SETTINGS, SET = RegressionStudy, RegressionSet
 
