@@ -56,11 +56,6 @@ def dataset_path(root: Path, dataset: str) -> Path:
     return root / "data" / "processed" / f"{dataset}.npz"
 
 
-def faults_path(root: Path) -> Path:
-    """The file with the results of `benchmarks.faults`, which belong to no profile."""
-    return root / "reports" / "faults.json"
-
-
 @dataclass
 class Layout:
     """Paths of the files that a profile's stages write in a repository, and of `noise_path`.

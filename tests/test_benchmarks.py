@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.__main__ import merge
+from benchmarks.faults.__main__ import ADVISED, DIFFERING, SURVIVED, Case, report
 from benchmarks.models import Where, matrix_step, operations_of_routing, render_plainly, vote_numbers
 from benchmarks.timing import Other, Row, Timed, measure
 from pipeline.layers import poses
@@ -100,3 +101,11 @@ def test_the_benchmarks_run_and_write_whole_rows(tmp_path: Path) -> None:
     for iterations in (2, 3):
         row = rows[f"matrix capsules: training step, {iterations} iterations, one CPU thread"]
         assert row["ratio"] > 1  # public code is an order of magnitude slower
+
+
+def test_faults_are_counted_by_kind_and_in_sum() -> None:
+    outcomes = [("kill", SURVIVED), ("kill", DIFFERING), ("cut", ADVISED)]
+    counts = report([Case(number, kind, "", how) for number, (kind, how) in enumerate(outcomes)], {}, 0, "abc")
+    assert [counts[each] for each in ("tried", "survived", "with_advice", "differing", "lost")] == [3, 2, 1, 1, 0]
+    assert counts["by_kind"]["kill"] == {"tried": 2, SURVIVED: 1, ADVISED: 0, DIFFERING: 1, "lost": 0}
+    assert [case["number"] for case in counts["failures"]] == [1]

@@ -22,9 +22,10 @@ from benchmarks.faults.repository import ROOT, TARGETS, Repository, contents
 from pipeline.commits import git_state
 from pipeline.errors import UserError
 from pipeline.files import write_json
-from pipeline.layout import faults_path
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+REPORT = ROOT / "reports" / "faults.json"
 
 SURVIVED, ADVISED, DIFFERING, LOST = "survived", "survived with advice", "differing", "lost"
 OUTCOMES = (SURVIVED, ADVISED, DIFFERING, LOST)
@@ -88,8 +89,8 @@ def main(
         shutil.rmtree(work, ignore_errors=True)
     found = report(done, left_out, seed, f"{commit}{' with changes' if dirty else ''}")
     if done and (output or not (case or kind)):
-        write_json(output or faults_path(ROOT), found)
-        print(f"written: {output or faults_path(ROOT)}")
+        write_json(output or REPORT, found)
+        print(f"written: {output or REPORT}")
     print(*(f"{name}: {found[name]}" for name in ("tried", "survived", "differing", "lost")), sep=", ")
     if found["survived"] < found["tried"]:
         raise typer.Exit(1)

@@ -11,8 +11,6 @@ defines one or more of these names:
 Modules of systems come first, in the order of `SYSTEMS`. Modules in one folder are sorted by name.
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -21,16 +19,13 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pipeline.results.reading import NotMeasuredError
+from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.table import Table
+from pipeline.results.findings import Finding, Measure
+from pipeline.results.reading import NotMeasuredError, Results
 from pipeline.systems import REPORTS
-
-if TYPE_CHECKING:
-    from pipeline.drawing.drawings import Drawing, Written
-    from pipeline.drawing.table import Table
-    from pipeline.results.findings import Finding, Measure
-    from pipeline.results.reading import Results
 
 
 def modules(part: str) -> Iterator[tuple[Any, str]]:

@@ -1,16 +1,12 @@
 """The record of a system, a model family of the documents, that other code reads; it must not import torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pipeline.learning.settings import RunSettings
+from pipeline.learning.settings import RunSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -11,12 +10,10 @@ import pytest
 from made_up import Report, Writer, recorded
 from records import ResultFiles
 
-from benchmarks.faults.__main__ import DIFFERING, SURVIVED, Case
-from benchmarks.faults.__main__ import report as campaign
 from pipeline.drawing.table import Table
 from pipeline.page.figures import write_plots
 from pipeline.params import Params
-from pipeline.report import build, small_reproductions
+from pipeline.report import build
 from pipeline.results.outcome import one
 
 
@@ -49,19 +46,6 @@ def test_table_1_has_both_protocols_beside_the_paper(tables: dict[str, Table]) -
 def test_what_was_not_executed_is_left_out(tables: dict[str, Table], full: Writer, params: Params) -> None:
     (full.metrics / "optimise" / "capsules-digits.json").unlink()
     assert tables.keys() - built(full, params).keys() == {"optimise"}
-
-
-def test_faults_are_counted_by_kind_and_in_sum(tmp_path: Path) -> None:
-    cases = [Case(0, "kill", "", SURVIVED), Case(1, "kill", "", DIFFERING), Case(2, "cut", "", SURVIVED)]
-    (tmp_path / "reports").mkdir()
-    (tmp_path / "reports/faults.json").write_text(json.dumps(campaign(cases, {}, 0, "abc")))
-    (table,) = small_reproductions.build(Writer(tmp_path).results)
-    assert [list(row) for row in table.data.itertuples(index=False)] == [
-        ["kill", 2, 1, 0, 1, 0],
-        ["cut", 1, 1, 0, 0, 0],
-    ]
-    assert list(table.shown.iloc[-1]) == ["all", "3", "2", "0", "1", "0"]
-    assert "2 of 3" in table.caption
 
 
 def test_every_run_is_in_the_plots_of_all_runs(tmp_path: Path) -> None:
