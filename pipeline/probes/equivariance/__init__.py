@@ -4,6 +4,6 @@
 f is a layer of a network: numbers of some capsules, read off a model by the system's module `equivariance`. g turns,
 shifts, scales or shears the content of the image x (`transformations`). rho is the action that theory gives the layer's
 numbers, such as the composition of poses, or a linear map fitted to training images (`actions`). Errors are relative to
-how much f varies over images (`errors`), for finite g and for the derivative at the identity (`derivatives`). Functions
-whose equivariance is known are measured as well (`controls`).
+how much f varies over images (`errors`), for finite g and for the derivative at the identity. Functions whose
+equivariance is known are measured as well (`controls`).
 """

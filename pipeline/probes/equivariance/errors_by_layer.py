@@ -14,7 +14,6 @@ from pipeline.learning.model import Model
 from pipeline.probes.equivariance import errors
 from pipeline.probes.equivariance.actions import FromTheLeft, Layer, Map, Pairs, Read, linear_map
 from pipeline.probes.equivariance.controls import controls
-from pipeline.probes.equivariance.derivatives import derivative
 from pipeline.probes.equivariance.transformations import FAMILIES, ROTATION, Transformation, View, velocity
 from pipeline.probes.settings import EquivarianceParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
@@ -28,6 +27,8 @@ TRAINED, UNTRAINED = "trained", "untrained"
 FINITE, DERIVATIVE = "finite", "derivative"
 """Kinds of errors: of a transformation, and of the derivative at the identity, per unit of `transformations.UNITS`."""
 BATCH = 250
+STEP = 1e-5
+"""Largest change of a pixel in a central difference, in double precision."""
 
 Layers = Mapping[str, Layer]
 Sides = Sequence[Layers]
@@ -105,7 +106,7 @@ def outcome(
     """
     from tqdm import tqdm
 
-    tables, about, methods = [], [], {}
+    tables, about = [], []
 
     def readers(model: Model) -> tuple[Read, Read]:
         return read_of(model), read_of(copy.deepcopy(model).double())
@@ -116,10 +117,9 @@ def outcome(
         *((name, [(read, read)], True) for name, read in controls(images.view.edge).items()),
     ]
     for subject, replicas, resampled in tqdm(subjects, desc=title, unit="subject"):
-        measured, layers, ways = zip(*(_measure(*each, images, settings, resampled) for each in replicas), strict=True)
+        measured, layers = zip(*(_measure(*each, images, settings, resampled) for each in replicas), strict=True)
         tables.append(stack_replicas(measured).assign(subject=subject))
         about.append(stack_replicas(layers).assign(subject=subject))
-        methods[subject] = sorted(set().union(*ways))
     table = pd.concat(tables, ignore_index=True)
     columns = ["subject", "layer", "measure", "family", "magnitude"]
     table = table[["subject", "replica", "kind", *columns[1:], *COLUMNS]]
@@ -132,7 +132,6 @@ def outcome(
         "derivative": nest(derivatives, columns[:-1], "error"),
         "derivative_se": nest(derivatives, columns[:-1], "se"),
         "layers": nest(pd.concat(about, ignore_index=True), ["subject", "layer", "about"], "value"),
-        "derivative_by": methods,
         "images": {
             "test": len(images.test),
             "fit": len(images.fit),
@@ -153,8 +152,8 @@ def outcome(
 
 def _measure(
     read: Read, exact: Read, images: Images, settings: EquivarianceParams, resampled: bool
-) -> tuple[pd.DataFrame, pd.DataFrame, set[str]]:
-    """Errors of one model: the rows of its table, measures of its layers, and the methods for derivatives.
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Errors of one model: the rows of its table, and measures of its layers.
 
     Args:
         exact: reads the same layers in double precision, for derivatives.
@@ -204,8 +203,8 @@ def _measure(
     for factor, steps in images.steps.items():
         fitted, tested = ([_read(read, view.seen(side)) for side in pairs] for pairs in (steps.fit, steps.test))
         rows += compared(factor, str(steps.degrees), None, fitted, tested, steps.classes)
-    derivatives, methods = _derivatives(exact, images, settings)
-    return pd.DataFrame([*rows, *derivatives]), pd.DataFrame(about), methods
+    rows += _derivatives(exact, images, settings)
+    return pd.DataFrame(rows), pd.DataFrame(about)
 
 
 def _not_collapsed(layers: Layers) -> Layers:
@@ -222,19 +221,15 @@ def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: Equivar
     return found
 
 
-def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tuple[list[Row], set[str]]:
-    """Rows of the Lie derivative of every family, and the methods that computed it."""
+def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> list[Row]:
+    """Rows of the Lie derivative of every family."""
     view = images.view
     fit, test = (each[: settings.derivative_images].double() for each in (images.fit, images.test))
     at_fit, at_test = (_read(read, view.seen(each)) for each in (fit, test))
     kept = _not_collapsed(at_test)
     rows: list[Row] = []
-    methods: set[str] = set()
     for family in FAMILIES:
-        (change_fit, of_fit), (change, of_test) = (
-            _changes(read, view.seen(each), view.moving(each, family)) for each in (fit, test)
-        )
-        methods |= of_fit | of_test
+        change_fit, change = (changes(read, view.seen(each), view.moving(each, family)) for each in (fit, test))
         for name, before in kept.items():
             pairs = Pairs(at_fit[name].numbers, change_fit[name], at_fit[name].weights)
             rho = before.action.generator(velocity(family, view.size(test)), pairs) if before.action else None
@@ -242,7 +237,7 @@ def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> tu
             predictions = _predictions(before, pairs, rho, settings) | {INVARIANCE: torch.zeros_like(before.numbers)}
             row = {"kind": DERIVATIVE, "layer": name, "family": family, "magnitude": ""}
             rows += _rows(row, change[name], predictions, before.weights, [scale], settings)
-    return rows, methods
+    return rows
 
 
 def _rows(
@@ -276,15 +271,17 @@ def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
     }
 
 
-def _changes(read: Read, seen: Tensor, directions: Tensor) -> tuple[dict[str, Tensor], set[str]]:
-    """Derivatives of layers' values as images change along directions, in batches, and the methods used."""
+@torch.no_grad()
+def changes(read: Read, seen: Tensor, directions: Tensor) -> dict[str, Tensor]:
+    """Derivatives of layers' values as images change along directions of their shape (Gruver et al. 2022).
 
-    def values(images: Tensor) -> dict[str, Tensor]:
-        return {name: layer.numbers for name, layer in read(images).items()}
-
-    found = [
-        derivative(values, batch, along)
-        for batch, along in zip(seen.split(BATCH), directions.split(BATCH), strict=True)
-    ]
-    changes = {name: torch.cat([each[name] for each, _ in found]) for name in found[0][0]}
-    return changes, {method for _, method in found}
+    They are central differences (f(x + h u) - f(x - h u)) / 2h, where h is `STEP` over the largest element of u, in
+    batches. Images should be in double precision. Unlike automatic differentiation, this holds for networks that stop
+    gradients, and for operations without a forward mode.
+    """
+    found = []
+    for x, u in zip(seen.split(BATCH), directions.split(BATCH), strict=True):
+        h = STEP / float(u.abs().max().clamp_min(1e-30))
+        below, above = read(x - h * u), read(x + h * u)
+        found.append({name: (above[name].numbers - below[name].numbers) / (2 * h) for name in above})
+    return {name: torch.cat([batch[name] for batch in found]) for name in found[0]}
