@@ -156,7 +156,6 @@ class Context:
         change: str = "",
         *,
         key: str = "",
-        alone: bool = False,
         start: Sequence[Parameters] | None = None,
         frozen: Collection[str] = (),
         watched: Mapping[str, Labelled] | None = None,
@@ -164,12 +163,12 @@ class Context:
         """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
 
         Args:
-            name: name of the training in the study. In the stage `train` it is None, because its result has the
-                settings of the run anyway.
+            name: name of the training in the study, the prefix of its metrics' names. None if it is the item's only
+                training.
             dataset: training data. By default, it is the run's own data set.
             change: how `dataset` differs from the run's own. A checkpoint with another `change` is not continued.
-            key: key of the training's settings in the result; by default, `name`.
-            alone: whether this is the item's only training. Names of metrics then have no prefix.
+            key: key of the training's settings in the result; by default, `name`. The stage `train` gives neither: its
+                result has the settings of the run anyway.
             start, frozen, watched: as for `train_run`, whose docstring lists the errors.
 
         Returns:
@@ -180,18 +179,19 @@ class Context:
 
         own = self.dataset(run.dataset)
         data = " ".join(filter(None, [self.sha256(run.dataset), change]))
-        part = "" if alone or name is None else name
+        part = name or ""
         title = f"{self.label}, {part}" if part else self.label
         setup = Setup(self.build_model, self.device, self.checkpoints, self.training_code)
         trained, models = train_run(setup, run, dataset or own, data, self.run, title, start, frozen, watched, part)
         if words := stalled(trained.history, run):
             _logger.warning("warning: %s: %s", title, words)
             self.run.log_tags({f"{part}/warning" if part else "warning": words})
-        if name is not None:
-            self.settings_trained[key or name] = run.model_dump(mode="json")
+        if key := key or part:
+            self.settings_trained[key] = run.model_dump(mode="json")
         self.seeds = self.seeds or run.seeds
-        self.epochs.append(trained.epochs)
-        self.last_epoch = max(self.last_epoch, int(trained.history["epoch"].max()))
+        last_epochs = trained.history.groupby("replica")["epoch"].max()
+        self.epochs.append(float(last_epochs.mean()))
+        self.last_epoch = max(self.last_epoch, int(last_epochs.max()))
         return trained, models
 
     @property

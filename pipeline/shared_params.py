@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from pipeline.data.settings import PUBLISHED, DatasetParams, OwnImagesParams, Published, SourceName
 from pipeline.errors import UserError
-from pipeline.learning.settings import CropParams, RunSettings
+from pipeline.learning.settings import RunSettings
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.settings import EvidenceParams
 from pipeline.settings import Name, Section, check_once
@@ -51,12 +51,6 @@ class SharedParams(Section):
             run.model_copy(update={"dataset": dataset}).check_fits(images.channels, images.side, images.classes)
         except UserError as error:
             raise ValueError(f"{where}: {error}") from None
-
-    def check_centre(self, where: str, run: RunSettings) -> None:
-        """ValueError if a run's central crop is not centred on the image. Images are transformed about their centre."""
-        side, augmentation = self.images_of(run.dataset).side, run.augmentation
-        if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
-            raise ValueError(f"{where}: the difference of the image's {side} and the crop's pixels must be even")
 
     def check_factor(self, where: str, factor: str, dataset: str) -> None:
         """ValueError if a data set lacks a factor of variation. Data sets with unknown factors are not checked."""

@@ -232,11 +232,6 @@ def stereo_cameras(elevation: float) -> list[tuple[Floats, Floats]]:
     return [(eye, np.stack([PIXEL * right, PIXEL * down, -eye], axis=-1)) for eye in eyes]
 
 
-def ray_positions(size: int) -> Floats:
-    """Positions of the rays along one axis of an image `[RAYS size]`, in pixels from its middle."""
-    return (np.arange(RAYS * size) + 0.5) / RAYS - size / 2
-
-
 def cast(solid: Toy, grey: float, azimuth: float, eye: Floats, frame: Floats, light: Light, size: int) -> Floats:
     """Brightness `[size, size]` (0 black, 1 white) of a toy, rotated by `azimuth` degrees, in the image of a camera
     that `eye` and `frame` describe as in `stereo_cameras`. `grey` is the share of light that the toy reflects.
@@ -244,7 +239,8 @@ def cast(solid: Toy, grey: float, azimuth: float, eye: Floats, frame: Floats, li
     # In the toy's coordinates, camera and lamp turn the other way.
     back = turntable(azimuth).T
     lamp = back @ turntable(light.around) @ polar((0, 0, 0), 1, light.up)
-    v, u = np.meshgrid(ray_positions(size), ray_positions(size), indexing="ij")
+    positions = (np.arange(RAYS * size) + 0.5) / RAYS - size / 2  # of rays along an axis, in pixels from the middle
+    v, u = np.meshgrid(positions, positions, indexing="ij")
     eye, rays = back @ eye, back @ frame @ np.stack([u.ravel(), v.ravel(), np.ones(u.size)])
     nearest = np.full(u.size, np.inf)
     bright = np.full(u.size, light.background)

@@ -54,11 +54,6 @@ class Trained:
     best_epoch: list[int]
     seconds: float
 
-    @property
-    def epochs(self) -> float:
-        """Epochs trained, the mean over replicas."""
-        return float(self.history.groupby("replica")["epoch"].max().mean())
-
 
 Row = dict[str, float]
 """A row of the history: the values of one epoch and seed, by column."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import entropy
 
 
 def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
@@ -19,9 +20,7 @@ def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
 def entropy_of_shares(sizes: ArrayLike) -> NDArray[np.float64]:
     """Entropy of the shares of sizes `[..., n]`, in nats: from 0 (only one nonzero) to log n (all equal, or all 0)."""
     values = np.abs(np.asarray(sizes, dtype=np.float64))
-    total = values.sum(-1, keepdims=True)
-    shares = np.divide(values, total, out=np.full_like(values, 1 / values.shape[-1]), where=total > 0)
-    return np.asarray(-(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(-1))
+    return np.asarray(entropy(np.where(values.any(-1, keepdims=True), values, 1.0), axis=-1))
 
 
 def effective_number(sizes: ArrayLike) -> NDArray[np.float64]:

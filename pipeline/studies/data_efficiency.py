@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import Field, model_validator
 
+from pipeline.context import Context
+from pipeline.data.datasets import Dataset
 from pipeline.learning.settings import CropParams, RunSettings
+from pipeline.probes.settings import EvaluateParams
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.settings import Name, Section
+from pipeline.shared_params import SharedParams
 
 if TYPE_CHECKING:
     import pandas as pd
     import torch
 
-    from pipeline.context import Context
-    from pipeline.data.datasets import Dataset
     from pipeline.learning.model import Model
-    from pipeline.probes.settings import EvaluateParams
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
 
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
@@ -63,7 +63,6 @@ def measure(context: Context) -> Outcome:
     """Train the run of an entry of `data_efficiency` on each share of its images, and test it on all test images."""
     import pandas as pd
 
-    from pipeline.results.outcome import MOST_HEADLINES, Outcome
     from pipeline.results.spread import nest, stack_replicas
 
     settings: DataEfficiencyParams = context.settings

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.context import Context
+from pipeline.data.datasets import Dataset
 from pipeline.learning.settings import CropParams
 from pipeline.probes.settings import EquivarianceParams
+from pipeline.results.outcome import Outcome
+from pipeline.shared_params import SharedParams
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from torch import Tensor
-
-    from pipeline.context import Context
-    from pipeline.data.datasets import Dataset
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
 
 SETTINGS = EquivarianceParams
 
 
 def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
-    """ValueError if there is no such run, or if its crop and the image have different centres."""
-    params.check_centre(f"{where}.run", params.run_of(f"{where}.run", study.run))
+    """ValueError if there is no such run, or if its crop is not centred on the image, about which images are moved."""
+    run = params.run_of(f"{where}.run", study.run)
+    side, augmentation = params.images_of(run.dataset).side, run.augmentation
+    if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
+        raise ValueError(f"{where}.run: the difference of the image's {side} and the crop's pixels must be even")
 
 
 def measure(context: Context) -> Outcome:

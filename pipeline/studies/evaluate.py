@@ -2,13 +2,13 @@
 
 from pipeline.context import Context
 from pipeline.data.datasets import Dataset
+from pipeline.layout import raw_folder
 from pipeline.results.outcome import Outcome
 
 
 def measure(context: Context) -> Outcome:
     """Evaluate an entry of `runs`, with its trained weights."""
     from pipeline.data.affnist import AFFNIST_SIZE, build_affnist
-    from pipeline.layout import raw_folder
     from pipeline.learning.model import EvaluationInputs, Model
     from pipeline.systems import SYSTEMS
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import Field, model_validator
 
 from pipeline.classification.settings import CroppedRun
+from pipeline.context import Context
 from pipeline.data.settings import HoldoutParams
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.settings import Name, Section
+from pipeline.shared_params import SharedParams
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pipeline.context import Context
     from pipeline.learning.train import Trained
-    from pipeline.results.outcome import Outcome
-    from pipeline.shared_params import SharedParams
 
 AnyRun = TypeVar("AnyRun", bound=CroppedRun)
 
@@ -121,7 +121,6 @@ def errors(trained: Trained) -> pd.DataFrame:
 
 def outcome(table: pd.DataFrame) -> Outcome:
     """The outcome from the `errors` of all trainings, with the columns condition and held_out added."""
-    from pipeline.results.outcome import MOST_HEADLINES, Outcome
     from pipeline.results.spread import nest
 
     found = nest(table, ["condition", "metric"], "value")

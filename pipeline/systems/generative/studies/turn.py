@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.context import Context
+from pipeline.results.outcome import Outcome
+
 if TYPE_CHECKING:
     import torch
 
-    from pipeline.context import Context
-    from pipeline.results.outcome import Outcome
     from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 STEP = 5
@@ -62,7 +63,6 @@ def measure(context: Context) -> Outcome:
     """
     import pandas as pd
 
-    from pipeline.results.outcome import Outcome
     from pipeline.results.spread import spread_each, stack_replicas
     from pipeline.systems.generative.model.generative_model import GenerativeModel
 

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from pipeline.context import Context
-from pipeline.results.outcome import Outcome
+from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.settings import Name, Section
 from pipeline.shared_params import SharedParams
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
@@ -41,7 +41,6 @@ def measure(context: Context) -> Outcome:
     from pipeline.classification.errors import classification_errors
     from pipeline.learning.model import count_parameters
     from pipeline.learning.runs import best_rows, of_kind
-    from pipeline.results.outcome import MOST_HEADLINES, Outcome
     from pipeline.results.spread import nest, spread, stack_replicas
     from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 
