@@ -1,5 +1,8 @@
-"""The claims of the documents, listed in `claims.yaml` in this folder."""
+"""Published numbers, in files of this folder: the claims of the documents (`claims.yaml`), and test errors of networks
+like ours by the number of images seen in training (`public_curves.yaml`).
+"""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
@@ -14,6 +17,8 @@ DOCUMENTS = {
     "004": "Matrix capsules with EM routing",
 }
 """Titles of the documents, by the number that begins their claims' ids."""
+
+OFF_A_PLOT = "read off a plot"
 
 
 class Claim(BaseModel):
@@ -53,3 +58,31 @@ def load_claims() -> list[Claim]:
     """The claims in the file's order. Raises pydantic's `ValidationError` for a malformed one."""
     rows = yaml.safe_load(Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8"))
     return TypeAdapter(list[Claim]).validate_python(rows)
+
+
+@dataclass(frozen=True)
+class PublicCurve:
+    """The errors of one network by the number of images seen.
+
+    Attributes:
+        name: short name, the label in figures.
+        source: paper, repository, and the place in it.
+        parameters: number of the network's parameters; None where the source does not give it.
+        iterations: number of routing iterations; None where the source does not give it.
+        read: how the points were read: "printed", from a "log", or `OFF_A_PLOT`.
+        points: pairs of millions of images seen in training and test error in percent.
+    """
+
+    name: str
+    source: str
+    parameters: int | None
+    iterations: int | None
+    read: str
+    points: list[tuple[float, float]]
+    note: str = ""
+
+
+def load_public_curves() -> list[PublicCurve]:
+    """The curves in the file's order."""
+    rows = yaml.safe_load(Path(__file__).with_name("public_curves.yaml").read_text(encoding="utf-8"))
+    return [PublicCurve(**row) for row in rows]

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipeline.results.claims import DOCUMENTS, Claim, load_claims
-from pipeline.systems.matrix_capsules.report.images_seen import OFF_A_PLOT, load_public_curves
+from pipeline.results.claims import DOCUMENTS, OFF_A_PLOT, Claim, load_claims, load_public_curves
 
 
 def test_every_document_has_claims_each_of_them_once() -> None:

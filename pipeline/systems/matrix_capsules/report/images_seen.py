@@ -4,24 +4,21 @@ The number of images seen is the number of epochs times the number of training i
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-import yaml
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, FAINT, INK, ORANGE, VERMILLION, in_house_style, panels
+from pipeline.results.claims import OFF_A_PLOT, PublicCurve, load_public_curves
 from pipeline.results.measured import Measured
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
-OFF_A_PLOT = "read off a plot"
 DATA = ("smallnorb", "smallnorb48")
 """Data sources with all images of smallNORB. Its test images show other objects than its training images."""
 _BEST = 3
@@ -34,34 +31,6 @@ _PLACES: dict[str, tuple[float, float, str]] = {
     "yl-1993, 2 iterations": (-3, -8, "left"),
 }
 """Places of names that would lie on a line: offset from the marker in points, and horizontal alignment."""
-
-
-@dataclass(frozen=True)
-class PublicCurve:
-    """The errors of one network.
-
-    Attributes:
-        name: short name, the label in figures.
-        source: paper, repository, and the place in it.
-        parameters: number of the network's parameters; None where the source does not give it.
-        iterations: number of routing iterations; None where the source does not give it.
-        read: how the points were read: "printed", from a "log", or `OFF_A_PLOT`.
-        points: pairs of millions of images seen in training and test error in percent.
-    """
-
-    name: str
-    source: str
-    parameters: int | None
-    iterations: int | None
-    read: str
-    points: list[tuple[float, float]]
-    note: str = ""
-
-
-def load_public_curves() -> list[PublicCurve]:
-    """The curves in the file's order."""
-    rows = yaml.safe_load(Path(__file__).with_name("public_curves.yaml").read_text(encoding="utf-8"))
-    return [PublicCurve(**row) for row in rows]
 
 
 class Seen(NamedTuple):
