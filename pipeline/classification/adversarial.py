@@ -2,11 +2,12 @@
 
 The fast gradient sign method (FGSM) moves every pixel by epsilon in the direction that raises the loss. If targeted, it
 lowers the loss of another class instead. The basic iterative method (BIM) takes several smaller steps. Pixels stay in
-[0, 1]. Epsilons have the same unit.
+[0, 1], and epsilon is in the same unit.
 
-White-box attacks use a model's own loss and, if it differs, the cross-entropy of its logits: the spread loss of a
-confident network is exactly 0, without a gradient. An image withstands an attack only if it does so with both losses. A
-targeted attack succeeds if it does so with either loss. Black-box attacks use the own loss of the source model.
+White-box attacks are made through the model's own loss and, if this differs, also through the cross-entropy of its
+logits. The spread loss of a confident network is exactly 0 and has no gradient. An image withstands an attack if it is
+classified correctly in both cases. A targeted attack succeeds if the target is predicted in one case or both. Black-box
+attacks use the source model's own loss.
 """
 
 from collections.abc import Sequence
@@ -76,7 +77,7 @@ def attacked(
 
 def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
     """A row for each method, kind of attack and epsilon. `value` is the accuracy under general attacks, or the share of
-    targeted attacks that succeed, over all wrong classes as targets. `own_loss` is the value for the model's own loss.
+    targeted attacks that succeed, with all wrong classes as targets. `own_loss` is the same for the own loss only.
     """
     with torch.no_grad():
         own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
@@ -180,7 +181,7 @@ def outcome(
     columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
     near, arrays = min(attack.epsilons, key=lambda epsilon: abs(epsilon - 0.1)), {}
     for network, epsilon in product(NETWORKS, (0.0, near, max(attack.epsilons))):
-        # Through cross-entropy, which has a gradient at every image.
+        # Cross-entropy has a gradient at every image.
         changed = attacked(kinds[network][0], pixels[:8], classes[:8], epsilon, 1, through="cross-entropy")
         arrays[f"{network}-{epsilon:g}"] = changed.cpu().numpy()
     headline = [

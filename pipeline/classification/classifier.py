@@ -43,7 +43,7 @@ class Classifier(Model):
         return 0.0
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Noise `[*shape, noise_size]`: uniform numbers in [0, 1), then, with mixup, the share of each image."""
+        """Noise `[*shape, noise_size]`: uniform numbers in [0, 1), then, with mixup, the image's share in its mix."""
         uniform = torch.rand((*shape, self._noise_of_scores), generator=generator, device=device)
         if not self.mixup:
             return uniform
@@ -55,7 +55,7 @@ class Classifier(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The mean loss over images plus `penalty`, and `accuracy`. A mixed image's classes count by their shares."""
+        """The mean loss over images plus `penalty`, and `accuracy`. With mixup, both classes count by their shares."""
         assert labels is not None
         if not (self.training and self.mixup):
             scores = self.scores(images, noise[..., : self._noise_of_scores])

@@ -22,7 +22,7 @@ BATCH = 64
 
 
 def crop_places(side: int, crop: int) -> list[tuple[int, int]]:
-    """Upper left corners of 13 crops: the middle one, eight around it up to the image's edges, and four in between."""
+    """Upper left corners (row, column) of 13 crops: one in the middle, eight at the image's edges, four in between."""
     free = side - crop
     ends, quarters = (0, free // 2, free), (free // 4, free - free // 4)
     around = [(row, column) for row in ends for column in ends if (row, column) != (free // 2, free // 2)]
@@ -65,10 +65,10 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 def classification_errors(
     model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
 ) -> pd.DataFrame:
-    """Shares of misclassified test images, a row per metric. `centre` is by the middle crop, `crops` (with
-    `many_crops`) by scores averaged over 13 crops, `<factor>-<value>` by the middle crop of images with this value.
+    """Shares of misclassified test images, a row per metric. `centre` is for middle crops. `<factor>-<value>` is for
+    middle crops of images with this value. `crops` (with `many_crops`) is for scores averaged over 13 crops.
 
-    Scores are averaged as activations for capsules, as in the document, and as probabilities for networks with logits.
+    Averaged scores are activations for capsules, as in the document, and probabilities for networks with logits.
     """
     images, labels = dataset.part("test")
     each = crop_scores(model, images, augmentation, many_crops)

@@ -1,9 +1,9 @@
-"""Measures of routing by iteration: the parts assigned to each class capsule, its activation, how its votes agree.
+"""Measures of routing by iteration: parts assigned to each class capsule, its activation, and how votes for it agree.
 
-They feed the page's slider, and show after how many iterations routing has settled (documents 001 and 004).
+They are shown on the page with a slider, and say after how many iterations routing settles (documents 001 and 004).
 
-Measures of each routed layer are taken after the network's own iterations. They show whether each capsule has one
-parent, as in a tree, and whether some capsules never take part (Mitterreiter, Koch, Giesen and Laue 2023).
+Each routed layer is measured after as many iterations as the network itself runs. This shows whether each capsule has
+one parent, as in a tree, and whether some capsules are never active (Mitterreiter, Koch, Giesen and Laue 2023).
 
 Shapes: T iterations, B images, n classes; parts are the capsules below, c types at each of X positions.
 """
@@ -23,8 +23,8 @@ from pipeline.results.spread import nest, stack_replicas
 
 _AT_ONCE = 32
 DEAD = 0.01
-"""A type of capsules is dead if its activation, from 0 to 1, never exceeds this at any position of any image. Its votes
-then count for at most a hundredth. (CapsNet's margin loss allows absent classes lengths up to 0.1.)
+"""A type of capsules is dead if its activation, from 0 to 1, exceeds this at no position of any image. Its votes then
+have at most 1/100 of full weight. (CapsNet's margin loss allows absent classes lengths up to 0.1.)
 """
 
 
@@ -93,8 +93,8 @@ def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def moved(shares: Tensor, parts: Tensor) -> list[float]:
-    """Share of all parts, weighted by activation, that moves to another class in each iteration from the second on. The
-    arguments are as in `Iterations`, but `shares` has iterations first.
+    """Share of all parts, weighted by activation, that moves to another class in each iteration from the second on.
+    `parts` is as in `Iterations`, `shares` is `[T, B, n, X, c]`.
     """
     found = []
     for before, after in pairwise(shares):
@@ -147,7 +147,7 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
 
     `entropy` is the mean of E (see `routed_layer`), weighted by the activations of the capsules below. `dead` is the
     share of types whose activation never exceeds `DEAD`. `range` is the sd over images of a type's largest activation,
-    mean over types. Types that are always on or always off have a range of 0. `types` is their number.
+    mean over types. Types that are always on or always off have a range of 0. `types` is the number of types.
     """
     rows = []
     for layer, parts in enumerate(zip(*batches, strict=True), 1):

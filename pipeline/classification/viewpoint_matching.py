@@ -1,11 +1,11 @@
 """Compares generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
 
-Both networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would seem
-to generalise better, so they are compared at equal errors on familiar viewpoints:
+Two networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would seem
+to generalise better. So the networks are compared at equal errors on familiar viewpoints:
 
-1. The errors of the worse network are means over its last epochs: the minimum of many noisy errors would be too low.
-2. The better network (in the document the capsules) is evaluated where its error on familiar test images first falls to
-   the same value, interpolated linearly between epochs.
+1. Errors of the worse network are means over its last epochs. The minimum of many noisy errors would be too low.
+2. Errors of the better network (in the document the capsules) are those at the epoch where its error on familiar test
+   images first falls to the worse network's, interpolated linearly between epochs.
 """
 
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
 def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
-    """A run as the study trains it, on the study's data. There is no early stopping, because the epoch at which two
-    networks are compared is determined afterwards.
+    """A run with the study's data, epochs and replicas. It has no early stopping, because the epochs at which two
+    networks are compared are determined after training.
     """
     longer = run.with_epochs(epochs)
     training = longer.training.model_copy(update={"patience": epochs})
@@ -65,8 +65,8 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
     """Compare networks where their errors on familiar viewpoints are equal. One row per replica and network, with the
-    columns replica, network and `COLUMNS`. The worse network has means over its last `LATE` epochs. The better one is
-    read where it first reaches the same error, or after its first epoch if its error is already lower.
+    columns replica, network and `COLUMNS`. Values of the worse network are means over its last `LATE` epochs. Those of
+    the better one are where its error on familiar viewpoints first falls to the worse one's, at the earliest epoch 1.
 
     Args:
         curves: `errors` of both networks, with a column network. Replicas without both networks are left out.
@@ -95,9 +95,9 @@ def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
 
 
 def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
-    """Compare two networks. The table has both networks' errors after every epoch. `matched` has errors where those on
-    familiar viewpoints are equal. `late` has means of the last `LATE` epochs. `novel_ratio` is the capsules' matched
-    error on novel viewpoints over that of the convolutional network of the same replica.
+    """Compare two networks. The table has both networks' errors after every epoch. `matched` has the values of `match`.
+    `late` has means over the last `LATE` epochs. `novel_ratio` is the capsules' matched error on novel viewpoints,
+    divided by that of the convolutional network of the same replica.
 
     Args:
         capsules, cnn: as `errors` returns them.

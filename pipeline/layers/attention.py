@@ -70,9 +70,9 @@ class AttentionPooling(nn.Module):
 class MultiheadAttentionBlock(nn.Module):
     """MAB(X, Y) = H + relu(W LN(H)), H = X + attention(LN(X), LN(Y)); `X [B, n, d]`, `Y [B, m, d]`, result `[B, n, d]`.
 
-    LayerNorm comes before attention and feed-forward (pre-norm), so that the residual path leaves X unchanged. With
-    LayerNorm after them, as first published, a stack of eight blocks loses its input: the encoder of the objects gives
-    the same output for every image and does not recover.
+    LayerNorm comes before attention and feed-forward (pre-norm), so that the residual path leaves X unchanged. As first
+    published, LayerNorm comes after them. A stack of eight such blocks loses its input: the encoder of the objects
+    gives the same output for every image, and training does not change this.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -148,7 +148,7 @@ def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
 
 def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
     """Compute `block.plain_forward(x, y)`, `[B, n, d]`, by the kernel. The inputs must be `supported`. `form` is the
-    form of the kernel, by default the best on this processor. Raises `MemoryError` if memory is too small.
+    kernel compiled for an instruction set, by default this processor's. Raises `MemoryError` if memory is too small.
     """
     parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
     kernel, eps = form or kernels.load(_SOURCE), block.norm_query.eps

@@ -4,15 +4,15 @@ Shapes: B images, m capsules of d numbers, n capsules of D numbers above; transf
 `[B, n, m, D]`, logits and weights `[B, n, m]`.
 
 Routing is limited by memory bandwidth: every iteration reads all votes twice. `route` therefore works on a few images
-at a time, whose votes fit in the cache. The backward pass computes votes again instead of storing them. It writes their
-gradient once, as a matrix product that sums the terms of all iterations.
+at a time, whose votes fit in the cache. The backward pass computes votes again instead of storing them. It writes the
+gradient by votes once, as a matrix product that sums the terms of all iterations.
 """
 
 import torch
 from torch import Tensor
 
 _BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
-"""Bytes of votes at once. On a CPU, they fit in its cache, and the allocator reuses their memory."""
+"""Bytes of votes that `route` stores at a time. On a CPU, they fit in the cache, and the allocator reuses memory."""
 
 
 def squash(vectors: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ class _DynamicRoute(torch.autograd.Function):
 
 
 def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
-    """Number of images whose votes are cast together."""
+    """Number of images whose votes are computed together."""
     m, _, n, D = transformations.shape
     return max(_BYTES_AT_ONCE.get(capsules.device.type, 2**30) // (m * n * D * capsules.element_size()), 1)
 
@@ -100,9 +100,9 @@ def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
 def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
     """The gradient of a loss by the votes, from its gradient by the last weighted sum, `[B, n, D]`.
 
-    Iteration t computes, from logits a, weights c = softmax(a), sums s = sum_i c_i votes_i, capsules v = squash(s), and
-    adds votes_i v to a. In the backward pass, both products with votes_i add a number times a vector to its gradient:
-    c_i times the gradient by s, and the gradient by a_i times v.
+    From logits a, an iteration computes weights c = softmax(a), sums s = sum_i c_i votes_i and capsules v = squash(s).
+    It then adds votes_i v to a_i. Each of these two products adds a number times a vector to the gradient by votes_i:
+    the sum adds c_i times the gradient by s, the scalar product adds the gradient by a_i times v.
     """
     logits, weights, sums = votes.new_zeros(votes.shape[:3]), [], []
     for _ in range(updates):
@@ -122,7 +122,7 @@ def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
 
 
 def _through_squash(vectors: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient by `vectors [..., D]` from the gradient by `squash`: x h(|x|) with h(r) = r / (1 + r^2)."""
+    """The gradient by vectors x `[..., D]`, from the gradient by squash(x) = x h(|x|), where h(r) = r / (1 + r^2)."""
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     along = (vectors * gradient).sum(-1, keepdim=True)
     return (squares.sqrt() * gradient + (1 - squares) / (1 + squares) * along / squares.sqrt() * vectors) / (

@@ -26,7 +26,7 @@ class ChannelsLastConvolution(nn.Module):
     ) -> None:
         super().__init__()
         like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # for its initial values
-        # Copied: with one channel, `contiguous()` would keep strides that do not say that channels are last.
+        # Not `contiguous()`: with one channel, it would keep strides that do not say that channels are last.
         weight = torch.empty(channels_out, kernel, kernel, channels_in).copy_(like.weight.detach().permute(0, 2, 3, 1))
         self.weight = nn.Parameter(weight)  # (out, k, k, in)
         self.bias = nn.Parameter(like.bias.detach()) if bias else None  # type: ignore[union-attr]
@@ -55,14 +55,14 @@ def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
 
 
 def warped_crops(images: Tensor, size: int, places: Tensor, matrices: Tensor) -> Tensor:
-    """Move the content of images, then cut out `crops`. Returns float32, by one bilinear resampling for all channels.
+    """Move the content of images, then cut out `crops`, by one bilinear resampling: float32 `[B, C, size, size]`.
 
     The matrices `[B, 2, 3]` map positions before the move to positions after it. Positions are in pixels from the
     images' middle, x to the right and y down. Beyond the images' edges, the pixels at the edge are repeated.
     """
     count, channels, side, _ = images.shape
-    # Places of a crop in [-1, 1] become pixels from the image's middle, then the pixels where the content was before,
-    # then places of the image in [-1, 1].
+    # Coordinates in the crop, in [-1, 1], become pixels from the image's middle, then positions before the move, then
+    # coordinates in the image, in [-1, 1].
     linear = torch.eye(2, device=images.device).expand(count, 2, 2) * (size / 2)
     middle = places.flip(-1).float() + (size - side) / 2
     sampling = compose(invert(matrices), torch.cat([linear, middle[..., None]], -1)) * (2 / side)

@@ -1,8 +1,8 @@
 """Affine poses in the plane.
 
 A pose maps a capsule's local frame to that of the image, for objects and parts alike. Frames are squares [-1, 1] x
-[-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b. Capsules store its offset from the
-identity as six numbers `A`, row by row: matrix = I + A (document 000, section 2.1). Rotating the image by R multiplies
+[-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b. Capsules store six numbers `A`, the
+pose minus the identity, row by row: matrix = I + A (document 000, section 2.1). Rotating the image by R multiplies
 every pose from the left: I + A becomes R (I + A).
 """
 

@@ -62,10 +62,10 @@ def sample_templates(templates: Tensor, points: Tensor) -> Tensor:
 def composite(layers: Tensor) -> Tensor:
     """Layers `[B, P, 2, H, W]`, intensity C_j and opacity a_j in [0, 1], composited over black: `[B, H, W]`.
 
-    The operator "over" changes the picture P, at first black, by one layer after the other: P <- P + a_j (C_j - P).
+    The operator "over" changes a picture Q, at first black, by one layer after the other: Q <- Q + a_j (C_j - Q).
     """
-    # All layers are unbound at once: the gradient is then one stack. Indexing would fill a full-size zero tensor for
-    # each layer.
+    # All layers are unbound at once, because the backward pass is then one stack. The backward pass of indexing would
+    # fill a zero tensor as large as `layers` for each layer.
     first, opacity, *above = layers.flatten(1, 2).unbind(1)
     picture = first * opacity
     for colour, alpha in zip(above[::2], above[1::2], strict=True):
@@ -106,7 +106,7 @@ def compiled_render(
     templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None
 ) -> Tensor:
     """Compute `plain_render(templates, A, presence, size)` by the kernel. The inputs must be `supported`. `form` is the
-    form of the kernel, by default the best on this processor. Raises `MemoryError` if memory is too small.
+    kernel compiled for an instruction set, by default this processor's. Raises `MemoryError` if memory is too small.
     """
     inverse = poses.invert(poses.to_matrix(A))
     pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))

@@ -10,7 +10,7 @@ Sites = dict[str, dict[str, Any]]
 
 
 def traced(model: Callable[[], object], guide: Callable[[], object]) -> tuple[Sites, Sites]:
-    """The sites of the model, at the guide's samples, and the sites of the guide, both with log probabilities.
+    """The sites of the model, evaluated at the guide's samples, and the sites of the guide, with log probabilities.
 
     `Trace_ELBO` adds up the same terms, but converts each to a Python number. This conversion stalls a GPU.
     """

@@ -12,8 +12,8 @@ Augmentation = AugmentationParams | CropParams
 
 def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator, training: bool = True) -> Tensor:
     """Warp or crop uint8 images `[B, C, S, S]` as `augmentation` says. Returns floats `[B, C, s, s]` in [0, 1]. Gain
-    and offset can change brightness beyond this range. If `training` is false, warps are still random, but crops are
-    central and unchanged.
+    and offset can change brightness beyond this range. If `training` is false, warps (`AugmentationParams`) are still
+    random, but crops (`CropParams`) are central, without other changes.
     """
     if isinstance(augmentation, CropParams):
         if not training:
@@ -26,7 +26,7 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
         pixels = (torch.rand(len(images), 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
         if augmentation.whole_pixels:
             # Uniform in [-shift - 1/2, shift + 1/2] before rounding, so that every whole shift is equally likely. A
-            # draw at an end is rounded to the even number, which may be shift + 1: hence the clamp.
+            # draw at an end is rounded to an even number, which may be shift + 1. The clamp makes it shift.
             pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
             pixels = pixels.clamp(-augmentation.shift, augmentation.shift)
         matrices = warps.compose(warps.shifts(pixels, images.shape[-1]), matrices)
@@ -36,7 +36,7 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
     """Random crops of images `[B, C, S, S]` with changed brightness, warped if `augmentation.warps`."""
     B, size = len(images), augmentation.crop
-    # Place (two numbers), gamma, and an unused number, which keeps the results of a seed the same.
+    # Place (two numbers), gamma, and an unused number. Without the last, a seed would give other crops than before.
     draws = torch.rand(B, 4, generator=generator, device=images.device)
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:

@@ -5,9 +5,9 @@ After step t, with the weights w_t,
     average_t = (1 - c_t) average_(t-1) + c_t w_t,    c_t = (p + 1) / (t + p),    p = 1 / window - 2
 
 The weights of step s count about as s^p. This is an exponential moving average whose horizon grows with training: the
-mean age of the averaged weights is always `window * t` steps. With a fixed decay, an exponential average needs another
-decay for every number of epochs and batch size, and a correction for its initial values. Polynomial decay needs
-neither: `window` keeps its meaning in shortened trainings, and c_1 = 1 forgets the initial weights.
+mean age of the averaged weights is always `window * t` steps. An average with a fixed decay rate needs a new rate for
+each number of epochs and batch size, and a correction for its initial values. Polynomial decay needs neither: `window`
+keeps its meaning in shortened trainings, and the initial weights get no weight, because c_1 = 1.
 """
 
 from collections.abc import Mapping

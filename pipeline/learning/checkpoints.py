@@ -25,7 +25,7 @@ _HEADER = "capsules"
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write `tensors` and a JSON `header` to `path`, atomically. Raises `UserError`.
+    """Write `tensors` and a JSON `header` to `path`, atomically. Raises `UserError` if this fails.
 
     The tensors' `sha256` is added to the header and checked when they are loaded. The file format itself would not
     detect a changed number.
@@ -52,7 +52,7 @@ def tensors_sha256(tensors: dict[str, Tensor]) -> str:
 
 
 def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Load tensors and their header with the `sha256`. Raises `UserError` for a missing, damaged or other file."""
+    """Load tensors, and their header with the `sha256`. Raises `UserError` for a missing, damaged or foreign file."""
     if not path.exists():
         raise UserError(f"{path} is missing. Get it back with `dvc pull`, or train again with `dvc repro`.")
     try:

@@ -29,7 +29,7 @@ class Model(nn.Module):
     """Number of training images that `end_epoch` needs."""
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
-        """Noise `[*shape, noise_size]` for an array of images of this shape, such as (steps, batch size); here none."""
+        """Noise `[*shape, noise_size]` for an array of images of this shape, such as (steps, batch size). Here none."""
         return torch.empty((*shape, 0), device=device)
 
     @abstractmethod
@@ -59,8 +59,8 @@ class Model(nn.Module):
         return {}
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
-        """Samples `[B, d]` from the posterior, by name, as further features. `found` has the other features of the
-        images. `generator` is on the CPU. Empty if the posterior is not probed by samples.
+        """Samples `[B, d]` from the posterior, by name, as further features. `found` is what `features` returned for
+        the images. `generator` is on the CPU. Empty if the posterior is not probed by samples.
         """
         return {}
 
@@ -75,7 +75,7 @@ class EvaluationInputs:
 
     Attributes:
         sections: sections of `params.yaml` that the stage depends on, by name. A package uses only its section.
-        official: reads affNIST's test images. Returns None unless the parameters ask for them and the size matches.
+        official: reads affNIST's test images. Returns None without `official_affnist`, or if image sizes differ.
     """
 
     models: Sequence[Model]

@@ -178,8 +178,8 @@ def save_run(
 ) -> None:
     """Write a trained run's weights, one file per seed, and their description `model.json`.
 
-    The description has the settings and the hashes of the data set and the code. A stage that depends on the folder
-    therefore depends on all three, even if other code gives the same weights.
+    The description has the settings and the hashes of the data set and the code. So a stage that depends on the folder
+    runs again after a change of one of them, even if the weights stay the same.
     """
     files = {weights_file(seed): weights for seed, weights in zip(run.seeds, trained.parameters, strict=True)}
     for file, weights in files.items():

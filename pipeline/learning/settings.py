@@ -112,7 +112,7 @@ class RunSettings(Section):
             raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")
 
     def without_effect(self) -> dict[str, str]:
-        """The settings that the model ignores, by name. The value says which other setting would give it an effect."""
+        """The settings that the model ignores, by name. Values say which other setting would give them an effect."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:

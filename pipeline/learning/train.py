@@ -42,11 +42,11 @@ class Trained:
     """The result of a training.
 
     Attributes:
-        parameters: the model's parameters at the best validation loss, or at the end if it `keeps_last`, by replica.
+        parameters: by replica, those of the lowest validation loss, or those at the end if the model `keeps_last`.
         history: one row per replica and epoch, with columns replica (index of its seed), epoch (from 1),
             images_per_second, and `<part>_<metric>` for the parts train, validation and each watched name.
         best_epoch: the epoch whose parameters are kept, by replica.
-        seconds: time of training and validation, summed over replicas, with the time before an interruption.
+        seconds: time of training and validation, summed over replicas. It includes the time before an interruption.
     """
 
     parameters: list[Parameters]
@@ -236,7 +236,7 @@ class _Loop:
         return last + (first - last) * 0.5 * (1 + math.cos(math.pi * share))
 
     def _check_finite(self, metrics: Mapping[str, NDArray[np.float64]], where: str = "") -> None:
-        """UserError if metrics `[steps]` are not all finite. Its message says `where`, by default at which step."""
+        """UserError if metrics `[steps]` are not all finite. Its message says `where`, by default the step."""
         finite = {name: np.isfinite(values) for name, values in metrics.items()}
         step = min((int(np.argmin(each)) for each in finite.values() if not each.all()), default=None)
         if step is None:

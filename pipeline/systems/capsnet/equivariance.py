@@ -1,7 +1,7 @@
-"""The layers of a CapsNet for measures of equivariance: features f, for which theory gives no action rho.
+"""The layers of a CapsNet whose equivariance is measured: class capsules, and their lengths (presences).
 
-f are the class capsules. They are meant to hold poses (document 001, section 2). Votes for them may be any linear maps
-of the vectors below, so theory gives no rho. Their lengths (presences) should not change.
+Class capsules are meant to represent poses (document 001, section 2). Votes for them may be any linear maps of the
+vectors below. So theory gives no action rho. Presences should not change when the image moves.
 """
 
 from torch import Tensor

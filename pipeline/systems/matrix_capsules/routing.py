@@ -23,8 +23,8 @@ def iterations_of(model: MatrixCapsules) -> int:
 def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations:
     """The first `iterations` of routing of images `[B, C, s, s]` in [0, 1], even if the network runs fewer.
 
-    Parts are the capsules below. In iteration 1 a part gives all classes the same share. The M-step of an iteration
-    computes the class capsules from the shares. The E-step then computes the shares of the next iteration.
+    Parts are the capsules below the class capsules. In iteration 1, all classes get the same share of a part. The
+    M-step computes the class capsules from the shares. The E-step then computes the shares of the next iteration.
     """
     layer = model.routed[-1]
     below = model.capsules(images)[-2]
@@ -40,11 +40,11 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
 
 @torch.no_grad()
 def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
-    """The convolutional capsules, layer by layer, and the class capsules, of images `[B, C, s, s]` in [0, 1].
+    """Measures of each layer of convolutional capsules, then of class capsules, on images `[B, C, s, s]` in [0, 1].
 
-    Shares are the input of the last M-step. A capsule divides itself among the parents of all positions that see it.
-    With competition "position" its shares sum to 1 at every parent position, and no tree is possible. With activation
-    "mixing", activations are shares of a layer. The unit is then an even share: all are 1 if all are equal.
+    Shares are the assignments used by the last M-step. They sum to 1 over all parents that see a capsule. With
+    competition "position" they sum to 1 at each parent position, so that no tree is possible. With activation "mixing",
+    the activations of a layer sum to 1. They are multiplied by the number of capsules: equal activations become 1.
     """
     found = []
     for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):

@@ -35,7 +35,7 @@ _ACTS_WITH = {
     ("mdl", "bayes"): ("saving", "beta_a_unit"),
     ("bayes",): ("bayes",),
 }
-"""By activations: the settings of the model that have an effect only with these activations."""
+"""Settings of the model that have an effect only with some values of `activation`, by these values."""
 
 
 class MatrixCapsulesModelParams(Section):

@@ -3,18 +3,18 @@
 
     E = 1/2 sum_l |x_l - f_l(x_{l-1})|^2  +  1/2 sum_j (t_j - |v_j|)^2  +  weight * penalty(v)
 
-x_0 is the image, f_l is a layer of the network, and v_j are the class capsules. t_j is 1 for the image's class, else 0,
-and a capsule's length predicts it. With a free label this term is 0. The penalty is the sum of the capsules' lengths
-(L1, per capsule as in the document), half the sum of their squares (L2), or 0. E is the variational free energy of
-Gaussians of variance 1, up to a constant.
+x_0 is the image, f_l is a layer of the network, and v_j are the class capsules. The label t_j is 1 for the image's
+class, else 0. The label's error, the second sum, is left out if the label is free. The penalty is the sum of the
+lengths |v_j| (L1, per capsule as in the document), half the sum of their squares (L2), or 0. E is the variational free
+energy of Gaussians of variance 1, up to a constant.
 
 There are two interpretations of the top layer. With `predicted`, as in appendix C, v is the last layer's prediction
-from the layer below. The layer below is the topmost with free activities, and v has no error but the label's. With
-`free`, v are free activities, with a prediction error and the label's error. Then L1 of weight 1 leaves a single active
-capsule in any network, because predicted lengths are below 1.
+from the layer below. v is not inferred and has no prediction error. With `free`, v is inferred and has a prediction
+error. L1 of weight 1 then leaves only the capsule of a clamped label active, because predicted lengths are below 1.
 
-The gradient of a layer depends on two errors, its own and the error of the layer above. L1 of free capsules has no
-derivative at its minimum 0. So a proximal step that shortens capsules follows a gradient step on all other terms.
+The gradient by a layer's activities depends on two errors: the layer's own and that of the layer above. For free v, L1
+has no derivative at its minimum 0. So a proximal step for L1, which shortens capsules, follows each gradient step on
+the other terms.
 
 Sparsity is measured on the lengths of a layer's capsules, after the forward pass and after inference under several
 conditions.
@@ -47,28 +47,28 @@ BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
-"""Longer capsules count as saturated: a length L changes, relatively, 2 (1 - L) < 1/5 times as much as its input."""
+"""Longer capsules count as saturated: if the squash's input grows by 1 %, length L grows by 2 (1 - L) < 0.2 %."""
 
 
 def _shortens(condition: InferCondition) -> bool:
-    """Whether the penalty needs a separate proximal step."""
+    """Whether a proximal step takes the place of the penalty's gradient."""
     return condition.output == "free" and condition.penalty == "L1"
 
 
 def energies_and_gradients(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], condition: InferCondition, target: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
-    """The terms of each image's energy, and the gradients of their sum with respect to the free layers' activities.
+    """The terms of each image's energy, and the gradients of their sum by the activities of the inferred layers.
 
-    Predictions are from detached activities, so that only two errors enter the gradient of a layer.
+    Each layer is predicted from the layer below alone, so that only two errors enter the gradient by its activities.
 
     Args:
         constant: the first layer's prediction from the image.
-        target: 1 for the class of each image, else 0, `[B, n]`. A free label ignores it.
+        target: 1 for the class of each image, else 0, `[B, n]`. It is not used if the label is free.
 
     Returns:
-        energies `[terms, B]` of each free layer, the label and the penalty; gradients with respect to each free layer,
-        without the term of the proximal step; class capsules `[B, n, D]`.
+        energies `[terms, B]`: a term for each inferred layer, then the label's and the penalty's; gradients by each
+        inferred layer's activities, without the penalty of a proximal step; class capsules `[B, n, D]`.
     """
     with torch.enable_grad():
         leaves = [each.detach().requires_grad_() for each in activities]
@@ -98,7 +98,7 @@ def infer(
     steps: Iterable[int],
     rate: float,
 ) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Minimise the energy by gradient descent from the forward pass (no prediction errors), for all images and layers.
+    """Minimise the energy of all images by gradient descent from the forward pass, where prediction errors are 0.
 
     Args:
         layers: functions of the activities below, from images to class capsules `[B, n, D]`.
@@ -106,8 +106,8 @@ def infer(
         steps: one element per step, for example a progress bar.
 
     Returns:
-        activities `[B, ...]` of each free layer; class capsules `[B, n, D]`; energies `[steps + 1, terms, B]` of each
-        image, before the first step and after every step.
+        activities `[B, ...]` of each inferred layer; class capsules `[B, n, D]`; energies `[steps + 1, terms, B]`
+        before the first step and after every step.
 
     Raises:
         UserError: inference diverged.
@@ -191,7 +191,7 @@ def _rows(
     for layer, each in zip(("middle", "class")[-len(capsules) :], capsules, strict=True):
         lengths = each.norm(dim=-1).double().cpu().numpy()
         rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(lengths)})
-        if descent is None:  # near the limit of the squash even unequal inputs get equal lengths, n^2 / (1 + n^2)
+        if descent is None:  # lengths n^2 / (1 + n^2) after the squash are nearly equal for all large input lengths n
             inputs = np.sqrt(lengths / np.maximum(1 - lengths, np.finfo(np.float32).eps))
             rows[-1] |= {
                 "saturated": float((lengths > _SATURATED).mean()),

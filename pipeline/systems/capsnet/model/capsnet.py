@@ -3,7 +3,7 @@
     image -> convolution, ReLU -> convolution, squash: primary capsules -> [middle capsules ->] class capsules
 
 Votes are weighted by routing by agreement, or not at all ("0 iterations"). A class capsule's length shows whether its
-class is present (equation 3, margin loss). A decoder, if there is one, reconstructs the image from the class's capsule.
+class is present (equation 3, margin loss). A decoder, if there is one, reconstructs the image from its class's capsule.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
 """
@@ -41,7 +41,7 @@ class CapsuleLayer(nn.Module):
 
     Args:
         below, above: number of capsules, and their dimensions.
-        updates: number of routing updates of the weights, or None for sums of votes without weights.
+        updates: number of updates of the weights by routing, or None for unweighted sums of votes.
     """
 
     def __init__(self, below: tuple[int, int], above: tuple[int, int], updates: int | None) -> None:

@@ -32,7 +32,7 @@ CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
 `routed` (routing, reconstruction term of the loss), and its colour, line style and label in figures.
 """
 FIRST_EPOCHS, SLOWER = 3, 1.05
-"""Learning "starts slower" if the geometric mean of the loss ratio over `FIRST_EPOCHS` epochs exceeds `SLOWER`."""
+"""Learning "starts slower" if loss without / with routing (geometric mean, `FIRST_EPOCHS` epochs) exceeds `SLOWER`."""
 LIKE_LOSS = 1.5
 """Two best losses are "nearly the same" up to this ratio (the paper's figure has a logarithmic axis)."""
 FORWARD, START = "forward", "start"
@@ -86,7 +86,7 @@ def network(results: Results, stage: str, item: str | None) -> Network:
 
 
 def records_of(results: Results, *found: Network) -> list[Record]:
-    """The provenance of results. The provenance of a network's training comes before its result."""
+    """The provenance records of results. The record of a network's training comes before that of its result."""
     return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
 
 
@@ -99,8 +99,8 @@ def _said(pair: Mapping[str, Network]) -> list[Remark]:
 
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
-    """The training and the losses of each condition of evidence. A row of losses is one epoch of a replica. A condition
-    without training, or with further changes, is left out. Raises `NotMeasuredError` if `routed` was not trained.
+    """The training and the losses, a row per epoch and replica, of each of `CONDITIONS`. A condition is left out if it
+    was not trained, or if its settings have other changes. Raises `NotMeasuredError` if `routed` was not trained.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}
@@ -127,8 +127,8 @@ def _accuracy(results: Results, role: str) -> Finding:
 
 def slower_to_the_same_loss(results: Results) -> Finding | None:
     """Figure 2: the best loss without routing divided by the best loss with routing, both with reconstruction. The
-    claim holds if, with and without reconstruction, the loss without routing is higher in the first epochs (`SLOWER`)
-    and nearly the same at its best (`LIKE_LOSS`). None if a condition was not trained.
+    claim holds if the loss without routing is higher in the first epochs (`SLOWER`) and nearly the same at its best
+    (`LIKE_LOSS`), both with reconstruction and without it. None if a condition was not trained.
     """
     trained = trained_conditions(results)
     if len(trained) < len(CONDITIONS):
@@ -247,7 +247,7 @@ def _middle(results: Results, inference: str, without: str) -> tuple[Network, Fi
     saturated, length_sd, inputs = (
         inferred.measured(FORWARD, "middle", name).mean for name in ("saturated", "length_sd", "hoyer_inputs")
     )
-    tells = saturated < MOSTLY  # in a saturated layer lengths are nearly equal whatever the inputs are
+    tells = saturated < MOSTLY  # in a saturated layer, lengths are nearly equal for unequal inputs, too
     dense = index.mean < SPARSE and output.mean - index.mean > LIKE_SPARSITY
     error = math.sqrt(2 * before * (1 - before) / inferred.dataset.test)
     notes = [

@@ -1,5 +1,5 @@
-"""The evaluation of trained matrix capsules: test errors, and the distances of votes to class capsules. Routing should
-gather votes around the capsule of the right class (document 004, section 5, Figures 2 and B.2).
+"""The evaluation of trained matrix capsules: test errors, and distances of votes to the poses of class capsules.
+Routing should gather votes around the pose of the right class (document 004, section 5, Figures 2 and B.2).
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ VOTED = 500
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors and `concentration` of votes of all replicas, and `histograms` of votes in up to three images."""
+    """Test errors and `concentration` of all replicas, and `histograms` of the first replica for up to three images."""
     outcome = errors.evaluate(inputs)
     models, augmentation = of_kind(MatrixCapsules, inputs.models), inputs.run.augmentation
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
@@ -48,8 +48,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 @torch.no_grad()
 def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Distances of votes to the mean of their class capsule, and weights of votes, in every iteration. The weight is
-    assignment times activation. Both arrays are `[iterations, N, n, votes]`, for n classes.
+    """Distances of votes to the pose of their class capsule, and weights of the votes, in every iteration. A weight is
+    the assignment times the child's activation. Both arrays are `[iterations, N, n, votes]`, for n classes.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
@@ -70,9 +70,9 @@ def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32
 def concentration(
     distance: NDArray[np.float32], shares: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """The right class's share of the weight of votes. One row per kind of votes and iteration; columns of, iteration,
-    share. The kind `of` is "all", or "near" for votes within a radius of the mean of their class capsule. Votes within
-    the radius hold a tenth of all weight in the first iteration.
+    """The right class's share of the weight of votes, from the results of `distances`. Columns: of, iteration, share.
+    Rows with `of` "all" count all votes. Rows with "near" count votes within a radius of the pose of their class
+    capsule. In the first iteration, votes within the radius have a tenth of all weight.
     """
     right = np.eye(shares.shape[2])[labels].astype(bool)  # (N, n)
     order = np.argsort(distance[0], axis=None)
@@ -88,7 +88,7 @@ def concentration(
 def histograms(
     distance: NDArray[np.float32], shares: NDArray[np.float32], chosen: list[int], bins: int = 40
 ) -> dict[str, NDArray[Any]]:
-    """Weighted histograms of distances in `chosen` images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
+    """Weighted histograms of distances in k `chosen` images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
     most = float(np.quantile(distance[:, chosen], 0.99))
     edges = np.linspace(0, most, bins + 1)
     counts = np.zeros((len(chosen), len(distance), distance.shape[2], bins))

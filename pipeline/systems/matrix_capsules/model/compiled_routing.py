@@ -1,7 +1,7 @@
-"""EM routing by the compiled kernel (`em_routing.cpp`): numbers and gradients of `em_routing.route`, ten times faster.
+"""EM routing by the compiled kernel (`em_routing.cpp`): results and gradients of `em_routing.route`, ten times faster.
 
-`procedure_1` is the form to read. Shapes are as in `em_routing`, except for transformations `[places, c, I, D, I]`.
-I is the side of a matrix pose or the length of a vector. `places` is k, or 1 if all places share transformations.
+`procedure_1` is a form for readers. Shapes are as in `em_routing`, except for transformations `[places, c, I, D, I]`.
+I is the side of a matrix pose or the length of a vector. `places` is k, or 1 if all k positions share transformations.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from pipeline.systems.matrix_capsules.model.em_routing import Routing
 
 _SOURCE = Path(__file__).with_name("em_routing.cpp")
 _FORMS = ((4, 4), (1, 16))
-"""Rows and columns of the poses that the kernel is compiled for."""
+"""Rows and columns of the poses that the kernel is compiled for. A vector has one row."""
 _MOST_ITERATIONS = 8
 _ACTIVATIONS = ("mdl", "mixing", "bayes")
 
@@ -43,7 +43,7 @@ def route(
     """As `em_routing.route`, for transformations `[places, c, I, D, I]`. The arguments must be `supported`.
 
     Args:
-        form: the compiled form of the kernel, by default the form for this processor.
+        form: the kernel compiled for an instruction set, by default for that of this processor.
 
     Raises:
         MemoryError: the kernel ran out of memory.

@@ -2,30 +2,29 @@
 
 Shapes: B images; children at X positions, c types each, poses of P numbers; parents at p positions, D types each. A
 parent sees N = k c children at k positions (`receptive_fields`). Votes are `[B, p, D, N, P]`. Assignments are the
-shares of children given to parents, `[B, p, D, N]`. A child's shares sum to 1 over parents at all positions, or (with
-`competition: position`) at each.
+shares of children given to parents, `[B, p, D, N]`. A child's shares sum to 1 over all parents that see it. With
+`competition: position`, they sum to 1 over the D parents at each position.
 
-An image has c D k p P numbers in its votes, and each iteration reads all of them twice. So `route` works on a few
-images at a time: their votes fit in the cache. Moments and log densities are matrix products that read votes and their
-squares in one pass. The backward pass casts votes again, so that no votes are stored. In training on a GPU, `route`
-works on all images at once, with sums in place of the matrix products. `torch.compile` fuses each pass over the votes
-into one kernel, and the gradient by votes, summed over iterations, into another.
+The votes for one image are c D k p P numbers. Each iteration reads them twice. So `route` works on a few images at a
+time, whose votes fit in the cache. Moments and log densities are matrix products that read votes and their squares in
+one pass. The backward pass computes votes again, so that they are not stored. In training on a GPU, `route` works on
+all images at once, with sums instead of matrix products. `torch.compile` makes one kernel of each pass over the votes,
+and one of the gradient by votes, summed over iterations.
 
-In single precision, moments lose the variance to rounding if votes agree and are far from 0. So votes are relative to
-their plain (unweighted) mean for each parent. Routing stays the same. The mean is added to poses at the end.
+If votes agree and are far from 0, rounding in single precision spoils variances that are computed from moments. So the
+unweighted mean of the votes for each parent is subtracted first, and added to poses at the end. Results are the same.
 
-M-steps follow the procedure as printed. The authors' published code leaves out the factor 1/2 before log variances, as
-if lambda were twice as large. Its beta_u is in units of (1 + ln 2 pi) / 2 nats, its beta_a in units of 5,000 nats with
-the opposite sign.
-Every M-step reads votes only through their moments. It gives the E-step three coefficients of the log density of a
-vote V: log (density x activation) = constant + sum over h of (linear_h V_h + quadratic_h V_h^2).
+M-steps follow the procedure as printed. The authors' code has no factor 1/2 before log variances, which acts like twice
+as large a lambda. Its beta_u is in units of (1 + ln 2 pi) / 2 nats. Its beta_a is in units of -5,000 nats.
+An M-step uses only the moments of votes. It returns the constant and the vectors linear and quadratic `[P]` with which
+the E-step computes, for a vote V, log(density * activation) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
 
 Variational Bayes (Ribeiro et al. 2020, `activation: bayes`) has a Dirichlet prior of the capsules' mixing proportions,
-normal priors of poses, and Gamma or Wishart priors of precisions. The authors' code has Wishart priors with one more
-degree of freedom than a pose has numbers, and keeps only the diagonal of the posterior. It adds beta_u after the
-product with a mixing proportion, as a constant that batch norm removes. Here beta_u is in the product, once for each
-number of a vote. Its latest version also divides a child among the capsules of one position, and leaves mixing
-proportions out of the numerator of assignments. Here assignments are the paper's.
+normal priors of poses, and Gamma or Wishart priors of precisions. The authors' code has Wishart priors with P + 1
+degrees of freedom, and uses only the diagonals of their posteriors. It multiplies the entropy of votes by the mixing
+proportion and then adds beta_u, a constant that batch norm removes. Here P beta_u is added to the entropy before the
+product. The latest version of the authors' code also divides a child among the capsules of one position, and leaves
+mixing proportions out of the numerator of assignments. Here assignments are computed as in the paper.
 """
 
 import math
@@ -41,9 +40,9 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _BYTES_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}
-"""Bytes of votes and their squares at once. On a CPU, they fit in its cache, and the allocator reuses their memory."""
+"""Bytes of votes and squares that `route` stores at a time. On a CPU they fit in the cache, and memory is reused."""
 _LEAST_MASS = 1e-7
-"""Added to the assigned mass before moments are divided by it, as in the authors' code: the mass may be 0."""
+"""Added to a parent's assigned mass, which may be 0, before moments are divided by it (as in the authors' code)."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,10 @@ class Routing:
 
     Attributes:
         fields: receptive fields in the layer below.
-        params: network settings. With competition "position", a child's shares sum to 1 at every parent position.
+        params: settings of the network.
         iterations: number of M-steps, at least 1.
         last: whether the parents are class capsules.
-        offsets: `[k, P]`, added to votes by place in the receptive field (coordinate addition), or None.
+        offsets: `[k, P]`, added to the votes from each of the k positions (coordinate addition), or None.
     """
 
     fields: ReceptiveFields
@@ -65,7 +64,7 @@ class Routing:
     offsets: Tensor | None = None
 
     def first_shares(self, types: int) -> Tensor:
-        """Assignments in iteration 1, `[p, k]`: the share that a child at a place gives each parent of a position."""
+        """Assignments in iteration 1, `[p, k]`. They are the same for all `types` parents and all children's types."""
         children, params = self.fields.children, self.params
         alone = "position" in (params.competition, params.first_shares)
         return 1.0 / (types * (torch.ones_like(children) if alone else self.fields.counts[children]))
@@ -79,12 +78,12 @@ class Routing:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of the votes for a capsule, weighted by their assignments times their children's activations.
+    """Moments of the votes for each parent. The weight of a vote is its assignment times its child's activation.
 
     Attributes:
         mass: sum of the weights, `[...]`.
         first: weighted sum of the votes, `[..., P]`.
-        second: weighted sum of their squares, `[..., P]`.
+        second: weighted sum of the votes' squares, `[..., P]`.
     """
 
     mass: Tensor
@@ -99,7 +98,7 @@ class Parents:
     Attributes:
         poses: `[..., P]`.
         activations: from 0 to 1, or logits with batch norm, `[...]`.
-        constant, linear, quadratic: coefficients of the log density of votes, `[...]`, `[..., P]`, `[..., P]`.
+        constant, linear, quadratic: coefficients for the E-step (see the module), `[...]`, `[..., P]`, `[..., P]`.
     """
 
     poses: Tensor
@@ -114,8 +113,8 @@ class Step(NamedTuple):
 
     Attributes:
         assignments: of children to parents, the input of the M-step, `[B, p, D, N]`.
-        moments: of the votes relative to their plain mean.
-        parents: the result of the M-step; coefficients are for votes relative to their plain mean.
+        moments: of the votes minus their unweighted mean.
+        parents: the result of the M-step. Its coefficients are for votes minus their unweighted mean.
     """
 
     assignments: Tensor
@@ -126,12 +125,12 @@ class Step(NamedTuple):
 def route(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> tuple[Tensor, Tensor]:
-    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents, as in `Parents`, differentiable.
+    """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents after the last iteration, as in `Parents`.
 
     Args:
         poses: of the children, `[B, X, c, P]`.
         activations: of the children, from 0 to 1, `[B, X, c]`.
-        transformations: from each place in a receptive field and child type to each parent type, `[k, c, P, D, P]`.
+        transformations: from each position in a receptive field and child type to each parent type, `[k, c, P, D, P]`.
         beta_a, beta_u: of each parent type, in nats, `[D]`.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
@@ -141,13 +140,13 @@ def route(
 
 @cache
 def _fused() -> Callable[..., tuple[Tensor, Tensor]]:
-    """`_last`, compiled into a few kernels, anew for each shape and each `Routing`."""
+    """`_last`, compiled into a few GPU kernels. It is compiled again for each new shape and `Routing`."""
     torch._dynamo.config.recompile_limit = 100
     return torch.compile(_last, fullgraph=True, dynamic=False)
 
 
 class _PlainRoute(torch.autograd.Function):
-    """`_last` on a few images at a time. The backward pass routes these images again, with autograd."""
+    """`_last` on a few images at a time. The backward pass runs `_last` on the same images again, with autograd."""
 
     @staticmethod
     def forward(ctx, routing, poses, activations, *others):  # type: ignore[no-untyped-def]
@@ -188,7 +187,7 @@ def cast_votes(poses: Tensor, transformations: Tensor, routing: Routing) -> Tens
 
 
 def images_at_once(poses: Tensor, transformations: Tensor, routing: Routing) -> int:
-    """Number of images whose votes are cast together."""
+    """Number of images whose votes are computed together."""
     votes = transformations.numel() // poses.shape[-1] * len(routing.fields.children)
     return max(_BYTES_AT_ONCE.get(poses.device.type, 2**30) // (2 * votes * poses.element_size()), 1)
 
@@ -217,7 +216,7 @@ def history(
 
 
 def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Tensor, Tensor]:
-    """Votes `[B, p, D, N, P]` relative to their plain mean, and the mean `[B, p, D, P]`. The mean has no gradient."""
+    """Votes `[B, p, D, N, P]` minus their unweighted mean, and this mean `[B, p, D, P]`, which has no gradient."""
     patches = routing.fields.gather(poses)
     B, p, k, c, P = patches.shape
     D = transformations.shape[3]
@@ -233,7 +232,7 @@ def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Te
 
 
 def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
-    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`. `both` is votes and squares, or None."""
+    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`. `both`: votes beside their squares, or None."""
     if both is None:
         first, second = ((weights.unsqueeze(-1) * each).sum(-2) for each in (votes, votes.square()))
     else:
@@ -274,13 +273,13 @@ def m_step(
     origin: Tensor,
     params: MatrixCapsulesModelParams,
 ) -> Parents:
-    """Parents after the M-step that belongs to `params.activation`.
+    """Parents after an M-step. The setting `params.activation` decides its form.
 
     Args:
-        before: poses of the previous iteration, None in the first iteration.
+        before: poses of the previous iteration, in the coordinates of the votes. None in the first iteration.
         beta_a, beta_u: of each capsule type, `[D]`, in nats.
         inverse_temperature: lambda of this iteration.
-        origin: the pose 0 in the coordinates of the votes, `[..., P]`.
+        origin: the pose 0 in the coordinates of the votes: minus their unweighted mean, `[..., P]`.
     """
     if params.activation == "bayes":
         return _bayes(moments, beta_a, beta_u, origin, params)
@@ -308,8 +307,8 @@ def m_step(
 def _bayes(
     moments: Moments, beta_a: Tensor, beta_u: Tensor, origin: Tensor, params: MatrixCapsulesModelParams
 ) -> Parents:
-    """The posteriors in closed form. `origin`, the prior mean of poses, is pose 0 relative to the mean of votes. The
-    logit of an activation is beta_a - exp(E ln pi) (P beta_u + H), where pi is the mixing proportion of the capsule
+    """The M-step of variational Bayes, with posteriors in closed form. The prior mean of poses is `origin` (`m_step`).
+    The logit of an activation is beta_a - exp(E ln pi) (P beta_u + H). Here pi is the mixing proportion of the capsule
     and H the expected entropy of a vote.
     """
     priors = params.bayes

@@ -3,17 +3,17 @@
     image -> convolution, ReLU -> primary capsules -> convolutional capsules, twice -> class capsules
 
 A capsule has an activation, and a pose of P numbers: a matrix or a vector. Its pose times a learnt transformation is
-its vote for the pose of a capsule above (section 3). Capsules above fit Gaussians to votes (`em_routing`). Class
-capsules share transformations over positions, and the position of a child is added to its votes (section 4,
-"coordinate addition"). A class capsule's activation says whether its class is there.
+its vote for the pose of a capsule above (section 3). Capsules above fit Gaussians to votes (`em_routing`). Votes for
+class capsules have the same transformations at all positions, and the child's position is added to them (section 4,
+"coordinate addition"). A class capsule's activation says whether its class is present.
 
 Ribeiro et al. (2020) use variational Bayes in place of EM in the same network. They add batch norm to the feature maps
 and, in every layer of capsules, to poses and to the logits of activations.
 
 In training, batch norm uses the mean and variance of the batch. For evaluation, both are measured on training images
-after each epoch, with the weights that are evaluated (the current weights or their average). Running statistics would
-belong to earlier weights. So a training step changes only trained parameters. The statistics are parameters without a
-gradient, saved and loaded with the others.
+after each epoch, with the weights that are evaluated (the current weights or their average). Running averages would
+belong to earlier weights. The mean and variance for evaluation are parameters without a gradient. Training steps do
+not change them. They are saved and loaded with the other parameters.
 
 Shapes: B images `[B, C, S, S]` in [0, 1], capsules `[B, H H, types, P]` at H x H positions, else as in `em_routing`.
 """
@@ -38,12 +38,12 @@ from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 _BALANCED_ON = 64
 """Number of images on which betas are set before training (`RoutedCapsules.balance`)."""
 _MEASURED_ON = 2048
-"""Number of images on which statistics of batch norm are measured. torch's running means see about as many, in
-batches of 128."""
+"""Number of images on which the mean and variance of batch norm are measured. torch's running averages, in batches of
+128, depend on about as many."""
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation (Ioffe and Szegedy 2015): values of each type get mean 0 and variance 1 over all other axes.
+    """Batch normalisation (Ioffe and Szegedy 2015): the values of a type get mean 0 and variance 1 over all other axes.
 
     Args:
         types: number of channels, or of capsule types.
@@ -76,7 +76,7 @@ class BatchNorm(nn.Module):
 
 @torch.no_grad()
 def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batches: Iterable[Tensor]) -> None:
-    """Set the statistics of all batch norms in `model` to their means over `batches`. `run` calls it on a batch."""
+    """Set mean and variance of all batch norms in `model` to averages over `batches`. `run` applies the model."""
     norms, training = [module for module in model.modules() if isinstance(module, BatchNorm)], model.training
     model.train()
     for norm in norms:
@@ -92,9 +92,9 @@ def measure_statistics(model: nn.Module, run: Callable[[Tensor], object], batche
 
 
 class PrimaryCapsules(nn.Module):
-    """Capsules whose poses, and logits of activations, are linear in the feature maps at their position.
+    """Capsules whose poses and logits of activations are linear functions of the feature maps at their position.
 
-    With batch norm, normalisation by type replaces the biases. It applies to poses and to logits of activations.
+    With batch norm, the linear functions have no biases. Poses and logits are then normalised for each type.
     """
 
     def __init__(self, params: MatrixCapsulesModelParams) -> None:
@@ -125,8 +125,8 @@ class RoutedCapsules(nn.Module):
         fields: receptive fields in the layer below.
         types_below, types: number of capsules at each position, in the layer below and in this layer.
         params: settings of the network.
-        last: whether they are class capsules. In this layer all places of the receptive field share transformations,
-            and only coordinate addition tells votes of different places apart.
+        last: whether these are class capsules. All positions of their receptive field share transformations. Only
+            coordinate addition makes votes depend on the position.
 
     Attributes:
         iterations: current number of routing iterations. It may change in training.
@@ -180,15 +180,15 @@ class RoutedCapsules(nn.Module):
         return self.norm_poses(poses), self.handed_on(activations)
 
     def handed_on(self, activations: Tensor) -> Tensor:
-        """The layer's output for activations of an M-step. With batch norm these are logits and normalised first."""
+        """The layer's output activations, from those of an M-step (with batch norm, logits still to be normalised)."""
         normalised = self.norm_activations(activations)
         return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
-        """Set the betas from the votes of these capsules. beta_u lets an active capsule save `saving` nats a vote on
-        average. beta_a is the mean cost, so that the average capsule has activation 1/2.
+        """Set the betas of each type from the votes of `capsules`. With beta_u, a vote costs -`saving` nats on average.
+        beta_a is the mean cost of a capsule. A capsule with the mean cost thus has activation 1/2.
 
-        Activations then grow with assigned mass, not only with agreement. Agreement says little before training.
+        Activations then grow with assigned mass, not only with agreement. Agreement means little before training.
         """
         count = images_at_once(capsules[0], self.full_transformations(), self.routing())
         log_sd, mass, product = (torch.zeros_like(self.beta_u) for _ in range(3))
@@ -222,8 +222,8 @@ def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
-    """Offsets of votes, `[k, P]`: row and column from the middle, scaled. They are the first two elements of the
-    right-hand column of a matrix, or the first two elements of a vector.
+    """Offsets of votes, `[k, P]`: row and column of a child, from the middle of the receptive field, scaled. They are
+    the first two elements of the right-hand column of a matrix, or of a vector. All other elements are 0.
     """
     k, side = fields.children.shape[1], params.pose_side
     height = round(k**0.5)
@@ -270,10 +270,10 @@ class MatrixCapsules(Classifier):
         self.routed = cast("Sequence[RoutedCapsules]", nn.ModuleList(layers))
 
     def maps(self, images: Tensor) -> Tensor:
-        """Feature maps `[B, A, H, H]`, the input of the primary capsules. A is their number.
+        """The A feature maps `[B, A, H, H]`, which are the input of the primary capsules.
 
         Raises:
-            ValueError: the images are not `image_size` pixels wide, the size that receptive fields are laid out for.
+            ValueError: the images are not `image_size` pixels wide. The receptive fields are for this size only.
         """
         if images.shape[-1] != self.image_size:
             raise ValueError(f"images are {images.shape[-1]} pixels wide, the network is for {self.image_size}")
@@ -289,7 +289,7 @@ class MatrixCapsules(Classifier):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """As `Classifier.forward`; training epochs before `early_epochs` use `early_iterations` of routing."""
+        """As `Classifier.forward`. In training, the first `early_epochs` have `early_iterations` of routing."""
         early = self.training and self.params.early_epochs > 0 and float(epoch) < self.params.early_epochs
         self.route_for(self.params.early_iterations if early else self.params.iterations)
         return super().forward(images, noise, epoch, labels)
@@ -300,7 +300,7 @@ class MatrixCapsules(Classifier):
             layer.iterations = iterations
 
     def beginning_images(self, epoch: int) -> int:
-        """Number of images for `balance` before the first epoch; 0 in later epochs, or without `saving`."""
+        """Number of images for `balance` before the first epoch. 0 before later epochs, or if `saving` is None."""
         return _BALANCED_ON if epoch == 0 and self.params.saving is not None else 0
 
     @torch.no_grad()
@@ -315,7 +315,7 @@ class MatrixCapsules(Classifier):
                 capsules = layer(capsules)
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
-        """Measure the statistics of batch norm for evaluation on these images, in whole batches if one is full."""
+        """Measure batch norm's mean and variance on `images`. A smaller last batch is left out, unless it is alone."""
         self.route_for(self.params.iterations)
         whole = images[: max(len(images) // batch, 1) * batch]
         measure_statistics(self, self.capsules, whole.split(batch))

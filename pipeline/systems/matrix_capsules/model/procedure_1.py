@@ -1,7 +1,7 @@
 """EM routing as printed in document 004, Procedure 1. It is for readers, and for tests of the fast form.
 
 The fast form, `em_routing.route`, gives the same numbers and gradients, and stores no votes for the backward pass.
-Shapes are as in `em_routing`: B images, p parent positions, D parent types, k places with c types below each parent.
+Shapes are as in `em_routing`: B images, p parent positions, D parent types, c child types at k positions per parent.
 """
 
 import math

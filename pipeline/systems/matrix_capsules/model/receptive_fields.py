@@ -1,8 +1,8 @@
 """Receptive fields of convolutional capsules, and sums over all parents of a child.
 
-The layer below has `H x H` positions. A kernel of `K x K` positions moves over it by a stride. Its places are the `p`
-parent positions, `H' = (H - K) // stride + 1` a side, and each sees `k = K K` positions below. Several parent positions
-may see the same child. One sees a child in a corner. None sees a child at an edge that the stride leaves out.
+The layer below has `H x H` positions. A kernel of `K x K` positions moves over it by a stride. It stops at `p` parent
+positions, `H' = (H - K) // stride + 1` a side. Each of these sees `k = K K` positions below. A child may be seen from
+several parent positions, from one (in a corner), or from none (in a last row or column that the kernel does not reach).
 """
 
 import torch
@@ -18,8 +18,8 @@ class ReceptiveFields:
         side: H', the number of parent positions a side.
         children: the positions below that each parent position sees, row by row, `[p, k]`.
         counts: the number of parent positions that see each position below, `[X]`, X = H H.
-        slots: the indices of each position below in the flattened `children`, `[X, most]`, where most is the largest
-            count. Shorter rows are padded with p k, the size of `children`.
+        slots: for each position below, the indices in the flattened `children` at which it stands, `[X, most]`. Here
+            most is the largest count. Shorter rows are padded with p k, the size of `children`.
 
     Raises:
         UserError: the kernel is larger than the layer below.
@@ -39,7 +39,7 @@ class ReceptiveFields:
         self.slots[seen, rank] = slots
 
     def to(self, device: torch.device) -> "ReceptiveFields":
-        """The same object, after its indices are moved to `device`."""
+        """Move the indices to `device`, in place. Returns this object."""
         self.children, self.counts = self.children.to(device), self.counts.to(device)
         self.slots = self.slots.to(device)
         return self
@@ -49,11 +49,11 @@ class ReceptiveFields:
         return below.index_select(1, self.children.flatten()).unflatten(1, self.children.shape)
 
     def sum(self, seen: Tensor) -> Tensor:
-        """Sums over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`. 0 if there are none."""
+        """Sums over the parent positions that see each child: `[B, p, k, ...]` to `[B, X, ...]`. 0 if none do."""
         return self._slotted(seen, 0.0).sum(2)
 
     def amax(self, seen: Tensor) -> Tensor:
-        """Maxima over the parent positions of each child: `[B, p, k, ...]` to `[B, X, ...]`. -inf if there are none."""
+        """Maxima over the parent positions that see each child: `[B, p, k, ...]` to `[B, X, ...]`. -inf if none do."""
         return self._slotted(seen, -torch.inf).amax(2)
 
     def _slotted(self, seen: Tensor, fill: float) -> Tensor:

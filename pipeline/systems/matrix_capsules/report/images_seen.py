@@ -1,5 +1,4 @@
 """Test errors of matrix capsules on smallNORB by the number of images seen in training, ours beside published errors.
-
 The number of images seen is the number of epochs times the number of training images.
 """
 
@@ -22,7 +21,7 @@ from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 DATA = ("smallnorb", "smallnorb48")
 """Data sources with all images of smallNORB. Its test images show other objects than its training images."""
 _BEST = 3
-"""Number of runs that are drawn, lowest errors first. The run of the paper's best network is drawn, too."""
+"""Number of our runs that are drawn, lowest errors first. Our run of the paper's best network is drawn, too."""
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
 """Markers by number of routing iterations, or None if the number is not known."""
@@ -30,11 +29,11 @@ _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (-4, -7, "right"),
     "yl-1993, 2 iterations": (-3, -8, "left"),
 }
-"""Places of names that would lie on a line: offset from the marker in points, and horizontal alignment."""
+"""Where to write names that would lie on a line: offset from the marker in points, and horizontal alignment."""
 
 
 class Seen(NamedTuple):
-    """One of our runs.
+    """A run of ours, with its test errors.
 
     Attributes:
         images: millions of images seen in training, mean over seeds.
@@ -50,7 +49,7 @@ class Seen(NamedTuple):
 
 
 def seen_by_runs(results: Results) -> list[Seen]:
-    """Every evaluated run of matrix capsules on smallNORB whose training is known, the lowest error first.
+    """Every evaluated run of matrix capsules on smallNORB with a result of its training, the lowest error first.
 
     Runs with a `holdout` are left out: their settings do not give the number of training images.
     """

@@ -1,10 +1,10 @@
 """Adversarial attacks on matrix capsules and on the convolutional network (document 004, section 6, Figures 3 and B.3).
 
-Epsilon is the largest change of a pixel. Means over epsilons are unweighted, over all epsilons above 0 in a study. All
-epsilons are tried on the same images, so that a mean has the sampling noise of a single epsilon.
+Epsilon is the largest change of a pixel. A mean over epsilons has equal weights for all epsilons above 0 in a study.
+All epsilons are tried on the same images. So the sampling noise of a mean is as large as that of a single epsilon.
 
-Both networks see the same images, too, and most often fail on the same images. Tables hold no single predictions.
-Standard errors thus assume independent images, and are too large rather than too small.
+Both networks are attacked on the same images, and most often fail on the same images. Result tables lack predictions
+for single images. So standard errors of differences assume independent images, and are, if anything, too large.
 """
 
 import math
@@ -47,8 +47,8 @@ class Attacked(NamedTuple):
     """An executed study of attacks.
 
     Attributes:
-        percent: a DataFrame with a row for each epsilon, rising. Levels of columns: value or own_loss (attacked through
-            the network's own loss alone, as in the document), kind, method, network, replica.
+        percent: a DataFrame with a row for each epsilon, rising. Levels of columns: measure (value, or own_loss for
+            attacks through the network's own loss alone, as in the document), kind, method, network, replica.
         images: number of test images attacked.
         chance: accuracy of a guess, in percent.
     """
@@ -75,8 +75,8 @@ class Attacked(NamedTuple):
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
     def difference(self, pair: Sequence[Measured], shares: Sequence[float] = ()) -> Measured:
-        """The capsules' number minus the CNN's, with its standard error. The error combines the spread over replicas
-        with the binomial noise of the images attacked. This noise is known even for one seed.
+        """The capsules' number minus the CNN's (a `pair`), with its standard error. The error combines the spread over
+        replicas with the binomial noise of the images attacked. The noise is known even for one seed.
 
         Args:
             shares: percentages from which the two numbers are computed; by default, the two numbers themselves.
@@ -87,8 +87,8 @@ class Attacked(NamedTuple):
         return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
 
     def compared(self, kind: str, *methods: str) -> tuple[Measured, Measured, list[str]]:
-        """Accuracy left, points lost of the accuracy at epsilon 0, and notes on both networks. The two numbers are
-        capsules minus CNN, means over epsilons and `methods`.
+        """Capsules minus CNN: accuracy under attack, and points lost of the accuracy at epsilon 0. Both differences are
+        means over epsilons and `methods`. The third result is a list of notes on both networks.
         """
         values = self.percent["value", kind][list(methods)]
         before, attacks = values.loc[0.0], values[values.index > 0]
@@ -161,7 +161,7 @@ def targets_are_missed(found: Attacked) -> Answer:
         f"{method}: {ours.mean:.1f} % on capsules, {cnn.mean:.1f} % on the CNN" for method, (ours, cnn) in rates.items()
     ]
     mean = [
-        # The replicas are the same: the sd of the mean is at most the mean of both sds.
+        # Both methods attack the same replicas, so the sd of the mean is at most the mean of both sds.
         Measured((first.mean + second.mean) / 2, (first.sd + second.sd) / 2, min(first.n, second.n))
         for first, second in zip(*rates.values(), strict=True)
     ]
@@ -171,8 +171,8 @@ def targets_are_missed(found: Attacked) -> Answer:
 def stays_above_chance(found: Attacked) -> Answer:
     """Section 6: the lowest accuracy of the capsules (percent) under general attacks, over epsilons and methods.
 
-    The claim holds if this accuracy is not below chance by more than two standard errors (binomial, of the images
-    attacked), and if two standard errors are at most `LARGEST_UNDETECTED`.
+    The claim holds if this accuracy is at least chance minus two standard errors (binomial, of the images attacked),
+    and if two standard errors are at most `LARGEST_UNDETECTED`.
     """
     lowest, notes = [], []
     for method in METHODS:
@@ -205,7 +205,8 @@ def transfer_hurts_both(found: Attacked) -> Answer:
 def gradients_are_there(found: Attacked) -> Answer:
     """Section 6: percent of the derivatives of the capsules' loss by pixels that are exactly 0.
 
-    The loss is the network's own: the spread loss is exactly 0 where its margin is met.
+    The loss is the network's own. The spread loss is exactly 0 where its margin is met. The claim holds if the CNN's
+    percentage is at least as large.
     """
     zeros, of_logits, sizes = (
         [found.numbers.needed(loss, network, measure) for network in NETWORKS]
@@ -285,7 +286,7 @@ def curves(study: Attacked) -> Figure:
 
 
 def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """Figure B.3, from images `[k, C, s, s]` in [0, 1] by "<network>-<epsilon>". Only the first channel is shown."""
+    """Figure B.3. `arrays` has images `[k, C, s, s]` in [0, 1] by "<network>-<epsilon>". One channel is shown."""
     changed = sorted(name.partition("-")[::-2] for name in arrays if not name.endswith("-0"))
     rows = [("as they are", arrays["capsules-0"][:, 0])]
     for epsilon, network in changed:

@@ -1,4 +1,4 @@
-"""Test errors of the networks of document 004. Table 1 is about components of matrix capsules and changes in training.
+"""Test errors of the networks of document 004. Its Table 1 is about components of matrix capsules and the loss. Its
 Table 2 is about novel viewpoints, for two networks with equal errors on familiar viewpoints.
 
 The profile's `evidence` names the networks that answer the claims. Errors are in percent. A trial is a trained network
@@ -90,7 +90,7 @@ def runs(results: Results, *variants: str) -> list[Trial]:
 
 
 def ablations(results: Results) -> Iterator[Trial]:
-    """Yield the conditions of all executed ablations, in the order of ablations' names, then of conditions' names."""
+    """Yield a trial for each condition of all executed ablations, sorted by ablation, then by name of condition."""
     for item, whole in results.executed("ablation"):
         study = whole.settings.ablation[item]
         for name in sorted(whole.names("condition"), key=natural):
@@ -126,7 +126,7 @@ def in_percent(share: Measured) -> str:
 
 
 def row_of(trial: Trial) -> str | None:
-    """The claim about a trial's row of Table 1. None if no row has its settings, or if it changes other settings."""
+    """The claim about a trial's row of Table 1. None if it fits no row, or changes settings outside `CONDITION`."""
     if trial.run.variant != "matrix_capsules" or not trial.changes.keys() <= set(CONDITION):
         return None
     theirs, ours = documents()["matrix_capsules"], trial.run.model
@@ -135,13 +135,13 @@ def row_of(trial: Trial) -> str | None:
 
 
 def paper_error(trial: Trial) -> float | None:
-    """The paper's error (percent) of a trial's row, for any data of the trial. None if the trial has no row."""
+    """The paper's error (percent) in a trial's row of Table 1, whatever the trial's data. None if it has no row."""
     return {claim.id: claim.value for claim in load_claims()}.get(row_of(trial) or "")
 
 
 def _row(results: Results, row: str) -> Finding:
-    """Test error of a row of Table 1, from the middle of images. A note has the unchanged network's error: of the small
-    network if evidence names one, else of the row `iterations_3`.
+    """Test error of a row of Table 1, from the middle crop. A note has the error of the unchanged network, if this was
+    trained alike. The unchanged network is `small` of evidence's networks if there is one, else row `iterations_3`.
     """
     evidence = results.evidence.matrix_capsules
     trial = trial_of(results, evidence.table_1.get(row))
@@ -157,7 +157,7 @@ def _row(results: Results, row: str) -> Finding:
 
 
 def _beside(trial: Trial, unchanged: Trial) -> str:
-    """A note on the unchanged network's error. It says so if the change has the opposite effect in the paper."""
+    """A note on the unchanged network's error, and on the paper's errors if their order is the opposite."""
     error, kept = (each.numbers.needed("test", "centre") for each in (trial, unchanged))
     words = f"the unchanged network, trained alike: {in_percent(kept)}"
     theirs, papers = paper_error(trial), paper_error(unchanged)
@@ -167,14 +167,14 @@ def _beside(trial: Trial, unchanged: Trial) -> str:
 
 
 def _error(results: Results, named: Callable[[Any], str | None], document: str, test: str = "centre") -> Finding:
-    """Test error of a network of evidence that is not in a row of `ROWS`. `named` finds its name in evidence."""
+    """Test error of a network of evidence that is not in `ROWS`. `named` returns the network's name from evidence."""
     return _answer(results, trial_of(results, named(results.evidence.matrix_capsules)), document, test)
 
 
 def _answer(results: Results, trial: Trial, document: str, test: str = "centre") -> Finding:
-    """The error of a trial in `test`, with a note on the other test, and remarks on differences from the network
-    `document` of `documents.yaml`. Conditions record no training curve. Their training error is from the epoch whose
-    weights were kept, most often the last epoch.
+    """The error of a trial in `test`, a key of `ERRORS`. A note has the error in the other test. Remarks are on
+    differences from the network `document` of `documents.yaml`. Conditions of an ablation have no training curve, so
+    their training error is that of the epoch whose weights were kept.
     """
     other, words = ("crops", "by several crops") if test == "centre" else ("centre", "from the middle alone")
     evaluated, beside = trial.stage == "evaluate", trial.numbers.measured("test", other)
@@ -193,10 +193,10 @@ def _answer(results: Results, trial: Trial, document: str, test: str = "centre")
 
 
 def _novel(results: Results, axis: str, network: str) -> Finding | None:
-    """Error on novel viewpoints, at the epochs where both networks have equal errors on familiar viewpoints.
+    """Error on novel viewpoints, at the epochs where both networks should have equal errors on familiar viewpoints.
 
-    None if both networks' errors on familiar viewpoints differ by more than two standard errors (binomial, of the test
-    images, and over replicas).
+    None if these errors on familiar viewpoints differ by more than two standard errors (binomial, of the test images,
+    and over replicas).
     """
     item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
     images = numbers.number("images", "familiar")
@@ -285,7 +285,7 @@ def _recipes(results: Results) -> list[Table]:
 
 
 def _viewpoints(results: Results) -> list[Table]:
-    """A list with one table: rows for each network of a study, at the matched epoch and at the end of training."""
+    """A list with one table. Each network of a study has a row for the matched epoch, and one for the last epochs."""
     heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
     rows: list[Row] = [
         ([item, numbers.settings.viewpoint[item].axis, kind, words], cells(numbers, heads, kind, network), numbers)

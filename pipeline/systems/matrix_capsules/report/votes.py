@@ -24,7 +24,7 @@ def votes_concentrate(results: Results) -> Finding | None:
     first, in points. None if the network has one iteration, or if its votes were not measured.
 
     The claim holds if this share and the right class's share of all assignments both rise by more than two standard
-    errors (binomial, of the images measured). Without learning, both shares drift a little up or down.
+    errors (binomial, of the images measured). In untrained networks, both shares rise or fall a little.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")

@@ -25,7 +25,7 @@ SETTINGS = AblationParams
 
 
 def check(params: SharedParams, where: str, study: AblationParams) -> None:
-    """ValueError if the run is of the wrong kind, or a condition gives an invalid model or a setting without effect."""
+    """ValueError if the run is of another variant, or a condition is invalid, without effect or does not fit."""
     params.check_changes_of_model(where, study.run, "matrix_capsules", study.conditions)
 
 
