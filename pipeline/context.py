@@ -1,4 +1,4 @@
-"""The context of a study, its only argument: it gives settings, opens data sets and trained models, and trains.
+"""The context, a study's only argument. It has settings, opens data sets and trained models, and trains models.
 
 All data sets, seeds and trainings that a study uses are recorded for the provenance of its result.
 """
@@ -41,16 +41,16 @@ class Context:
 
     Attributes:
         label: name of the item in DVC, such as `attack@smallnorb`. It is also the title of progress bars.
-        settings: its entry in `params.yaml`, or the section if all items share one; None if there is no section.
+        settings: the item's entry in `params.yaml`, or the section if all items share one; None without a section.
         axes: values of the variables of a matrix in `dvc.yaml` by name, such as `run` and `angle` of a sweep.
-        checkpoints: the folder of checkpoints of unfinished trainings. It is not in `root` if DVC runs an experiment in
-            a temporary copy, `root`.
+        checkpoints: the folder of checkpoints of unfinished trainings. If DVC runs an experiment in a temporary copy of
+            the repository, `root` is the copy, and this folder is in the original.
         code: the library's files and folders that the item depends on.
-        opened: label, and hash of the file (None for generated data), of each data set opened or generated, by name.
-        seeds: seeds of the models that were trained or loaded first.
-        epochs: for each training, the number of epochs: the mean over replicas.
+        opened: for each data set opened or generated, by name: its label, and its file's SHA-256 (None if generated).
+        seeds: seeds of the first run that was trained or loaded, one per replica.
+        epochs: number of epochs of each training, a mean over its replicas.
         last_epoch: the last epoch of the longest training.
-        parts: contexts of the short studies, each with its own settings, if the item is a set of studies.
+        parts: the context of each study, if the item is a set of short studies; else empty.
     """
 
     item: str
@@ -167,8 +167,8 @@ class Context:
                 training.
             dataset: training data. By default, it is the run's own data set.
             change: how `dataset` differs from the run's own. A checkpoint with another `change` is not continued.
-            key: key of the training's settings in the result; by default, `name`. The stage `train` gives neither: its
-                result has the settings of the run anyway.
+            key: key of the training's settings in the result; by default, `name`. The stage `train` gives no key and no
+                name, because its result has the run's settings anyway.
             start, frozen, watched: as for `train_run`, whose docstring lists the errors.
 
         Returns:

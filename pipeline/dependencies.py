@@ -70,8 +70,8 @@ class Graph:
         return items[name]
 
     def settings(self, stage: str, name: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The part of the parameters `values` that an item depends on, directly or through the items that it reads. It
-        is nested like `values`. If the item is of a matrix, the key `item` holds the values of the variables.
+        """The parameters in `values` that an item depends on, directly or through items whose outputs it reads. They
+        are nested like `values`. For an item of a matrix, the key `item` has the values of the matrix's variables.
         """
         item = self.item(stage, name)
         reached, waiting = {item.label: item}, [item]
@@ -87,7 +87,7 @@ class Graph:
             target, source = part, values
             for key in path:
                 target, source = target.setdefault(key, {}), source[key]
-            if not isinstance(target.get(last), dict):  # a whole section, named before its parts, stays whole
+            if not isinstance(target.get(last), dict):  # a dict that is there came with its whole section
                 target[last] = source[last]
         return part
 

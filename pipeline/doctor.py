@@ -51,7 +51,7 @@ def _torch(root: Path) -> str:
     from pipeline.compute import choose_device
     from pipeline.params import load_params
 
-    with suppress(ParamsError):  # reported with the parameters
+    with suppress(ParamsError):  # which `_parameters` reports
         choose_device(load_params(root / "params.yaml").device)
     if not torch.cuda.is_available():
         return f"{torch.__version__} on CPU, {torch.get_num_threads()} threads"

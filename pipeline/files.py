@@ -62,12 +62,11 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    """Write named arrays to `path` as a compressed npz without pickles, atomically. Equal arrays give equal bytes.
+    """Write named arrays to `path` as a compressed npz without pickles, atomically.
 
-    The zip headers that `numpy.savez` writes differ between versions of Python. Here, only the implementation of zlib
-    matters (zlib-ng compresses differently).
-
-    Raises `UserError` if the file cannot be written, and `ValueError` for an array of Python objects.
+    Equal arrays give equal bytes in all versions of Python. (The zip headers of `numpy.savez` differ between versions.)
+    The bytes differ only between implementations of zlib, such as zlib-ng. Raises `UserError` if the file cannot be
+    written, and `ValueError` for an array of Python objects.
     """
     import numpy as np
 
@@ -82,7 +81,7 @@ def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
 
 
 _FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader of libyaml if PyYAML was built with it, else PyYAML's. The first is five to ten times as fast."""
+"""The loader that uses libyaml, if PyYAML has it, else the loader in Python, which is five to ten times as slow."""
 
 
 class _Loader(_FASTEST):

@@ -3,7 +3,7 @@
 A kernel is one C++ file beside the module that calls it. Several kernels share `kernels.h`. `python -m pipeline
 kernels` compiles every kernel in several forms, one for each instruction set of this kind of processor. The form is
 chosen at run time, so kernels built on one machine of a cluster run on all. Compiled kernels are in a folder of the
-Python environment. Their names contain a hash of source, header and flags, so no library is used for another source.
+Python environment. Their file names contain a hash of source, header and flags, so no outdated kernel is loaded.
 Without compiled kernels, models use their PyTorch forms.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _PACKAGE = Path(__file__).resolve().parent
-# Not -ffast-math: it removes additions that round to whole numbers, and terms that depend on the order of sums.
+# Not -ffast-math: it removes the addition by which kernels round to whole numbers, and changes the order of sums.
 _FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-Wno-psabi")
 
 
@@ -49,7 +49,7 @@ class Kernel:
     lanes: int
 
     def call(self, function: str, *arguments: Struct | Tensor | None) -> None:
-        """Call a function with the addresses of arguments. The caller must keep tensors alive. Raises `MemoryError`."""
+        """Call a function with its arguments' addresses. Tensors must be kept alive. `MemoryError`: memory is full."""
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 JOURNALS = ".tracking"
 """The folder of the journals of tracked runs."""
 CHECKPOINTS = ".cache/resume"
-"""The folder of the last checkpoints of trainings, a folder for each training. DVC does not delete it."""
+"""The folder of checkpoints. It has a folder for each replica of a training. DVC does not delete them."""
 
 
 def find_root() -> Path:
@@ -28,7 +28,9 @@ def find_root() -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """The MLflow store, at `MLFLOW_TRACKING_URI` or in `home`; None if `CAPSULES_MLFLOW` is off. `UserError` if bad."""
+    """MLflow's store, at `MLFLOW_TRACKING_URI` or else in the folder `home`; None if `CAPSULES_MLFLOW` is off.
+    Raises `UserError` if this variable is neither on nor off.
+    """
     from pipeline.tracking import Store
 
     switch = os.environ.get("CAPSULES_MLFLOW", "on")
@@ -58,12 +60,12 @@ def dataset_path(root: Path, dataset: str) -> Path:
 
 @dataclass
 class Layout:
-    """Paths of the files that a profile's stages write in a repository, and of `noise_path`.
+    """Paths of a profile's results in a repository. Stages write all of them except `noise_path`.
 
     Attributes:
         arrays_folder: arrays of results, which DVC caches. The files in `reports_folder` are in Git.
         records_folder: results with their settings (`<stage>/<item>.json`) and their tables (`<stage>/<item>.csv`).
-        noise_path: the spread of the scorecard's numbers between machines.
+        noise_path: the spread of the scorecard's numbers between machines, written by `compare --noise`.
     """
 
     root: Path

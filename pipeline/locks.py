@@ -9,13 +9,13 @@ from filelock import FileLock
 
 from pipeline.errors import UserError
 
-LOCK_SECONDS = 0.2  # longer than `is_running` holds a lock, so that it does not stop a stage that starts
+LOCK_SECONDS = 0.2  # longer than `is_running` holds a lock: a stage that starts waits for it, and does not fail
 
 
 @contextmanager
 def single_instance(root: Path, label: str) -> Iterator[None]:
     """Hold the lock of `label` (`lock_path`) during the block. The lock is also released if the process is killed.
-    Raises `UserError` with the id of the process that holds the lock, from a file next to it, if there is one.
+    Raises `UserError` if another process has the lock. A file next to the lock gives the process's id for the message.
     """
     path = lock_path(root, label)
     lock, holder = FileLock(path), path.with_suffix(".pid")

@@ -38,7 +38,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Mean scores `[N, classes]` over seeds of images `[N, C, S, S]` in [0, 1]. `UserError` if a model has none."""
+        """Scores `[N, classes]`, mean over seeds, of images `[N, C, S, S]` in [0, 1]. `UserError` if there are none."""
         parts = [torch.stack([self._scores(model, part) for model in self.models]) for part in self._parts(images)]
         return torch.cat([part.mean(0) for part in parts])
 
@@ -51,7 +51,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def features(self, images: Tensor) -> list[dict[str, Tensor]]:
-        """Features of images `[N, C, S, S]` in [0, 1], by seed: tensors `[N, d]` by name; may be empty."""
+        """For each seed, features of images `[N, C, S, S]` in [0, 1]: tensors `[N, d]` by name, or an empty dict."""
         found = []
         for model in self.models:
             parts = [model.features(part) for part in self._parts(images)]
@@ -90,9 +90,9 @@ def load_trained(folder: Path) -> TrainedRun:
 def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     """Read images `[N, channels, size, size]` in [0, 1]. Channels: one (grey), two (stereo pairs) or three (colour).
 
-    `paths` is one `.npy` file with uint8 images `[N, channels, size, size]`, or a list of picture files. An image in
-    colour is one picture. Any other image is one grey picture per channel, in order. Pictures must be square and framed
-    like the training images. They are resized. Raises `UserError` if a file cannot be read or does not fit.
+    `paths` is one `.npy` file with uint8 images `[N, channels, size, size]`, or a list of picture files: one file for a
+    colour image, one grey file for each channel of any other image, in order. Pictures must be square and framed like
+    the training images. They are resized. Raises `UserError` if a file cannot be read or does not fit.
     """
     if [path.suffix for path in paths] == [".npy"]:
         return _array(paths[0], (channels, size, size))

@@ -46,7 +46,7 @@ class CheckedParams(SharedParams):
         return self
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Yield place and settings of every study of a kind, also in sets. ValueError if two have the same name."""
+        """Yield (dotted place, settings) of each study; `in_sets`: also in sets. ValueError if a name occurs twice."""
         section = self.section(kind)
         if isinstance(section, Section):
             yield kind, section
@@ -70,7 +70,7 @@ class CheckedParams(SharedParams):
                 raise ValueError(f"{role.where}: '{role.item}' is not one of {sorted(fitting)}")
 
     def _kinds(self, section: str) -> dict[str, str]:
-        """For each item of a section that evidence may name, its kind (`Role.kind`)."""
+        """The kind (`Role.kind`) of each item that roles of `section` may name, by the item's name."""
         runs: dict[str, str] = {name: run.variant for name, run in self.runs.items()}
         if section == "runs":
             return runs
@@ -122,7 +122,7 @@ class CheckedParams(SharedParams):
 
 
 def _sections() -> dict[str, Any]:
-    """Fields for pydantic by name: the sections of all studies."""
+    """The sections of all studies by name, as fields for `create_model`: pairs of a type and `...` (required)."""
     fields: dict[str, Any] = {}
     for kind, study in studies().items():
         entry: Any = study.SETTINGS
@@ -140,20 +140,20 @@ else:
 
 
 _TAGS = {"runs": 2, "optimise": 4, "regression": 2, "regression_sets": 4, "attention": 2, "attention_sets": 4}
-"""The index of the discriminator's value in pydantic's location of an error, by section."""
+"""By section: the index of the discriminator's value in an error's `loc` (pydantic's location of the error)."""
 
 
 def _describe(error: Any) -> str:
     """One line for one pydantic error: the field as in the file, the problem, and the value found."""
     place = error["loc"]
-    # pydantic's location contains the discriminator's value: runs, <name>, generative, training, ...
+    # `loc` contains the discriminator's value, here `generative`: runs, <name>, generative, training, ...
     tag = _TAGS.get(str(place[0]) if place else "", len(place))
     where = ".".join(map(str, (*place[:tag], *place[tag + 1 :])))
     return f"{where}: {message_of(error)}" if where else message_of(error)
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """The typed form of a params file. `ParamsError` names every wrong field or, if all fit, a wrong reference."""
+    """The typed form of a params file. `ParamsError` names all wrong fields or, if none is wrong, a wrong reference."""
     try:
         return Params.model_validate(values)
     except ValidationError as error:

@@ -18,7 +18,7 @@ from pipeline.settings import differences, flatten
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 FILES = (LOCK, PARAMS)
-"""`params.yaml` comes last because it determines the current profile."""
+"""A profile's files, in the order in which `switch` moves them: `params.yaml`, which names the profile, is last."""
 
 
 class Profile(NamedTuple):
@@ -62,8 +62,8 @@ class Profiles:
         """Make `name` the current profile and return True; False if it already is.
 
         The current files are stored, then replaced by the files of `name`. Each file is replaced in one step, so it is
-        never incomplete. Raises `UserError` if there is no such profile, its parameters name another profile, a stored
-        copy of a current file differs from it, or a file cannot be stored. The current files then stay as they were.
+        never incomplete. Raises `UserError` before any current file changes if there is no such profile, its parameters
+        name another profile, `profiles/<current>/` has another version of a current file, or a file cannot be stored.
         """
         source, current = self.params_path(name).parent, self.current
         if name == current:
@@ -85,7 +85,7 @@ class Profiles:
                 (source / file).replace(self.root / file)
             else:
                 (self.root / file).unlink(missing_ok=True)
-        with suppress(OSError):  # the folder holds something else
+        with suppress(OSError):  # the folder may hold other files
             source.rmdir()
         return True
 

@@ -50,7 +50,7 @@ def check_once(names: list[str]) -> list[str]:
 
 
 def check_distinct(angles: list[float]) -> list[float]:
-    """Return the angles unchanged. ValueError if two agree in six significant digits, which name their results."""
+    """Return the angles unchanged. ValueError if two agree in six significant digits: results are named by these."""
     check_once([f"{angle:g}" for angle in angles])
     return angles
 

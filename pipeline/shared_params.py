@@ -32,7 +32,7 @@ class SharedParams(Section):
     evidence: EvidenceParams = Field(description="which item answers which claims")
 
     def section(self, name: str) -> Any:
-        """A section, of a kind of study for example. It has entries by name, or settings that all items share."""
+        """A section, such as `ablation`: a dict of entries by name, or a `Section` of settings that all items share."""
         return getattr(self, name)
 
     def images_of(self, dataset: str) -> Published:
@@ -53,14 +53,14 @@ class SharedParams(Section):
             raise ValueError(f"{where}: {error}") from None
 
     def check_factor(self, where: str, factor: str, dataset: str) -> None:
-        """ValueError if a data set lacks a factor of variation. Data sets with unknown factors are not checked."""
+        """ValueError if a data set lacks a factor of variation. Data sets whose factors are unknown always pass."""
         factors = self.images_of(dataset).factors
         if factors is not None and factor not in factors:
             known = ", ".join(factors) or "none"
             raise ValueError(f"{where}: the {factor} of images of {dataset} is not known (known: {known})")
 
     def run_of(self, where: str, name: str, *variants: str) -> RunSettings:
-        """The run `name`. ValueError if there is no such run, or it is of none of the `variants`, if any are given."""
+        """The run `name`. ValueError if there is none, or if `variants` are given and its variant is not among them."""
         fitting = {key: run for key, run in self.runs.items() if not variants or run.variant in variants}
         if name not in fitting:
             raise ValueError(f"{where}: '{name}' is not one of {sorted(fitting)}")
@@ -69,7 +69,9 @@ class SharedParams(Section):
     def check_changes_of_model(
         self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
     ) -> None:
-        """ValueError if `name` is no run of the variant, or a condition is invalid, without effect or unfit."""
+        """ValueError if `name` is no run of the variant, or a condition is wrong. A condition changes settings of the
+        run's model. It is wrong if they are invalid, have no effect, or make a model that does not fit the data set.
+        """
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
             place = f"{where}.conditions.{condition}"
@@ -81,7 +83,7 @@ class SharedParams(Section):
 
     @staticmethod
     def check_effect(where: str, run: RunSettings, changes: Collection[str]) -> None:
-        """ValueError if one of `changes` has no effect. They are settings of a run's model that a study changes."""
+        """ValueError if the model of `run` ignores one of `changes`, the names of settings that a study changes."""
         for name, others in run.without_effect().items():
             if name in changes:
                 raise ValueError(f"{where}.{name}: changes nothing without {others}")

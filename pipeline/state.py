@@ -43,7 +43,7 @@ def outputs(lock: Path) -> list[Output]:
 
 def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambda label: False) -> list[ItemStatus]:
     """The state of every item of a profile, then of results that belong to no item. `path` is the `params.yaml` of the
-    profile. `running` says whether the item with a label is running.
+    profile. `running` says whether an item, such as `train/capsules-mnist`, is running.
 
     Raises `ParamsError` if the parameters are invalid, `ResultError` if a result file is corrupt, and `UserError`
     if `dvc.lock` cannot be read.

@@ -65,7 +65,7 @@ def params_hash(parameters: Any) -> str:
 def open_run(
     profile: str, settings: dict[str, Any], item: Item, home: Path, commit: str, dirty: bool, dvc: Process | None
 ) -> TrackedRun:
-    """Start the tracked run of a stage. Its journal is in repository `home`, its group is the reproduction `dvc`."""
+    """Start the tracked run of a stage, with its journal in repository `home`. `dvc` is the reproduction's process."""
     tags: dict[str, Any] = {
         "stage": item.stage,
         "item": item.name or "",
@@ -83,8 +83,8 @@ def open_run(
         tags["dvc_experiment"] = experiment
     group = None
     if dvc is not None:
-        # One reproduction is one process: `pipeline repro`, else `dvc`. psutil's hash combines its id and its start in
-        # ticks since boot. So it is unique on this host, and does not change when the clock is set.
+        # One reproduction is one process: `pipeline repro`, else `dvc`. psutil's hash of a process combines its id and
+        # its start in ticks since boot. So the hash is unique on this host, and does not depend on the clock.
         title = experiment or f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit[:7]}"
         shared = ("profile", "commit", "mlflow.source.git.commit", "mlflow.source.type", "dirty")
         of_group = {"mlflow.source.name": "dvc repro", **{key: str(tags[key]) for key in shared}}

@@ -97,7 +97,7 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track at the end of a stage: the device, the description with results, and trained weights."""
+        """Track the device, `tags`, a description and, without `tags`, trained weights. A failed stage has `tags`."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")
@@ -196,9 +196,9 @@ def _exit(message: str, code: int) -> NoReturn:
 def starters() -> tuple[list[psutil.Process], psutil.Process | None]:
     """The processes that started this stage, nearest first, and the process of the reproduction.
 
-    They are `dvc`, the `python -m pipeline repro` above it, a `make` above both, and shells between them: DVC runs a
-    command through a shell, which the command may replace. The process of the reproduction is `pipeline repro` if there
-    is one, else `dvc`. Returns an empty list and None if DVC did not start this process.
+    They are `dvc`, a `python -m pipeline repro` above it, a `make` above both, and any shells between them (DVC starts
+    commands through a shell). The process of the reproduction is `pipeline repro` if there is one, else `dvc`. Returns
+    an empty list and None if DVC did not start this process.
     """
     chain: list[psutil.Process] = []
     shells: list[psutil.Process] = []
@@ -226,9 +226,9 @@ def starters() -> tuple[list[psutil.Process], psutil.Process | None]:
 def exit_with(chain: list[psutil.Process]) -> Iterator[None]:
     """Exit soon after any process of `chain` has ended. During the block, SIGTERM also causes an orderly exit.
 
-    If a reproduction is killed, its stage goes on: the shell in between keeps waiting, or the stage gets another
-    parent. So neither the parent's id nor a signal at its death is enough, and the whole chain is watched. The stage
-    gets SIGTERM. If it is still running after `GRACE_SECONDS`, it is ended.
+    When a process of `chain` ends, the stage gets SIGTERM. If it still runs after `GRACE_SECONDS`, it is ended. It is
+    not enough to watch the stage's parent: if a reproduction is killed, its stage goes on, because a shell between them
+    keeps waiting, or because the stage gets another parent.
     """
     done = threading.Event()
 
@@ -255,7 +255,7 @@ def exit_with(chain: list[psutil.Process]) -> Iterator[None]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Whether a process runs. Its id may be reused by another process, and a zombie is still listed."""
+    """Whether a process runs. A zombie does not count as running, nor does another process with a reused id."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

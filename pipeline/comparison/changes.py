@@ -1,4 +1,4 @@
-"""Finds claims that differ between two sides, tests whether chance explains it, and reports them as text."""
+"""Finds the claims that differ between two sides, tests whether chance explains a difference, and describes them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ WORDS: tuple[Word, ...] = get_args(Word)
 """How a claim differs between the sides, the most interesting first."""
 
 LEVEL = 0.05
-"""Approximate upper limit of the false discovery rate: the expected share of claims that differ by chance among the
-tested claims called "moved". If nothing was changed, about this is the probability that there is any such claim.
+"""Approximate upper limit of the false discovery rate: among the tested claims called "moved", the expected share of
+those that differ only by chance. If nothing changed, it is about the probability that any claim is called "moved".
 """
 
 
@@ -27,7 +27,7 @@ class Change:
     Attributes:
         difference: `after` minus `before`, in the number's unit; None without two numbers.
         noise: noise of the difference; None if it is unknown.
-        chance: the probability of such a difference if nothing had changed; None if the noise is unknown.
+        chance: p-value of the difference under the hypothesis that nothing changed; None if the noise is unknown.
     """
 
     id: str
@@ -54,7 +54,7 @@ def changes(
         alike = old and new and same(old.value, new.value) and old.verdict == new.verdict
         if (old or new) and not alike:
             found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
-    # Claims with equal numbers are not tested: most do not depend on what was changed, and would only be more tests.
+    # Equal numbers are not tested. Most do not depend on what was changed, and more tests would have less power each.
     chances = {change.id: change.chance for change in found if change.chance is not None}
     adjusted = stats.false_discovery_control(list(chances.values())) if chances else []
     moved = {claim for claim, chance in zip(chances, adjusted, strict=True) if chance <= LEVEL}
@@ -78,7 +78,7 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
 
 
 def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[str, str]) -> list[str]:
-    """The parameters and the claims that differ, as lines of text. Between profiles, parameters are only counted.
+    """The parameters and the claims that differ, as lines of text. If profiles differ, parameters are only counted.
 
     Args:
         found: from `changes`.

@@ -1,7 +1,7 @@
 """The noise of a claim's number: between seeds, or between machines that run the same code.
 
 Machines differ in rounding, which training amplifies. The spread between them is measured from results of the same code
-and settings, and kept in `reports/<profile>/noise.json`. For a claim of one seed there is no other measure.
+and settings, and kept in `reports/<profile>/noise.json`. For a number from one seed, it is the only estimate of noise.
 """
 
 import json
@@ -24,11 +24,10 @@ class Spread:
     """The spread of a claim over several machines.
 
     Attributes:
-        sd: sample standard deviation of our number, in its unit. It is 0 if `n` is 1, and None for a statement, which
-            has no number.
-        n: number of machines with distinct numbers: machines that round alike are not independent measurements. For a
-            statement, the number of all machines.
-        verdicts: the claim's distinct verdicts.
+        sd: sample standard deviation of our number, in its unit; 0 if `n` is 1, None for a statement (no number).
+        n: number of machines. Machines with the same numbers count as one, because they are not independent. For a
+            statement, all machines count.
+        verdicts: the claim's distinct verdicts on the machines.
         repetitions: number of seeds, or other repetitions, over which each number is a mean.
     """
 
@@ -108,11 +107,11 @@ def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Pa
 
 
 def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> list[Noise]:
-    """The noise of the difference of two numbers, from each source with an estimate. Empty if there is none.
+    """Estimates of the noise of the difference between two numbers: none, one or two.
 
-    The first source is the numbers' standard errors if either has one, else their repetitions (mostly seeds) if either
-    has several. A single number is taken to vary as the other does. The second source is the spread between machines. A
-    standard deviation of 0 is not used: two or three equal numbers do not show that the next would be equal, too.
+    The first estimate needs several repetitions (mostly seeds) of at least one number. It uses standard errors if there
+    are any, else standard deviations: a number without repetitions is taken to vary like the other. The second estimate
+    uses both spreads between machines. Estimates of 0 are left out: two or three numbers may be equal by chance.
 
     Args:
         spreads: each side's spread between machines.
@@ -126,7 +125,7 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
         variance = sum((answer.n - 1) * answer.sd**2 for answer in several) / degrees
         sd = math.sqrt(variance * (1 / before.n + 1 / after.n))
         found.append(Noise(sd, degrees, f"{before.n} and {after.n} repetitions"))
-    machines = [  # sd of a mean over the answer's repetitions, with independent rounding errors; number of machines
+    machines = [  # (sd of a mean over the answer's repetitions, number of machines); rounding errors are independent
         (each.sd * math.sqrt(each.repetitions / answer.n), each.n)
         for each, answer in zip(spreads, (before, after), strict=True)
         if each is not None and each.sd is not None and each.n > 1
@@ -138,12 +137,12 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
 
 
 def same(first: float | None, second: float | None) -> bool:
-    """Whether two numbers are equal but for their last digits."""
+    """Whether two numbers differ by at most 1e-9 of the larger one, or both are None."""
     return first == second or (first is not None and second is not None and math.isclose(first, second, rel_tol=1e-9))
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
-    """One side of each group of sides with equal numbers for all claims that rest on `items`."""
+    """The sides, but only the first of those that have the same numbers for all claims that rest on `items`."""
     found: dict[tuple[str, ...], Side] = {}
     for side in sides:
         numbers = [answer.value for answer in side.answers.values() if answer.items == items]

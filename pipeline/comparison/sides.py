@@ -28,7 +28,7 @@ class Answer:
         sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
         standard_error: whether `sd` is the standard error of the mean.
         items: `<stage>/<item>` of the results that the number rests on.
-        made_by: the commits, and the hashes of the settings, that made these results.
+        made_by: two texts, the commits and the hashes of the settings that made these results.
         runs: ids of the tracked runs that made these results.
     """
 
@@ -100,10 +100,10 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
 
     Args:
         root: the repository.
-        profile: profile of revisions and of the working tree. By default it is the current profile of the last one.
+        profile: profile of revisions and of the working tree. By default, the profile that is current in the last one.
 
     Raises:
-        UserError: a word is unknown or ambiguous, or the side has no such profile, no scorecard of it or damaged files.
+        UserError: a word is unknown or ambiguous, or a side lacks the profile or its scorecard, or has damaged files.
     """
     choices = [_choose(root, word) for word in words]
     open_ones = [tree for tree, named in choices if named is None]

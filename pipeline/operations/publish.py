@@ -50,7 +50,7 @@ _MODELS, _ARRAYS = "models/", "results/"
 
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     """Copy the recorded outputs of the current profile to the remote. Write a card for each trained run, and the list
-    of cards. Returns the bytes of each published output, and the reason for each output that is left out.
+    of cards. Returns the size of each published output in bytes, and the reason for each output that is left out.
 
     Raises `UserError` if there are uncommitted changes, the profile is not for publication or too large, or DVC cannot
     copy the outputs.
@@ -85,13 +85,13 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
-    """Push the outputs `wanted` to the remote. Remove files there that belong to no complete output of `locked`.
-    Returns why an output of `wanted` is not on the remote, or an output of `locked` was removed, by output.
+    """Push the outputs `wanted` to the remote. Remove the remote's files that belong to no complete output of `locked`.
+    Returns a reason for each output of `wanted` that is not on the remote, and for each of `locked` that was removed.
     Raises `UserError` if the remote has become too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
-    if new:  # without names, DVC would push everything; for each name, it reads dvc.lock again
+    if new:  # only these, because DVC reads dvc.lock again for each; without names, it would push everything
         _run(root, sys.executable, "-m", "dvc", "push", "-q", "-r", REMOTE, *new)
     refused = dict.fromkeys(wanted, "its files are not in DVC's cache") | incomplete | _tidy(root, locked)
     if (total := sum(path.stat().st_size for path in _files(root))) > LARGEST_TOTAL:
@@ -117,7 +117,7 @@ def stored(root: Path, output: Output) -> list[Path]:
 
 
 def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
-    """Remove files that belong to no complete output with small enough files. Returns why outputs are left out."""
+    """Keep only complete outputs of `locked` with small files on the remote. Returns why others were removed."""
     kept, refused = set(), {}
     for output in locked:
         if not _place(root, output.md5).exists():
@@ -194,8 +194,8 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
 
 
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
-    """Push the run cache of the repository in `root`, and the outputs of its records. The outputs of a record are left
-    out if one is in `without` (folders or files). Returns the number of all records, and of files pushed by this call.
+    """Push the run cache of the repository in `root`, and the outputs of its records. A record's outputs are left out
+    if one lies in `without` (folders or files). Returns the number of all records, and of files pushed by this call.
 
     Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not take all files, cannot
     have a run cache (over HTTP), or is the folder of published results, which is in Git.

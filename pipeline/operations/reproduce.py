@@ -1,8 +1,8 @@
 """Runs the items that are out of date in this repository, several at once: one `dvc repro` for each core.
 
 DVC lets several `dvc repro` run in one repository if none of them writes what another reads or writes. So items are put
-in groups: a trained run with its studies, or the studies of several runs. Such studies wait for the groups of the runs.
-Data sets are prepared first; figures and tables are made last. The results are the same as with a plain `dvc repro`.
+in groups: a trained run with its studies, or studies of several runs. A group of several runs waits for the groups of
+these runs. Data sets are prepared first, and figures and tables made last. Results are those of a plain `dvc repro`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PREPARING = frozenset({"download", "own_images", "preprocess"})
 DRAWING = frozenset({"figures", "tables"})
 """Stages that show all results."""
 Group = frozenset[str]
-"""A group of items, named by the trained runs that they need. An item that needs no run is a group by itself."""
+"""The name of a group: the items `train@<run>` that its items need. An item that needs no run is a group by itself."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _run(
 ) -> list[str]:
     """Run all groups, except those that need a failed group. Returns the items of groups that failed or did not run.
 
-    Groups that wait for no other group begin first, those with most items before the others.
+    Groups that wait for no other group begin first, the largest of them first.
     """
     order = sorted(
         TopologicalSorter(needs).static_order(), key=lambda group: 0 if needs[group] else -len(groups[group])

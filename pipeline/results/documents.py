@@ -67,7 +67,7 @@ def remarks(
             if place in words:
                 kind: Kind = "budget" if place in of_budget else "setting"
                 told.append(Remark(words[place].format_map(ours), kind, untested=place == _STEPS))
-            elif place not in ("dataset.source", "dataset.train", "dataset.test", "replicas"):  # these are said apart
+            elif place not in ("dataset.source", "dataset.train", "dataset.test", "replicas"):  # in other remarks
                 name_of = place.rpartition(".")[2].replace("_", " ")
                 listed[place] = f"{name_of} {setting_in_words(mine)} / {setting_in_words(its)}"
         if listed:
@@ -80,7 +80,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """Remarks on other or fewer data than the document's. Sizes of other training data are not compared."""
+    """Remarks on other or fewer data than the document's. Other data get no remark on training set size."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -94,7 +94,7 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:
-    """Training steps: the total, and those of an epoch as text. Upper bounds, if a factor's value is held out."""
+    """`steps` of the training, and `epoch_steps`, those of an epoch, as text. Upper bounds if images are held out."""
     dataset, holdout = ours.dataset, ours.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
     steps = int(images * share) // ours.training.batch_size
@@ -102,7 +102,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (dotted key, our value, theirs) for each setting that differs, or is below theirs if that is {least: n}."""
+    """Yield (dotted key, ours, theirs) for each setting that differs. From {least: n}, only a value below n differs."""
     for key, value in theirs.items():
         if key in ("words", "budget", "published_code") or key not in ours:  # the first three are no settings
             continue

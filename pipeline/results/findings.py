@@ -13,7 +13,7 @@ from pipeline.results.reading import Numbers, Results, training_behind
 NOT_THE_PAPERS_DATA = "not the paper's data"
 """The beginning of a remark on data other than the paper's."""
 _PART = 8
-"""Errors at the end of training are means over the last eighth of the epochs, in which errors are similar."""
+"""Errors at the end of training are means over the last eighth of the epochs, because errors change little there."""
 _NEAR = 0.02
 """An accuracy of at most 1 / classes plus this number counts as guessing."""
 Kind = Literal["budget", "data", "setting", "noise"]
@@ -44,8 +44,7 @@ class Learned:
         training_error: error on the augmented training images in the last epoch; None if unknown. It is unknown with
             mixup, which gives images two classes.
         measured: images measured after every epoch: "test" (watched test images) or "validation".
-        before, last: mean error on these images over the second to last eighth of the epochs, and over the last
-            eighth.
+        before, last: mean errors on these images over the second to last and over the last eighth of the epochs.
         images: number of images measured; 0 if this number or the errors are unknown.
     """
 
@@ -67,8 +66,7 @@ class Finding:
         remarks: how the setting differs from the paper's; empty if it does not.
         notes: other observations that a reader of the verdict should know.
         others: our numbers by other protocols, by name. The scorecard adds them to the notes with their verdicts.
-        learned: how far the network was trained, if the claim is about its error; None if this is unknown, and for
-            other claims.
+        learned: how far the network was trained; None if this is unknown, or if the claim is not about its error.
     """
 
     ours: Measured | None

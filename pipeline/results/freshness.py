@@ -120,9 +120,8 @@ def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, l
 
 
 def recorded_hours(numbers: Numbers) -> float | None:
-    """Hours that an item took; None if they are not recorded.
-
-    A resumed training records the time of all its parts, but its stage that of the last part. The larger counts.
+    """Hours that an item took; None if they are not recorded. Of two recorded times, the larger counts. If a
+    training was resumed, its numbers have the seconds of all its parts, and its provenance those of the last.
     """
     known = [each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if each is not None]
     return max(known) / 3600 if known else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 SIGNIFICANT_SES = 2.0
-"""A claim counts a difference of two numbers if it exceeds this number of standard errors."""
+"""A difference between two numbers counts as clear if it exceeds this number of its standard errors."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Measured:
         return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
 
     def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """The result of a comparison. sd is 0 (unknown) if a side has one replica, and `self` no standard error."""
+        """`mean`, `sd` and the smaller n of both. sd becomes 0 (unknown) if n is 1 and `self` has no standard error."""
         n = min(self.n, other.n)
         return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 

@@ -247,8 +247,7 @@ def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
     """The provenance records of the trainings of `runs`, on which a result is based, then of the result itself.
 
-    A training is left out if `training_behind` does not find it. Drafts are never left out: a number
-    that is based on a draft is a draft, too.
+    Trainings that `training_behind` does not find are left out. Drafts are kept: they make the number a draft, too.
     """
     everything = replace(results, drafts=True)
     found = (training_behind(everything, numbers, run) for run in runs)

@@ -22,7 +22,7 @@ ROWS = (
 
 
 class Role(NamedTuple):
-    """A role that is filled, its place `where` in `params.yaml`, and the item that it names.
+    """A role that the profile gives an `item`. `where` is the role's place in `params.yaml`.
 
     Attributes:
         section: section of `params.yaml` that has the item. `networks` stands for runs and conditions of `ablation`.
@@ -37,12 +37,12 @@ class Role(NamedTuple):
 
 
 def one(section: str, kind: str = "", **more: Any) -> Any:
-    """The field of a role, which is left out by default (see `Role`)."""
+    """A pydantic field for one role (see `Role`). By default, the profile leaves the role out."""
     return Field(**{"default": None, "json_schema_extra": {"section": section, "kind": kind}, **more})
 
 
 def group(section: str, kinds: Mapping[str, str]) -> Any:
-    """The field of several roles in one section, with the kind of each role."""
+    """A pydantic field for several roles of one section. `kinds` has the kind of each role, by the role's name."""
     return Field(default_factory=dict, json_schema_extra={"section": section, "kinds": dict(kinds)})
 
 

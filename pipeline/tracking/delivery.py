@@ -1,8 +1,8 @@
 """Delivers all journals of a folder to an MLflow store. Each delivery continues where the last one stopped.
 
-A file beside each journal has the position of its delivery. The file's name has the id and creation time of MLflow's
-experiment, so another store, or a new one, gets all events. After an interruption, some events are delivered twice.
-This changes nothing, because runs are found by the tag `tracking_run`, and values have the journal's time.
+A file beside each journal has the byte offset where delivery continues. The file's name has the id and creation time of
+MLflow's experiment, so another store, or a new one, gets all events. After an interruption, some events are delivered
+twice. This changes nothing, because runs are found by the tag `tracking_run`, and metrics have the journal's times.
 
 During training, a separate process delivers, because MLflow takes seconds to import and may block for minutes. The
 process outlives the stage that started it, and ends when no run has been written for a while.
@@ -48,8 +48,8 @@ ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFo
 def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SECONDS) -> None:
     """Deliver until no run has been written for `idle_seconds`. Return after a second if another process delivers.
 
-    Only the first of consecutive failures is reported. If the store blocks this process for too long, an alarm kills
-    the process, and the next one delivers the rest.
+    Only the first of consecutive failures is reported. If the store blocks this process for `HANG_SECONDS`, an alarm
+    kills the process. The next process delivers the rest.
     """
     with suppress(TimeoutError), background_lock(folder).acquire(timeout=1.0):
         delivery, failed, idle_since = Delivery(folder, store, measure=True), False, time.monotonic()
@@ -137,7 +137,7 @@ class Delivery:
         return bool(run)
 
     def _deliver_news(self, journal: Journal, start: Mapping[str, Any]) -> str | None:
-        """Deliver a journal's new events. Returns MLflow's id of the run; None if it has no events or was deleted."""
+        """Deliver a journal's new events. Returns the run's MLflow id; None if nothing is new or the run is deleted."""
         name = start["experiment"]
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
@@ -198,7 +198,7 @@ class _Run:
                         self._client.log_artifact(run, str(self._folder / event["file"]), event["folder"] or None)
                     case "end":
                         self._client.set_terminated(run, event["status"], event["time"])
-                        if self._group:  # it ends for now, and has failed if any of its runs has
+                        if self._group:  # the group ends for now; it fails if any of its runs fails
                             group = self._client.get_run(self._group).info
                             failed = event["status"] != "FINISHED" or group.status == "FAILED"
                             until = max(event["time"], group.end_time or 0)
@@ -209,7 +209,9 @@ class _Run:
                     self._client.log_batch(run, **{kind: batch[begin : begin + BATCH]})
 
     def _find(self, key: str, tags: Mapping[str, Any], name: str = "", time: int | None = None) -> str | None:
-        """The id of the run with tag `key` of `tags`; None if missing or deleted. `time` (ms) creates missing runs."""
+        """The id of the run whose tag `key` has the value in `tags`; None if it is missing, or deleted in MLflow.
+        With `time` (the start of the run, in ms since 1970), a missing run is created.
+        """
         from mlflow.entities import ViewType
 
         query = f"tags.{key} = '{tags[key]}'"

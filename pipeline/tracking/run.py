@@ -2,9 +2,9 @@
 does not import MLflow.
 
 A journal is a file with one JSON event per line, appended and never rewritten. Events, all with `time` (milliseconds
-since 1970): `start` (id, experiment, its tags, name, params, tags, group, host), `params`, `metrics` (step, values),
-`tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run: the id of an earlier run that it
-belongs to), `end` (status). Events with `of_group` are about the run that represents a group of runs.
+since 1970): `start` (id, experiment, experiment_tags, name, params, tags, group, host), `params`, `metrics` (step,
+values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run: the id of an earlier run
+that it belongs to), `end` (status). Events with `of_group` are about the run that represents a group of runs.
 """
 
 import json
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Store:
-    """MLflow's store: the address of runs, as in `MLFLOW_TRACKING_URI`, and of artifacts (by default, the server's)."""
+    """MLflow's store: `uri` as in `MLFLOW_TRACKING_URI`, and the folder of artifacts (None: the server chooses it)."""
 
     uri: str
     artifacts: Path | None = None
@@ -191,7 +191,7 @@ class TrackedRun:
             self._warn(f"warning: cannot track this run in {self.folder}: {error.strerror}. The run goes on.")
 
     def log_metrics(self, values: Mapping[str, float], step: int, *, of_group: bool = False) -> None:
-        """Log values of one step or epoch, in one line. Values need not be finite."""
+        """Log values of one step or epoch as one event. Values need not be finite."""
         self.log("metrics", of_group=of_group, step=step, values={key: float(value) for key, value in values.items()})
 
     def log_tags(self, tags: Mapping[str, Any], *, of_group: bool = False) -> None:
@@ -203,10 +203,10 @@ class TrackedRun:
         self.log("dataset", name=name, label=label, sha256=digest, context=self.context)
 
     def log_artifact(self, path: Path, folder: str = "", **target: Any) -> None:
-        """Log a finished file, as it is now: a copy is kept with the journal. `folder` is its folder in MLflow.
+        """Log a finished file, as it is now: a copy is kept with the journal. `folder` is the file's folder in MLflow.
 
-        `target` is `of_group=True` to log it with the group in place of this run, or `of_run`, the id of an earlier run
-        of the same experiment. Nothing happens if MLflow does not have that run.
+        With `of_group=True`, the file is logged for the group in place of this run. With `of_run`, it is logged for the
+        earlier run with this id, of the same experiment. Nothing is logged if MLflow does not have the earlier run.
         """
         try:
             place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
