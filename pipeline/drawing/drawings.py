@@ -19,9 +19,9 @@ class Picture:
 
     Attributes:
         name: file name without its ending.
-        caption: what to look for, in one to three short sentences.
+        caption: what to look for, in a few short sentences.
         alt: what is drawn, for readers who cannot see it.
-        records: provenance of every item drawn.
+        records: provenance of every item whose results are drawn.
         document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
         code: file and function that draw it, such as "pipeline/report/equivariance.py#summary"; empty if not known.
         film: the film shown in place of the figure, as JSON (`drawing.films`); empty if there is none.
@@ -59,26 +59,26 @@ class Drawing(Picture):
 
 @dataclass
 class Written:
-    """The record of written figures. `tracking_runs` has the ids of the tracked runs that a figure shows, by file.
-    `missing` has the items that are not shown because their arrays or table are missing.
+    """The record of written figures. `tracking_runs` has the ids of the tracked runs whose results a figure shows, by
+    the figure's file. `missing` has items whose arrays or table are missing, such as "routing/toys (its table)".
     """
 
     tracking_runs: dict[Path, list[str]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
     def examples(self, results: Results, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """The arrays of an item as from `Results.examples`. If they are None, the item is recorded as missing."""
+        """The arrays of an item, from `Results.examples`. If it returns None, the item is recorded as missing."""
         if (found := results.examples(stage, item, names)) is None:
             self.miss(f"{stage}/{item} (its examples)")
         return found
 
     def table(self, results: Results, stage: str, item: str, columns: Sequence[str]) -> pd.DataFrame | None:
-        """The table of an item as from `Results.table`. If it is None, the item is recorded as missing."""
+        """The table of an item, from `Results.table`. If it returns None, the item is recorded as missing."""
         if (found := results.table(stage, item, columns)) is None:
             self.miss(f"{stage}/{item} (its table)")
         return found
 
     def miss(self, item: str) -> None:
-        """Record a missing item, once."""
+        """Add an item to `missing`, if it is not there yet."""
         if item not in self.missing:
             self.missing.append(item)

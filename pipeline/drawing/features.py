@@ -1,7 +1,7 @@
-"""The look of each set of features that a probe reads, the same in every figure.
+"""Colour, marker and name of each set of features that a probe reads, the same in every figure.
 
-Each set keeps its colour, its marker and its name, so that colour is never the only difference. Looks are not in
-`style`, because data sets are prepared again if that module changes.
+Colour is never the only difference between two sets. Looks are not in `style`, because the stage that prepares data
+sets depends on `style`, and a new look would run it again.
 """
 
 from typing import NamedTuple

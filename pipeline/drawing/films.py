@@ -23,7 +23,7 @@ _COLOURS = 128
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
 """Colours of a share of 0 and of the largest share of all. They differ in lightness."""
 _SIDE, _EDGE = 112, 4
-"""Approximate side of a map in a strip, and width of the edge of the right class's map, in pixels."""
+"""Pixels: approximate side of a map of shares in `strip`, and width of the edge around the right class's map."""
 _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
 
 
@@ -39,7 +39,7 @@ def turning(
     Args:
         values: angles of the slider, `[N]`, degrees.
         strips: name of each strip, and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
-        frames: `[N, P, 4, 2]`, corners of parts, in coordinates from -1 to 1 over a picture.
+        frames: `[N, P, 4, 2]`, corners (x, y) of parts, from -1 to 1 over a picture. The first two are the upper edge.
         presences: presences of the parts, `[N, P]`, in [0, 1].
         colours: colours of the parts, `[P, 3]`, in [0, 1].
     """
@@ -84,7 +84,7 @@ class RoutingFilm:
         used: number of iterations that the network itself runs.
         images: `[K, S, S]`, uint8; labels: `[K]`.
         parts: activations of the parts, `[K, X, c]`.
-        shares: shares of the parts for each class, `[K, T, n, X, c]`.
+        shares: how much of each part is assigned to each class, `[K, T, n, X, c]`, in [0, 1].
         activations, spreads: activations of the classes, and spreads of the votes for them, `[K, T, n]`.
     """
 
@@ -103,12 +103,12 @@ class RoutingFilm:
         return int(self.shares.shape[1])
 
     def name_of(self, image: int) -> str:
-        """The name of an image's class. If the network predicts another class, that class is added."""
+        """The name of the class of image number `image`. If the network predicts another class, that class is added."""
         label, taken = int(self.labels[image]), int(self.activations[image, self.used - 1].argmax())
         return self.classes[label] + ("" if taken == label else f", taken for {self.classes[taken]}")
 
     def stage_of(self, iteration: int) -> str:
-        """A description of an iteration, counted from 1: the update before it, and whether the network runs it."""
+        """Words for an iteration, counted from 1, such as "equal shares" or "after update 2, the network's last"."""
         update = f"after update {iteration - 1}" if iteration > 1 else "equal shares"
         if iteration == self.used:
             return f"{update}, the network's last"
@@ -166,11 +166,11 @@ def strip(film: RoutingFilm) -> Figure:
 
 
 def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -> NDArray[np.float64]:
-    """A picture `[S, S, 3]` with a square for each of X positions, row by row. A larger square has more active parts. A
-    brighter square has a larger share, in [0, 1]. The picture of the `right` class has an orange edge.
+    """An RGB picture `[S, S, 3]` with a square for each of X positions, row by row. Activations `parts [X]` are the
+    areas of squares, `shares [X]` in [0, 1] their brightness. The picture of the `right` class has an orange edge.
     """
     side = round(len(parts) ** 0.5)
-    pixels = max(8, _SIDE // side)  # of a position, each way
+    pixels = max(8, _SIDE // side)  # width and height of a position
     from_middle = np.abs(np.arange(pixels) + 0.5 - pixels / 2)
     inside = np.maximum(from_middle[:, None], from_middle) < 0.47 * pixels * np.sqrt(parts.clip(0, 1))[:, None, None]
     squares = (inside[..., None] * _SHADES(shares)[:, None, None, :3]).reshape(side, side, pixels, pixels, 3)

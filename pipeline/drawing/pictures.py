@@ -11,9 +11,9 @@ from pipeline.drawing.style import WIDTH, in_house_style, plain
 MOST_COLUMNS, MOST_ANGLES = 16, 13
 GAP = 2  # pixels between cells
 PER_CLASS, MOST_CLASSES = 10, 40
-"""Maximum number of images per class and of classes in a preview. Own images may have a thousand classes."""
+"""Maximum number of images per class and of classes in a preview. A user's own images may have a thousand classes."""
 _LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
-_CHARACTER, _LINE = 0.062, 0.15  # inches, about: width and height of a heading's characters
+_CHARACTER, _LINE = 0.062, 0.15  # inches: approximate width of a character and height of a line in headings
 _PAD = 3  # points between the images and their labels
 
 
@@ -45,7 +45,7 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     picture, count = mosaic(images), max(len(row) for row in images)
     cell_height, cell_width = images[0].shape[1] + GAP, images[0].shape[2] + GAP
 
-    # With few columns cells are limited in width, so that one image does not fill half a page.
+    # With few columns, the width of a cell is limited, so that one image does not fill half a page.
     labels = max(_LABEL_WIDTH, _CHARACTER * max(len(name) for name in names.split("\n")) + 0.1)
     drawn = min(WIDTH - labels, 0.75 * count)
     height = drawn * picture.shape[0] / picture.shape[1]
@@ -59,8 +59,8 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=_PAD)
     if columns:
         axes.set_xticks([j * cell_width + (cell_width - GAP) / 2 - 0.5 for j in range(count)], list(columns))
-        # Names are as high as the headings and have equally many lines, so that each stands beside its line. The layout
-        # reserves the right room for the names only if the images are on the left of their box.
+        # Names have as many lines as the headings and the same font size, so that each name is beside its line. The
+        # layout reserves the right room for the names only if the images are on the left of their axes' box.
         axes.set_anchor("W")
         axes.annotate(
             names, (0, 1), (-_PAD, _PAD), "axes fraction", "offset points", ha="right", va="bottom",

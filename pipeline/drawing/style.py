@@ -1,7 +1,7 @@
 """The house style of every figure: one palette, one font, and the same bytes for the same data.
 
-The palette is by Okabe and Ito (2008). Its colours are distinct for all common forms of colour blindness. The modules
-`features` and `systems` assign colours, because data sets are prepared again if this module changes.
+The palette is by Okabe and Ito (2008). Its colours are distinct for all common forms of colour blindness. Other modules
+assign colours to features and systems, because any change of this module runs the preparation of data sets again.
 """
 
 import io

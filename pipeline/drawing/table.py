@@ -51,8 +51,8 @@ def sources(records: Sequence[Record]) -> str:
 
 
 def as_text(number: Measured | None, digits: int = 1) -> str:
-    """A number as text, such as "93.1 ± 0.4": its mean and sd, or the mean alone for one replica. A standard error is
-    shown even for one replica, with two decimals, or three if the mean is below 0.095. Empty if `number` is None.
+    """A number as text, such as "93.1 ± 0.4": mean and sd with `digits` decimals, or the mean alone for one replica.
+    A standard error is always shown, with two decimals (three if the mean is below 0.095). Empty if `number` is None.
     """
     if number is None:
         return ""
@@ -76,13 +76,13 @@ def tracked(records: Sequence[Record]) -> str:
 
 
 Columns = dict[str, tuple[str, str]]
-"""Heading and format of the cells, by column of a study's table. Percentages are shown without the percent sign."""
+"""Heading and format (such as ".1%") of cells, by column of a study's table. Cells have no percent sign."""
 
 
 def study_table(
     name: str, title: str, caption: str, data: pd.DataFrame, columns: Columns, records: list[Record]
 ) -> Table:
-    """A table of a study's measurements, with a row for each row of `data`. Missing values are shown as blank cells."""
+    """A table with a row for each row of `data`, a study's measurements. Cells of missing values are blank."""
     shown = {
         head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
         for column, (head, form) in columns.items()
@@ -92,13 +92,13 @@ def study_table(
 
 
 Row = tuple[Sequence[object], Mapping[str, Measured | None], Numbers]
-"""One row: its keys, its measurements by column, and the result that they come from."""
+"""One row: the values of its key columns, its measurements by column, and the result that they come from."""
 Heads = dict[str, tuple[str, int]]
 """Heading and number of decimals, by column."""
 
 
 def cells(numbers: Numbers, heads: Heads, *place: str) -> dict[str, Measured | None]:
-    """The measurement of each column, from `place` and its name without `_percent`, times 100 if the heading has %."""
+    """Measurements by column, from `place` and its name without `_percent`. Headings with (%) multiply them by 100."""
     found: dict[str, Measured | None] = {}
     for column, (words, _) in heads.items():
         value = numbers.measured(*place, column.replace("_percent", ""))
@@ -138,7 +138,7 @@ def measured_table(
 def tables_of(
     name: str, title: str, caption: str, keys: Sequence[str], heads: Heads, rows: Mapping[str, Iterable[Row]]
 ) -> list[Table]:
-    """A table for each group of rows, such as a data set. The table's name and title end with the group's name."""
+    """A table for each group of `rows`, such as a data set. The table's name and title end with the group's name."""
     return [
         table
         for group, each in rows.items()

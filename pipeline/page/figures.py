@@ -1,8 +1,8 @@
 """Writes a profile's figures, prepares them for the page, and writes the tables of `dvc plots`.
 
-Titles and captions are in `figures.json`, next to the folder of figures. Films, which the page shows with a slider, are
-in the folder `films`. Git holds pictures and numbers, but no arrays. A picture whose arrays are missing is kept as long
-as its results are the same. A picture is removed if it is not drawn although its arrays are there.
+Titles and captions are in `figures.json`, next to the folder of figures. The folder `films` has what the page shows
+with a slider. Git has figures and numbers, but no arrays, so a clone may lack the arrays of a figure. Such a figure is
+kept if its results are unchanged. A figure is removed if its arrays exist but no report draws it.
 """
 
 import base64
@@ -26,7 +26,7 @@ from pipeline.results.provenance import Record, item_name, unique
 from pipeline.results.reading import Results
 
 _TEXTS = ("name", "kind", "title", "caption", "alt", "document", "code")
-"""Attributes of a picture that `figures.json` keeps."""
+"""Attributes of a `Picture` that `figures.json` has."""
 _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
@@ -34,12 +34,12 @@ _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
 """Prefixes of the names of figures on the first screen, one for each document."""
 FRONT_SIZE = (640, 320)
-"""Maximum width and height of a picture on the first screen, in pixels: twice its size on the page, for dense screens.
+"""Maximum width and height of a figure on the first screen, in pixels: twice its size on the page, for dense screens.
 A taller figure is cropped at the bottom.
 """
 _UNSEEN = re.compile(r"<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", re.DOTALL)
 _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
-"""Characters that need no encoding in a data URI, beside letters and digits."""
+"""Characters that need no encoding in a data URI, besides letters and digits."""
 
 
 def write_figures(folder: Path, results: Results) -> Written:
@@ -53,7 +53,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         write_bytes(path, style.to_bytes(drawing.figure(), drawing.kind))
         written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn[drawing.name] = drawing
-    away = {each.partition(" ")[0] for each in written.missing}  # items whose arrays or tables are missing
+    away = {each.partition(" ")[0] for each in written.missing}  # "stage/item" with missing arrays or tables
     kept = {
         each.name: each
         for each in before
@@ -61,7 +61,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         and any(item_name(record) in away for record in each.records)
         and (folder / each.file).exists()
     }
-    places = [each.name for each in before if kept]  # if some are kept, the order stays; new ones come last
+    places = [each.name for each in before if kept]  # if figures are kept, the order on disk stays; new ones come last
     shown = [found for name in dict.fromkeys([*places, *drawn]) if (found := kept.get(name) or drawn.get(name))]
     entries = [
         {key: getattr(each, key) for key in _TEXTS}
@@ -71,7 +71,7 @@ def write_figures(folder: Path, results: Results) -> Written:
     ]
     write_json(folder.with_suffix(".json"), {"figures": entries, "incomplete": written.missing})
     films = folder.with_name("films")
-    films.mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
+    films.mkdir(parents=True, exist_ok=True)  # DVC expects this output of the stage, even without films
     contents = {films / f"{each.name}.json": each.film for each in shown if each.film}
     for path, content in contents.items():
         write_text(path, content)
@@ -82,8 +82,8 @@ def write_figures(folder: Path, results: Results) -> Written:
 
 
 def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
-    """The figures on disk whose results have not changed since they were drawn; and, as text, the arrays and tables of
-    executed items that were missing at that time.
+    """The figures on disk whose results have not changed since they were drawn. Also the executed items whose arrays or
+    tables were missing then, as text such as "evaluate/vae (its table)".
     """
     path = folder.with_suffix(".json")
     content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"figures": [], "incomplete": []}
@@ -137,7 +137,7 @@ def vector_uri(svg: str) -> str:
 
 
 def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
-    """`uri` and title of a document's picture for the first screen, made smaller. None without a PNG in `FRONT`."""
+    """The first PNG named as in `FRONT`, made smaller, as `uri`, and its title as `alt`. None if there is none."""
     shown = next((each for each in figures if each.kind == "png" and each.name.startswith(FRONT)), None)
     if shown is None:
         return None
@@ -152,8 +152,8 @@ def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
 
 
 def write_plots(folder: Path, results: Results) -> None:
-    """Write a table for each plot of `dvc plots` over all runs, a row for each point. A table without rows is written,
-    too, because DVC expects the file. Raises `UserError` if a file cannot be read or written.
+    """Write a CSV file for each plot of `dvc plots` over all runs, with a row for each point. A table without rows is
+    written, too, because DVC expects the file. Raises `UserError` if a file cannot be read or written.
     """
     for name, columns, tables in (
         ("learning", ["epoch", "loss"], _validation(results, "loss")),
@@ -166,7 +166,7 @@ def write_plots(folder: Path, results: Results) -> None:
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
-    """Yield a table for each run with the metric. One row per epoch: the mean over seeds that train at this epoch."""
+    """Yield a table for each run with the metric. A row has an epoch and the mean over the seeds that reach it."""
     for run, numbers in results.executed("train"):
         if metric in numbers.names("validation"):
             table = results.table("train", run, ("replica", "epoch", column := f"validation_{metric}"))
@@ -176,7 +176,7 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Yield a table for each probed run. One row per features and angle: mean accuracy of refit probes over seeds."""
+    """Yield a table for each probed run. A row has features, angle, and mean accuracy of `refit` probes over seeds."""
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")
         table = results.table("evaluate", run, columns) if numbers.names("probe") else None

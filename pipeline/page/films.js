@@ -1,9 +1,9 @@
 "use strict";
-// Pictures by a slider, in place of the picture: a digit rotated, and what the encoder finds in it; or the iterations of
-// routing. The mouse and the keyboard move the slider; a screen reader hears its value and what changed.
+// Films with a slider, in place of a figure: a rotated digit and the parts that the encoder finds in it, or iterations
+// of routing. The mouse and the keyboard move the slider. A screen reader announces its value and what changed.
 (() => {
   const SIZE = 336;  // pixels of the canvas that frames are drawn on
-  const MAP = 192;  // and of a map of parts
+  const MAP = 192;  // pixels of a map of parts
   const ON = 0.5;
   const add = (parent, name, words) => {
     const element = parent.appendChild(document.createElement(name));
@@ -23,7 +23,7 @@
     return { view, context };
   };
 
-  // Each view builds its elements, and gives what shows a place of the slider and says it in words, and its images.
+  // Builds a film's elements. Returns its images, and `show`, which draws a position of the slider and returns words.
   const turned = (film, data) => {
     const { side } = data;
     const picture = new Image();

@@ -1,6 +1,6 @@
 "use strict";
-// Sorting, search and facets of the claims, and their state in the address, so that a view can be linked and "back"
-// returns to the view before. Facets alone also work without this script (page.css).
+// Sorts, searches and filters the claims, and keeps this state in the address, so that a view can be linked and "back"
+// returns to the view before. Filters also work without this script (page.css).
 (() => {
   const FACETS = ["document", "verdict", "setting"];
   const $ = id => document.getElementById(id);
@@ -10,7 +10,7 @@
   const places = new Map(rows.map((row, place) => [row, place]));
   const find = $("find");
 
-  // The state: {document, verdict, setting, q, sort}; what is at its default is not in it.
+  // The state: {document, verdict, setting, q, sort}. Defaults are left out.
   const read = () => Object.fromEntries(new URLSearchParams(location.search));
   const shown = () => {
     const state = {};
@@ -93,7 +93,7 @@
     filter();
   };
 
-  // A link to a claim, a figure or a table that the filters hide shows everything.
+  // If a link leads to a claim, a figure or a table that filters hide, all filters are reset.
   const reveal = () => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;

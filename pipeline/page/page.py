@@ -1,8 +1,8 @@
 """The page: one self-contained HTML file with the claims, the figures and the tables of a profile.
 
 The file needs no network and no server. Figures are data URIs; styles and scripts are inline. Without scripts,
-everything can be read, and the filters (plain CSS) work. `page.js` sorts and searches claims and keeps the state in the
-address. `tables.js` sorts tables. `films.js` shows pictures by a slider.
+everything can be read, and the filters (plain CSS) work. `page.js` sorts and searches claims and keeps filters and
+order in the page's address. `tables.js` sorts tables. `films.js` shows films with a slider.
 """
 
 import json
@@ -35,8 +35,8 @@ MARKS: dict[Verdict, tuple[str, str]] = {
     "fails": ("✗", "bad"),
     "not run": ("○", "none"),
 }
-"""Each verdict's mark and tone, from agreement to disagreement, and "not run" last. The mark's shape and the word next
-to it make the verdict clear without colour.
+"""Each verdict's mark and tone (its colour: good, bad or none), from agreement to disagreement, and "not run" last. The
+mark's shape and the word next to it make the verdict clear without colour.
 """
 
 QUICK, PAPER = "quick", "paper"
@@ -49,12 +49,12 @@ CHANGES = {
     "setting": "with the document's settings, as in profile paper-gpu",
     "unexplained": "with another seed in params.yaml",
 }
-"""Changes that would test a claim, in words, by the kind of reason in the row's `why`."""
+"""What to change to test a claim, in words, by the kind of reason in the row's `why`."""
 
 _AWAY = "arrays or table not on this machine: their figures are of an earlier run, or missing"
 _AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
 _FEW = 3
-"""Maximum number of items or of commits that a line names. The line counts the others."""
+"""Maximum number of items or of commits that a line names. The line then says how many more there are."""
 
 Content = dict[str, Any]
 """Values that the template `page.html.j2` shows, by their names in the template."""
@@ -205,15 +205,15 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
         "mark": mark,
         "tone": tone,
         "tier": tier(row),
-        "judged": row["judged"] if row.get("judged", verdict) != verdict else "",  # others' scorecards may be older
-        # The page alone (-s), for it depends on every other result of the profile, too
+        "judged": row["judged"] if row.get("judged", verdict) != verdict else "",  # older scorecards lack it
+        # -s runs these two stages alone. They depend on every result of the profile.
         "commands": [*switch, _repro(items), "dvc repro -s figures tables"] if items else [],
     }
 
 
 def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
-    """How to test a claim: advice in words, with how long the last run took, and the shell command. `kind` is the kind
-    of the row's reason. If the row `paper` of profile paper was run, the advice is to use that profile.
+    """How to test a claim: advice in words, with the time that the last run took, and a shell command. `kind` is that
+    of the row's `why`. If `paper`, the claim's row in profile paper, was run, the advice is to use that profile.
     """
     change, switch = CHANGES[kind], ""
     if paper and paper["verdict"] != "not run":
@@ -242,8 +242,8 @@ def _tolerance(claim: Claim) -> str:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """`value ± sd` as text. It has the decimals of the claim's number or sd, whichever has more, but at least one. From
-    1,000 on it has none. Without `sd`, an absolute value below 0.05 has two significant digits.
+    """`value ± sd` as text. It has as many decimals as the claim's number or sd, whichever has more, and at least one.
+    Values from 1,000 have none. Without `sd`, an absolute value below 0.05 has two significant digits.
     """
     published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
     digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])
@@ -265,8 +265,8 @@ def _bar(verdicts: Iterable[Verdict]) -> list[Content]:
 
 
 def _origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
-    """The origin of numbers, from a provenance that `merged_provenance` merged: items, data set, commits, time and
-    device. Further facts are under `record`, as text by name. None if there are no items.
+    """The origin of numbers: items, data set, commits, time and device. `merged` is from `merged_provenance`. Further
+    facts are under `record`, as text by name. None if there are no items.
     """
     found, items, seconds = _commits(merged["commit"]), merged["items"], merged["seconds"]
     texts = {
@@ -288,7 +288,7 @@ def _origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
 
 
 def _commits(merged: str | None) -> list[str]:
-    """The commits that `merged_provenance` joined by commas, with short hashes and without repetitions."""
+    """Commits from text in which `merged_provenance` joined them by commas. Hashes are short, and none occurs twice."""
     return unique(re.sub(r"^([0-9a-f]{7})[0-9a-f]+", r"\1", name) for name in (merged or "").split(", ") if name)
 
 

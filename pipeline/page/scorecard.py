@@ -3,34 +3,34 @@
 All rules of the verdict:
 
 - A claim without a number "holds" or "fails", as its check finds.
-- A claim with a number is "within" if our mean differs from the number by at most a tolerance. The tolerance is two of
-  the document's standard deviations if it gives one; else the claim's `tolerance` in claims.yaml if it has one; else
-  twice the binomial standard error of the document's number on 10,000 test images, the size of MNIST's test set. The
-  same model would vary at least that much with another sample of test images.
-- Outside the tolerance, a claim is "better" if our mean is on the good side, else "worse" (`better` in claims.yaml:
-  accuracies higher, errors lower). A baseline has no good side (`better: neither`). It is "worse" on both sides: a
-  better baseline weakens the document's comparison.
+- A claim with a number is "within" if our mean differs from the number by at most a tolerance. The tolerance is twice
+  the standard deviation that the document gives. If it gives none, it is the claim's `tolerance` in claims.yaml. If
+  there is none either, it is twice the binomial standard error of the document's number on 10,000 test images, as in
+  MNIST. At least this variation is expected from the choice of test images alone.
+- Outside the tolerance, a claim is "better" if our mean differs from the number in the direction that claims.yaml
+  calls `better`: "higher" for accuracies, "lower" for errors. Else it is "worse". Baselines have `better: neither`.
+  They are "worse" on both sides, because a better baseline weakens the document's comparison.
 - A claim without a measurement is "not run". A draft is a result made from uncommitted changes. If results are for
   publication (`publish` in params.yaml), a claim whose number rests on a draft is "not run", too.
 
-These rules give `judged` of a row. The row's verdict is the same except in two cases. The page then shows both:
+These rules give `judged` of a row. The row's `verdict` is the same except in two cases. The page then shows both:
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
   errors of our mean.
-- "not tested": our mean is "worse", and one of these (`untested` of the row) shows that the document's conditions were
-  not reached: (1) Training took fewer steps than the document's or its published code's. (2) Of an error: at the end of
-  training, the error on augmented training images is above the document's test error. (3) Of an error: it still falls.
-  Its mean on watched test images (else validation images) is lower in the last eighth of the epochs than in the eighth
-  before, by more than two standard errors of the difference (binomial, both taken as independent). (4) Distorted images
-  of our own stand in for those of the document, which it does not give.
+- "not tested": our mean is "worse", and one of four facts (`untested` of the row) shows that we did not reach the
+  document's conditions. (1) Training took fewer steps than the document's or its published code's. (2) The claim is
+  about an error, and at the end the training error (augmented images) is above the document's test error. (3) The claim
+  is about an error that still falls: the mean over the last eighth of the epochs is below that of the eighth before, by
+  more than two standard errors of the difference (binomial). The images are test images if the run measures some after
+  every epoch, else validation images. (4) Our own distorted images replace the document's, which it does not give.
 
-The cause of a disagreement is never certain. `why` of a row gives the first candidate: the reason for "not tested"
-(budget, data) or "undecided" (noise); else the first of the finding's remarks in the order budget, data, setting,
-noise; else "unexplained".
+The cause of a disagreement is never certain. `why` of a row gives one candidate, with its kind. For "not tested" (kind
+budget or data) and "undecided" (noise) it is the reason for this verdict. Else it is the first of the finding's remarks
+in the order budget, data, setting, noise. Without remarks, the kind is "unexplained".
 
 A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
-judged like any other. Its `dataset` names the differences ("digits (scikit-learn); not the paper's data (MNIST)"). It
-is counted separately (`tier`, `count_verdicts`).
+judged by the same rules. Its `dataset` names the differences ("digits (scikit-learn); not the paper's data (MNIST)").
+Its verdict is counted separately (`tier`, `count_verdicts`).
 """
 
 import math
@@ -61,7 +61,7 @@ _SEPARATOR = "; "
 
 
 class Row(TypedDict):
-    """A row of `scorecard.json`. `ours` has the mean `value` and `sd` of `n` replicas. `sd` may be a standard error."""
+    """A row of `scorecard.json`. `ours`: mean `value`, `sd` (a standard error if `standard_error`), replicas `n`."""
 
     id: str
     document: str
@@ -95,7 +95,7 @@ def tolerance(claim: Claim) -> tuple[float, str]:
 
 
 def judge(claim: Claim, finding: Finding | None) -> Verdict:
-    """The verdict on a claim by its number or its check alone. See the rules above."""
+    """`judged` of a row: the verdict on a claim by its number or its check alone. See the rules above."""
     if finding is None:
         return "not run"
     if claim.value is None:
@@ -103,7 +103,7 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
     if finding.ours is None:
         return "not run"
     above = finding.ours.mean - claim.value
-    # A little slack for rounding: 0.94 * 100 is not 94 in floating point, and a tie should count as within.
+    # 1e-9 is for rounding: 0.94 * 100 is not 94 in floating point. A difference equal to the tolerance is within.
     if abs(above) <= tolerance(claim)[0] + 1e-9:
         return "within"
     return "better" if claim.better == ("higher" if above > 0 else "lower") else "worse"
@@ -153,7 +153,7 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
 
 
 def _notes(claim: Claim, finding: Finding) -> list[str]:
-    """A finding's notes, then one for each further protocol: its number, and the verdict on that number."""
+    """A finding's notes, then a note for each of its `others`: protocol, number, and the verdict on that number."""
     others = [
         f"{protocol}: {each.mean:.1f} {claim.unit}, {judge(claim, replace(finding, ours=each))}"
         for protocol, each in finding.others.items()
@@ -182,8 +182,8 @@ def build_scorecard(
     Args:
         measures: the measure of each claim, by the claim's id; `report.measures()` by default.
         profile: the name of the profile, for the rows.
-        others: `<stage>/<item>` of results that differ from the profile. A row lists the ones behind its number.
-        drafts: whether drafts answer claims. If not, a claim that rests on a draft is "not run". A note then has the
+        others: `<stage>/<item>` of results that differ from the profile. A row lists those that its number rests on.
+        drafts: whether drafts answer claims. If not, a claim that rests on a draft is "not run", and a note has the
             verdict that the draft would give.
     """
     measures = report.measures() if measures is None else measures
@@ -224,7 +224,7 @@ def build_scorecard(
 
 
 def dataset_and_remarks(row: Row) -> tuple[str, list[str]]:
-    """A row's data set, and remarks on differences of its setting from the document's (empty if they are equal)."""
+    """A row's data set, and remarks on how its settings differ from the document's (empty if they do not)."""
     label, *remarks = (row["dataset"] or "").split(_SEPARATOR)
     return label, remarks
 

@@ -19,7 +19,7 @@ Features = dict[str, NDArray[np.float32]]
 
 
 def batches(images: NDArray[np.uint8], device: torch.device, size: int = BATCH) -> Iterator[Tensor]:
-    """uint8 images `[N, C, S, S]` in batches of `size` on the device, in [0, 1]."""
+    """Yield uint8 images `[N, C, S, S]` in float batches `[size, C, S, S]` in [0, 1], on the device."""
     for start in range(0, len(images), size):
         yield torch.from_numpy(images[start : start + size]).to(device).float() / 255
 
@@ -36,7 +36,7 @@ def features(
 
     Args:
         warp: returns the warps `[B, 2, 3]` of the next B images. By default images are not warped.
-        samples: generator, on the CPU, of sampled features. By default there are none.
+        samples: CPU generator. If given, features sampled from the posterior are added.
 
     Raises:
         TypeError: the model has no features.
@@ -62,7 +62,7 @@ def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: to
     """
     images, labels = dataset.part("test")
     generator = torch.Generator(device).manual_seed(seed)
-    epoch = torch.tensor(1e9, device=device)  # after all schedules
+    epoch = torch.tensor(1e9, device=device)  # so late that all schedules have ended
     sums: dict[str, float] = {}
     of_batches = torch.from_numpy(labels).to(device).split(BATCH)
     for batch, classes in zip(batches(images, device, BATCH), of_batches, strict=True):

@@ -32,12 +32,12 @@ Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float]) -> Pipeline:
-    """Fit a probe per inverse regularisation strength on `train`. Returns the best on `validation`, first of equals.
+    """Fit a probe per inverse regularisation strength on `train`. Returns the best on `validation`, the first in a tie.
 
     Features are standardised in double precision: in single, the sd of a nearly constant feature would be zero. A fit
     is in single precision and starts at the weights of the next smaller strength. With 60,000 examples of 160 features,
-    it takes a third of the time of a separate fit in double precision. The objective agrees within 0.5 %, the accuracy
-    within 0.1 points.
+    it takes a third of the time of a separate fit in double precision. The objectives of the two fits agree within
+    0.5 %, their accuracies within 0.1 points.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -52,10 +52,10 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
     fitted: dict[float, tuple[float, Any]] = {}
     for strength in sorted(set(strengths)):
         classifier.set_params(C=strength)
-        # The products are small: several threads wait for each other more than they work, a hundred times more if
-        # a core is busy with another process.
+        # One thread: the matrix products are small, and several threads would mostly wait for each other. The wait is a
+        # hundred times longer if another process uses a core.
         with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
-            # 300 steps leave the accuracy settled even where the weights still move; validation measures the result.
+            # After 300 steps the accuracy is stable, even if the weights still change. So the warning is ignored.
             warnings.simplefilter("ignore", ConvergenceWarning)
             classifier.fit(inputs, train[1])
         fitted[strength] = classifier.score(held_out, validation[1]), copy.deepcopy(classifier)
@@ -75,9 +75,9 @@ def rotated(angle: float) -> str:
 AFFINE = "affine"
 """The name of the test on random affine versions of the images, drawn from affNIST's published ranges."""
 OFFICIAL = "affnist"
-"""The name of the test on affNIST's own images, with the probe of the affine test."""
+"""The name of the test on affNIST's published images. Its probes are those of the affine test."""
 _SAMPLES = 200
-"""Posterior samples of part i of the data have the seed `seed + _SAMPLES + i`."""
+"""Posterior samples of part i of the data set (`PARTS[i]`) have the seed `seed + _SAMPLES + i`."""
 _UNWARPED: Mapping[str, Warp | None] = dict.fromkeys(PARTS)
 
 
@@ -100,7 +100,7 @@ def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> War
 
     def warp(count: int) -> Tensor:
         nonlocal position
-        # The warps depend on the images, because ink must stay on the canvas. Each version repeats all images.
+        # Warps depend on images, because ink must stay on the canvas. Each version starts again at row 0.
         rows = np.arange(position, position + count) % len(images)
         position += count
         batch = torch.from_numpy(images[rows]).to(device)
@@ -125,7 +125,7 @@ class _Subject:
         self.labels = {part: dataset.part(part)[1][: most.get(part)] for part in PARTS}
 
     def features(self, warp_of: Mapping[str, Warp | None] = _UNWARPED, test_versions: int = 1) -> dict[str, Features]:
-        """Features of each part of the data, images warped by `warp_of`. Test images occur `test_versions` times."""
+        """Features of each part of the data, warped by `warp_of[part]`. Test images occur `test_versions` times."""
         found = {}
         for i, (part, images) in enumerate(self.images.items()):
             several = np.concatenate([images] * (test_versions if part == "test" else 1))
@@ -140,7 +140,7 @@ class _Subject:
 
 
 def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParams, device: torch.device) -> Pipeline:
-    """The probe on one kind of features, fit on the unwarped training images."""
+    """The probe on the features `name`, fit on the unwarped training images."""
     subject = _Subject(model, dataset, params, device)
     return subject.fit(subject.features(), name)
 
@@ -151,10 +151,10 @@ def probe_accuracies(
     """Fit and test all probes of a trained model, also the probes on samples of its posterior.
 
     Args:
-        official: affNIST's own test images, of the same size as the data set's.
+        official: affNIST's published test images. They have the size of the data set's images.
 
     Returns:
-        a row for each kind of features, protocol ("refit" or "fixed") and test, with strength and accuracy in [0, 1].
+        a row per set of features, protocol ("refit" or "fixed") and test: strength of the probe, accuracy in [0, 1].
     """
     subject = _Subject(model, dataset, params, device, sampled=True)
     clean = subject.features()
@@ -162,7 +162,7 @@ def probe_accuracies(
     samples = torch.Generator().manual_seed(params.seed + _SAMPLES + len(PARTS))
     theirs = features(model, official.part("test")[0], device, samples=samples) if official else {}
     affine = {part: _affine(dataset, part, params.seed + 100 + i, device) for i, part in enumerate(PARTS)}
-    # By test, a warp for each part of the data set, and the number of versions of each test image.
+    # For each test: a warp by part of the data set, and the number of warped versions of each test image.
     tests = {rotated(angle): (_rotations(angle, params.seed, device), 1) for angle in params.angles}
     tests[AFFINE] = affine, params.affine_versions
     rows: list[tuple[str, str, str, float, float]] = []
@@ -184,7 +184,7 @@ def probe_accuracies(
 def rotation_probes(
     model: Model, dataset: Dataset, angle: float, params: EvaluateParams, device: torch.device, sampled: bool = False
 ) -> pd.DataFrame:
-    """Fit and test probes on images rotated within +-angle: a row (features, strength, accuracy) for each probe.
+    """Fit and test probes on images rotated within +-angle degrees: a row (features, strength, accuracy) per probe.
 
     Args:
         sampled: whether samples of the posterior are probed, too.

@@ -24,5 +24,5 @@ def entropy_of_shares(sizes: ArrayLike) -> NDArray[np.float64]:
 
 
 def effective_number(sizes: ArrayLike) -> NDArray[np.float64]:
-    """exp of the entropy of the shares: the number of equal sizes with the same entropy, from 1 to n."""
+    """The number of equal sizes that have the same `entropy_of_shares`: exp of this entropy, from 1 to n."""
     return np.asarray(np.exp(entropy_of_shares(sizes)))

@@ -3,10 +3,10 @@
 A report module is about one question. Its file is in this folder or in the folder `report` of a system. The module
 defines one or more of these names:
 
-- `draw(results, written)`: yields figures (`Drawing`) and records items without arrays in `written`,
+- `draw(results, written)`: yields figures (`Drawing`), and records in `written` the items whose arrays are missing,
 - `build(results)`: returns tables (`Table`),
-- `MEASURES`: the measure of each claim (`Measure`), by the claim's id,
-- `DOCUMENT`: the number of its document. Modules of a system use the system's document instead.
+- `MEASURES`: a dict from the ids of claims to the functions that measure them (`Measure`),
+- `DOCUMENT`: the number of the document that it is about, such as "003". Modules of a system use the system's document.
 
 Modules of systems come first, in the order of `SYSTEMS`. Modules in one folder are sorted by name.
 """
@@ -29,7 +29,7 @@ from pipeline.systems import REPORTS
 
 
 def modules(part: str) -> Iterator[tuple[Any, str]]:
-    """Yield each module that defines `part`, such as `draw`, and its document's number ("" if it declares none)."""
+    """Yield each module that defines `part`, such as `draw`, and its document's number ("" if it has none)."""
     packages = [(system.part("report"), system.document) for system in REPORTS.values()]
     for package, document in [*packages, (sys.modules[__name__], "")]:
         for name in sorted(found.name for found in iter_modules(package.__path__)):
@@ -53,7 +53,7 @@ def build(results: Results) -> Iterator[Table]:
 
 
 def code_of(function: Callable[..., object]) -> str:
-    """The path and the name of a function in the repository: `pipeline/report/equivariance.py#summary`."""
+    """The path and the name of a function in the repository, such as "pipeline/report/equivariance.py#summary"."""
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -62,7 +62,7 @@ def code_of(function: Callable[..., object]) -> str:
 
 
 def measures() -> dict[str, Measure]:
-    """The measure of each claim, by the claim's id. A measure returns None if a result is missing."""
+    """The functions that measure claims, by the claim's id. They return None if a result is missing."""
     return {
         claim: partial(_finding, measure)
         for module, _ in modules("MEASURES")

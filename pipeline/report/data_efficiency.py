@@ -17,14 +17,14 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Results, trainin
 from pipeline.systems import SYSTEMS
 
 DOCUMENT = "003"
-"""The document whose claims it measures."""
+"""The document that makes the claim."""
 ITSELF = "itself"
-"""The key of the model's own predictions. The other keys are features of linear probes."""
+"""The key of errors of a model's own predictions. The other keys are the features that a linear probe was fit on."""
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """An item's run, its classifier, and its test errors (fractions) by share of the training images. The classifier is
-    the key (`ITSELF` or features) with the lowest mean error on the largest share.
+    """The run of an item, the key of a classifier (`ITSELF` or features), and its test errors in [0, 1] by share of the
+    training images. The classifier is the one with the lowest mean error on the largest share.
     """
     shares = sorted(numbers.names("share"), key=float)
     how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
@@ -81,8 +81,8 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
 
 
 def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int, Measured]]:
-    """The run that evidence names for `role`, its numbers, its parameter count, and its errors by number of training
-    images. Raises `NotMeasuredError` if one of these is missing, or if the run is no classifier.
+    """The run with a role ("capsules" or "cnn") in the claim's evidence, the item's numbers, the parameter count, and
+    test errors by number of training images. Raises `NotMeasuredError` if one is missing, or the run is no classifier.
     """
     named = results.evidence.comparison.data_efficiency.get(role)
     item, numbers = results.answering("data_efficiency", named)
@@ -95,9 +95,9 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int
 
 
 def capsules_need_less(results: Results) -> Finding | None:
-    """The largest ratio of the capsules' test error to the CNN's, over common shares of the training images. The claim
-    holds if capsules have fewer parameters and, on each share, errors lower by two standard errors (binomial and over
-    replicas). None if the data sets differ, or if fewer than two shares, or not the largest, are common.
+    """The largest ratio of the capsules' test error to the CNN's at an equal number of training images. The claim holds
+    if the capsules have fewer parameters and all their errors are lower by more than two standard errors (binomial and
+    over replicas). None if data sets differ, if only one has the largest number of images, or if only one is shared.
     """
     (capsules, ours, size, errors), (cnn, theirs, cnn_size, cnn_errors) = (
         _network(results, role) for role in ("capsules", "cnn")

@@ -1,5 +1,5 @@
-"""Compares equivariance and invariance of all systems (document 003). There is a measure of the document's claim, a
-figure of the best layer of each run, and tables of all layers.
+"""Compares equivariance and invariance of all systems (document 003): measures the document's claim, draws a figure of
+the best layer of each run, and builds tables of all layers.
 """
 
 import math
@@ -25,12 +25,12 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures: errors of the prediction by theory, by a fitted map and of no change; errors of moving there and back."""
+"""Measures of `probes.equivariance.errors_by_layer`: predictions by theory, a fitted map, no change; resampling."""
 TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
 CONTROLS = ("pixels", "moments", "quarter turns")
 FAMILIES = ("rotation", "shift", "scale", "shear")
 VIEWPOINTS = ("azimuth", "elevation")
-"""Factors of variation of the viewpoint in photographs of toys. A move is from one value to the next."""
+"""Factors of variation of the viewpoint in photographs of toys. A step goes from one value of a factor to the next."""
 POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
 """Names of capsule systems with layers of poses, which should be equivariant."""
 _SHOWN = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "there and back"}
@@ -41,7 +41,7 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
     Args:
         place: subject (`TRAINED`, `UNTRAINED` or a control), layer, measure, family, and magnitude if not a derivative.
-        kind: "relative_error", "within_classes", or "derivative".
+        kind: "relative_error", "within_classes" (relative to the sd within classes), or "derivative".
     """
     error, over_images = numbers.measured(kind, *place), numbers.measured(f"{kind}_se", *place)
     if error is None or over_images is None:
@@ -50,7 +50,7 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
 
 def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
-    """The error of a trained layer over all maps of the plane (`FAMILIES`): its mean over magnitudes, then families.
+    """The error of a trained layer, averaged over the magnitudes of each family (`FAMILIES`), then over families.
 
     Standard errors are averaged, too, because the same images are moved each time. None if nothing was measured.
     """
@@ -71,7 +71,7 @@ class Followed:
     """A layer of a trained network that is meant to move with the image, and its errors over all transformations.
 
     Attributes:
-        measure: the prediction of how the layer moves: `OWN`, or `FITTED` if theory has no prediction.
+        measure: how its values on moved images are predicted: `OWN` (theory), or `FITTED` if theory has no prediction.
         error: the error of this prediction; None if the layer is constant.
         stays: the error of predicting that the layer does not change; None if it was not measured.
     """
@@ -90,8 +90,8 @@ class Followed:
         return f"{self.name}, {_SHOWN[self.measure]}"
 
     def better_than(self, other: "Followed") -> bool:
-        """Whether the layer's error is below the other's by more than two standard errors, and below the error of
-        predicting that the layer does not change. False if one of the three errors is None.
+        """Whether the layer's error is below the other layer's by more than two standard errors, and below its own
+        `stays`. False if one of these three errors is None.
         """
         if self.error is None or self.stays is None or other.error is None:
             return False
@@ -128,8 +128,8 @@ def best_of(item: str, numbers: Numbers | None) -> Followed | None:
 def poses_are_equivariant(results: Results) -> Finding | None:
     """Equations 3 to 6: the largest ratio of the error of a layer of poses to the error of a CNN's best layer.
 
-    Each layer of poses is compared with a CNN on the same data. The claim fails if a layer of poses is not better than
-    the CNN's best layer. It holds if all are better and all capsule systems (`POSES`) were measured beside a CNN. None
+    Each layer of poses is compared with a CNN on the same data. The claim fails if one of them is not better than the
+    CNN's best layer. It holds if all are better, every system of `POSES` was measured, and all layers compared. None
     if no layer was compared, or if all compared layers are better but a system or a CNN is missing.
     """
     pairs: list[tuple[Followed, Followed]] = []
@@ -231,13 +231,13 @@ def summary(best: list[Followed]) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """The tables of maps of the plane and of viewpoints, if not empty. Raises `ResultError` if a result is corrupt."""
+    """The tables of maps of the plane and of viewpoints that have rows. Raises `ResultError` if a result is corrupt."""
     items = [(numbers.settings.equivariance[item].run, numbers) for item, numbers in results.executed("equivariance")]
     return [*_maps_of_the_plane(items), *_viewpoints(items)]
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table, a row for each layer and family of a run or control. An empty list without results."""
+    """A list with one table: a row for each run or control, layer and family. The list is empty without results."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}
@@ -275,7 +275,7 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table, a row for each layer of a run and step of viewpoint. An empty list without such errors."""
+    """A list with one table: a row for each run, layer and step of the viewpoint. The list is empty without rows."""
     unmoved = ("relative_error", TRAINED)
     kinds = {"relative_error": "", "within_classes": "within classes, "}
     measures = {OWN: "one matrix", FITTED: "fitted map", INVARIANCE: "no change"}
@@ -301,7 +301,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
-    """Each family with its middle magnitude (the second of four). For quarter turns, all moves with an exact action."""
+    """Each family with its middle magnitude. For the control of quarter turns, all pairs that have an exact action."""
     if subject == "quarter turns":
         own = ("relative_error", subject, "turns", OWN)
         return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]

@@ -1,5 +1,5 @@
-"""Builds one table that compares all trained models by test errors under many conditions (`COLUMNS`), equivariance
-errors, numbers of parameters and training times. All numbers are read from results.
+"""Builds one table that compares all trained models: their test errors under many conditions, equivariance errors
+(`COLUMNS`), numbers of parameters and training times. All numbers are read from results.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,8 +47,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""Errors on a model's features, each with the place of its accuracy: stage, ending of the item's name, and keys.
-The key of the features is inserted after the first of these keys.
+"""Errors of probes and clusters on a model's features, and where results have their accuracies: the stage, the ending
+that the item's name adds to the run's, and keys. The key of the features is inserted after the first key.
 """
 CLEAN = ("refit", "rotated_0")
 
@@ -94,7 +94,7 @@ def _trained(results: Results) -> Iterator[Entry]:
 
 
 def _best_features(numbers: Numbers) -> str:
-    """The key of the features whose probe is best on clean test images; empty without probes. Samples do not count."""
+    """The features, other than posterior samples, whose probe is best on clean test images; empty without probes."""
     probes = {
         features: measured.mean
         for features in numbers.names("probe")
@@ -104,7 +104,7 @@ def _best_features(numbers: Numbers) -> str:
 
 
 def _regressions(results: Results) -> Iterator[Entry]:
-    """Yield the model with the largest capsules for each study of kind "grid" and each architecture."""
+    """Yield capsule regressions: for each study of kind "grid" and architecture, the one with the largest capsules."""
     for study in executed(results):
         table = study.table(("model", "size", "test", "parameters", "seconds")) if study.kind == "grid" else None
         if table is None:
@@ -125,7 +125,7 @@ Answer = tuple[str, str, Measured | None, list[Record], str]
 
 
 def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[Answer]:
-    """Yield the test error of each model, then its errors of `PROBED` on the features of its best probe."""
+    """Yield for each model its test error, then the errors of `PROBED` on the features `Entry.features`."""
     for entry in models:
         yield entry.run, "error_percent", entry.error, entry.records, ""
         remark = "probe" if entry.how == ITSELF else ""
@@ -176,13 +176,13 @@ def _images(numbers: Numbers, study: Recorded, run: str) -> str:
 
 
 def build(results: Results) -> list[Table]:
-    """A list with one table: on the page a row per model, as CSV a row per model and measure. Empty without models."""
+    """A list with one table, empty without models. The page has a row per model, the CSV one per model and measure."""
     order = list(SYSTEMS)
     models = sorted([*_trained(results), *_regressions(results)], key=lambda each: order.index(each.system))
     if not models:
         return []
     answers = [*_of_models(results, models), *_of_studies(results)]
-    # If several studies answer for the same run and measure, the first one counts
+    # If several studies have the same run and measure, the first one is shown.
     found = {(run, measure): more for run, measure, *more in reversed(answers) if more[0]}
     data, shown, records = [], [], list[Record]()
     for entry in models:

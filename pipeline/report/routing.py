@@ -63,7 +63,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 
 def build(results: Results) -> list[Table]:
-    """Tables with a row per iteration and per layer of each network, if not empty. Raises `ResultError` as `draw`."""
+    """A table of iterations and a table of layers of all networks, if not empty. Raises `ResultError` as `draw`."""
     iterations: list[Row] = []
     layers: list[Row] = []
     for study, numbers in results.executed("routing"):

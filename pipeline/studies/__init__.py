@@ -1,9 +1,9 @@
-"""Studies, one module each. Studies of any system are here; a study of one system is in the system's `studies`.
+"""Studies, one module each. Studies of any system are here. A study of one system is in the system's `studies`.
 
-A module has the name of its stage in `dvc.yaml`, and of its section of `params.yaml`. It has
+A study's kind is the name of its module, of its stage in `dvc.yaml` and of its section in `params.yaml`. A module has
 
 - `measure`, a function from a `Context` to an `Outcome`, which `stages/study.py` calls;
-- `SETTINGS`, if it has a section: the class of an entry or, with `ONE_SECTION`, of the section that all items share;
+- `SETTINGS`, if it has a section: the class of an entry or, with `ONE_SECTION`, of a section that all items share;
 - `SET`, if it has sets: the class of an item that runs several short studies;
 - `check`, if needed: a function that raises `ValueError` if an entry does not fit other sections of `params.yaml`.
 
@@ -17,7 +17,7 @@ from types import ModuleType
 
 ROOM = Path(__file__).parent
 SETS = "_sets"
-"""Suffix of the section of sets of short studies: `<kind>_sets`."""
+"""Suffix of the section for sets of short studies, `<kind>_sets`."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Data efficiency: the test error of a model trained on a share of the images, with as many steps as on all."""
+"""Data efficiency: the test error of a model trained on a share of the images, for as many steps as on all images."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 LONGEST = 10_000
-"""Largest number of epochs of a training, before it is rounded up to whole epochs."""
+"""Largest number of epochs on a share (`epochs` / share), before it is rounded up to whole epochs."""
 ITSELF = "itself"
 """Entry of the column `features` if the model itself classifies. Other entries are features of a linear probe."""
 _FEWEST = 10
-"""Smallest number of validation images kept."""
+"""Approximate smallest number of validation images of a share."""
 
 
 class DataEfficiencyParams(Section):
@@ -85,8 +85,8 @@ def measure(context: Context) -> Outcome:
 def share_of(dataset: Dataset, share: float) -> Dataset:
     """The data set with a share of its training and validation images, the same share of every class.
 
-    The first images of each class are kept, in the order of the split, so a larger share contains a smaller one. At
-    least about `_FEWEST` validation images are kept, and all test images.
+    It has the first images of each class, in the order of the split, so a larger share contains a smaller one. It has
+    at least about `_FEWEST` validation images, and all test images.
     """
     import pandas as pd
 
@@ -96,19 +96,19 @@ def share_of(dataset: Dataset, share: float) -> Dataset:
     for part, fewest in (("train", 1), ("validation", _FEWEST)):
         indices = split[part]
         labels = pd.Series(dataset.labels[indices])
-        # Rank of an image in its class, from 0 to 1
+        # Rank of each image in its class, in [0, 1).
         place = labels.groupby(labels).cumcount() / labels.map(labels.value_counts())
         split[part] = indices[(place < max(share, min(1.0, fewest / len(indices)))).to_numpy()]
     return replace(dataset, split=split)
 
 
 def with_share(run: AnyRun, settings: DataEfficiencyParams, images: int, whole: int) -> AnyRun:
-    """The run's settings for a share of the training images. Training takes as many steps as the study's epochs take
-    on all images, rounded up to whole epochs of the share. It does not stop early.
+    """The run's settings for a share of the training images. Training takes as many steps as `settings.epochs` epochs
+    of all images, rounded up to whole epochs of the share. It does not stop early.
 
     Args:
-        images: number of training images of the share. A batch is not larger.
-        whole: number of all training images. Epochs consist of whole batches.
+        images: number of training images of the share. It limits the batch size.
+        whole: number of all training images. An epoch leaves out an incomplete last batch.
     """
     batch = min(run.training.batch_size, images)
     steps = settings.epochs * (whole // min(run.training.batch_size, whole))

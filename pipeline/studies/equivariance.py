@@ -21,7 +21,7 @@ SETTINGS = EquivarianceParams
 
 
 def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
-    """ValueError if there is no such run, or if its crop is not centred on the image, about which images are moved."""
+    """ValueError without such a run, or if its crop cannot be centred exactly: images are moved about the centre."""
     run = params.run_of(f"{where}.run", study.run)
     side, augmentation = params.images_of(run.dataset).side, run.augmentation
     if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
@@ -64,8 +64,8 @@ def measure(context: Context) -> Outcome:
 
 
 def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
-    """By factor, pairs of test images one step of the viewpoint apart: two arrays of indices `[N, 2]`. The first has at
-    most `fit_images` pairs of half of the toys, the second `images` of the others. Each half needs at least 8 pairs.
+    """By factor, pairs of test images one step of the viewpoint apart, as two arrays of indices `[N, 2]`: at most
+    `fit_images` pairs of half of the toys, and `images` of the others. A factor needs at least 8 pairs in each array.
     """
     import numpy as np
 

@@ -1,8 +1,8 @@
-"""The effect of single changes in training on the error on held-out images: of new toys, if the factor is the instance.
+"""The effect of single changes in training on the error on held-out images.
 
 Settings of runs are chosen by this error, never by the test error. For each value of a factor of variation in turn,
-training images with that value are held out. Networks are evaluated after the last epoch. At the best epoch the error
-would be too low, because that epoch would be chosen by the same error.
+training images with that value are held out. If the factor is the instance, they show new toys. Networks are evaluated
+after the last epoch. If the epoch were chosen by this error, the error would be too low.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=CroppedRun)
 
 ERRORS = {"new": "validation_accuracy", "known": "known_accuracy", "train": "train_accuracy"}
-"""For each error in the result, the column of the training's history with the accuracy."""
+"""By name of an error in the result: the column of the training's history that has the accuracy (1 - error)."""
 
 
 class RecipeParams(Section):
@@ -54,7 +54,7 @@ class RecipeParams(Section):
         return self
 
     def changed(self, run: AnyRun, condition: str) -> AnyRun:
-        """A run with the settings of a condition, the seeds of the study, and the epochs of the condition or the study.
+        """A run with a condition's settings and the study's seeds. Its epochs are the condition's, or else the study's.
 
         Raises:
             ValidationError: the settings do not give a valid run.
@@ -64,8 +64,8 @@ class RecipeParams(Section):
         values: dict[str, Any] = run.model_dump() | {"replicas": self.replicas}
         for part, changed in changes.items():
             values[part] |= changed
-        type(run).model_validate(values)  # also names an invalid number of epochs
-        values["training"]["epochs"] = run.training.epochs  # from which `with_epochs` scales the model's schedule
+        type(run).model_validate(values)  # raises also if the condition's epochs are invalid
+        values["training"]["epochs"] = run.training.epochs  # `with_epochs` scales schedules from these
         return type(run).model_validate(values).with_epochs(int(epochs))  # type: ignore[arg-type]
 
     def without(self, run: AnyRun, value: int) -> AnyRun:
@@ -78,7 +78,7 @@ SETTINGS = RecipeParams
 
 
 def check(params: SharedParams, where: str, study: RecipeParams) -> None:
-    """ValueError if the run or the factor does not fit, or a condition gives no valid run or has no effect."""
+    """ValueError without such a run or factor, or if a condition is invalid, without effect or unfit for the images."""
     run = params.run_of(f"{where}.run", study.run, "matrix_capsules", "cnn")
     assert isinstance(run, CroppedRun)
     params.check_factor(f"{where}.factor", study.factor, run.dataset)
@@ -91,7 +91,7 @@ def check(params: SharedParams, where: str, study: RecipeParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train the run of an entry of `recipe` in every condition, with each value of `held_out` held out in turn."""
+    """Train the run of an entry of `recipe` in every condition, without images of each `held_out` value in turn."""
     import pandas as pd
 
     settings: RecipeParams = context.settings
@@ -110,7 +110,7 @@ def errors(trained: Trained) -> pd.DataFrame:
     """Errors in [0, 1] and seconds of training: one row per replica and metric. Columns: replica, metric, value.
 
     After the last epoch, `new` is the error on held-out images, and `known` on other images left out of training, if
-    any. `train` is the mean error on augmented images over the last epoch. `seconds` is the mean over replicas.
+    any. `train` is the mean error on augmented training images in the last epoch. `seconds` is a mean over replicas.
     """
     last = trained.history.groupby("replica").tail(1).rename(columns={column: name for name, column in ERRORS.items()})
     measured = [name for name in ERRORS if name in last]
@@ -120,7 +120,7 @@ def errors(trained: Trained) -> pd.DataFrame:
 
 
 def outcome(table: pd.DataFrame) -> Outcome:
-    """The outcome from the `errors` of all trainings, with the columns condition and held_out added."""
+    """The study's outcome, from the `errors` of all trainings with two more columns, condition and held_out."""
     from pipeline.results.spread import nest
 
     found = nest(table, ["condition", "metric"], "value")

@@ -25,13 +25,13 @@ SETTINGS = RoutingParams
 
 
 def check(params: SharedParams, where: str, study: RoutingParams) -> None:
-    """ValueError if the run does not route, or has more iterations than are followed."""
+    """ValueError if the run does not route, or has more iterations than the study follows (`study.iterations`)."""
     from pipeline.systems import ROUTED
 
     model: Any = params.run_of(f"{where}.run", study.run, *ROUTED).model
     if model.iterations == 0:
         raise ValueError(f"{where}.run: '{study.run}' does not route (model.iterations is 0)")
-    # CapsNet may count updates of weights, which are one fewer than its iterations.
+    # A CapsNet with `counting: updates` counts updates of its weights, one fewer than its iterations.
     own = model.iterations + (getattr(model, "counting", "") == "updates")
     if study.iterations < own:
         raise ValueError(f"{where}.iterations: must be at least {own}, those of '{study.run}'")

@@ -35,7 +35,7 @@ def check(params: SharedParams, where: str, study: SweepParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train a run on images rotated within an angle, and probe it on such images. The item's axes are run and angle."""
+    """Train a run on images rotated within an angle, and probe it on such images. The item gives run and angle."""
     from pipeline.learning.model import EvaluationInputs
     from pipeline.probes import sweep as probes
     from pipeline.systems import SYSTEMS

@@ -25,7 +25,7 @@ SETTINGS = ViewpointParams
 
 
 def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
-    """ValueError if a network is of the wrong kind or does not fit the images, or if viewpoints are unknown."""
+    """ValueError if a run is of a wrong system or does not fit the images, or if the viewpoints are unknown."""
     capsules = params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules")
     cnn = params.run_of(f"{where}.cnn", study.cnn, "cnn")
     if study.dataset not in params.datasets:
@@ -36,7 +36,7 @@ def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train both networks of an entry of `viewpoint` on familiar viewpoints, and match their errors there."""
+    """Train both networks of an entry of `viewpoint` on familiar viewpoints. Compare them at equal errors there."""
     from pipeline.classification.viewpoint_matching import errors, familiar_views, outcome, viewed
 
     settings: ViewpointParams = context.settings

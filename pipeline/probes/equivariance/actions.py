@@ -15,19 +15,19 @@ from pipeline.layers import poses
 from pipeline.probes.equivariance.transformations import moving
 
 Map = Callable[[Tensor], Tensor]
-"""From values `[B, n, k]` to values of the same shape."""
+"""A function from a layer's values `[B, n, k]` to values of the same shape."""
 
 VALIDATION_SHARE = 0.25
-"""Share of the training images, the last ones, on which `linear_map` chooses its penalty."""
+"""Share of `Pairs`, the last ones, on which `linear_map` chooses its penalty."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Values of training images that an action is fitted to. Actions without free parameters ignore them.
+    """A layer's values before and after a move. Actions with free parameters are fitted to them, others ignore them.
 
     Attributes:
-        before: values `[N, n, k]` of the images.
-        after: values of the moved images, or derivatives.
+        before: values `[N, n, k]` of the images to fit to.
+        after: values `[N, n, k]` of the moved images, or derivatives of values by the move.
         weights: `[N, n]`, the weight of each capsule.
     """
 
@@ -37,13 +37,13 @@ class Pairs:
 
 
 class Action(Protocol):
-    """rho: how values move with the image."""
+    """rho: how a layer's values change when the image is moved."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
-        """rho(g) for the matrix `[2, 3]` of g in the frame that the model sees. None if theory says nothing."""
+        """rho(g) for the matrix `[2, 3]` of g in the frame that the model sees. None if theory does not give it."""
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map | None:
-        """The derivative of rho at the identity, along a velocity `[2, 3]`. None if theory says nothing."""
+        """The derivative of rho at the identity, along a velocity `[2, 3]`. None if theory does not give it."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Layer:
     """A layer of a model, read off a batch of images.
 
     Attributes:
-        numbers: `[B, n, k]`.
-        weights: presences of the capsules, `[B, n]`, because the pose of an absent capsule means nothing.
+        numbers: the capsules' values, `[B, n, k]`.
+        weights: presences of the capsules, `[B, n]`. The pose of an absent capsule means nothing.
         action: the action according to theory. None if theory gives none, or if values should not change.
         fitted: whether a linear map of all n k numbers is fitted as well.
     """
@@ -64,7 +64,7 @@ class Layer:
 
 
 Read = Callable[[Tensor], dict[str, Layer]]
-"""Reads layers by name off images as a model sees them, `[B, C, s, s]` in [0, 1], in any floating type."""
+"""A function from images as a model sees them, `[B, C, s, s]` in [0, 1], of any float type, to its layers by name."""
 
 
 def plain(values: Tensor, action: Action | None, fitted: bool = True) -> Layer:
@@ -88,9 +88,9 @@ class Poses:
 class FromTheLeft:
     """Square pose matrices, k = side^2, row by row, that some T(g) multiplies from the left.
 
-    Transformations of votes multiply from the right. So T on every primary capsule becomes T on every capsule above
-    (document 003, equation 5; document 004, section 3). Theory does not determine T. One T for all capsules is fitted
-    by least squares to training images.
+    A vote is a pose times a matrix on its right. So a T that multiplies poses of all primary capsules from the left
+    also multiplies those of all capsules above (document 003, equation 5; document 004, section 3). Theory does not
+    determine T. One T for all capsules is fitted to `Pairs` by least squares.
     """
 
     side: int
@@ -105,7 +105,7 @@ class FromTheLeft:
         return lambda values: (T.to(values) @ values.unflatten(-1, square)).flatten(-2)
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
-        """Multiplication by the derivative of T, fitted in the same way to derivatives."""
+        """Multiplication by the derivative of T, which is fitted to derivatives in the same way."""
         return self.finite(velocity, pairs)
 
 
@@ -122,7 +122,7 @@ class Maps:
     edge: str
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
-        """Each picture resampled as the image is."""
+        """Resamples each picture as the image is resampled."""
 
         def move(values: Tensor) -> Tensor:
             pictures = values.unflatten(-1, (self.side, self.side))
@@ -133,17 +133,17 @@ class Maps:
         return move
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
-        """Each picture changes as the image does."""
+        """The derivative of each picture, as `transformations.moving` computes it for the image."""
         return lambda values: moving(values.unflatten(-1, (self.side, self.side)), velocity, self.edge).flatten(-2)
 
 
 def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     """Fit a linear map from a layer's values to its values for moved images (Lenc and Vedaldi 2015). The map is a ridge
-    regression from all n k numbers before to the numbers of each capsule after. It needs no theory.
+    regression. It predicts each capsule's values after the move from all n k values before it, and needs no theory.
 
-    For each capsule, images are weighted by its weights. Values are centred, so that the map is affine and the mean is
-    not penalised. The penalty is chosen by the error, over all capsules, on the last quarter of the images. The map is
-    then fitted to all images.
+    In the regression of a capsule, images are weighted by its weights. Values are centred, so that the map is affine
+    and the mean is not penalised. The penalty is the one with the smallest error, over all capsules, on the last
+    quarter of the images. With this penalty, the map is fitted to all images.
 
     Args:
         penalties: penalties to choose from, as shares of the largest eigenvalue of the values' covariance.

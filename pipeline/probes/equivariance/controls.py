@@ -1,7 +1,7 @@
 """Functions whose equivariance is known. They are measured as networks are, to check and calibrate the errors.
 
-- `pixels`: f(x) = x. Its action is resampling itself. So its error is zero, except for content that enters a crop at
-  its edges.
+- `pixels`: f(x) = x. Its action is the resampling that moves images. So its error is zero, except for content that
+  enters a crop at its edges.
 - `moments`: centroid and second moments of an image's content. They move exactly with every affine map of the plane.
   Their error comes from pixels and edges.
 - `quarter turns`: a network of two group convolutions over turns by 90 degrees (Cohen and Welling 2016), with random
@@ -20,7 +20,7 @@ FILTERS, KERNEL = 4, 3
 
 
 def controls(edge: str) -> dict[str, Read]:
-    """Readers of these functions, by name. `edge` is what lies beyond the edge of images (`transformations.moving`)."""
+    """The controls, as functions that read a layer off images, by name. `edge` is as in `transformations.moving`."""
     network = QuarterTurnNetwork()
     return {
         "pixels": lambda images: {"pixels": plain(images.flatten(2), Maps(images.shape[-1], edge), False)},
@@ -33,7 +33,7 @@ def moments(images: Tensor) -> Tensor:
     """Centroid (x, y) and second moments (xx, xy, yy) about the middle of the frame, `[B, 1, 5]`.
 
     Content is the difference of pixels and background. The background is the median of the pixels on the edge, channel
-    by channel. Differences keep their sign, so that moments are ratios of linear functions of the content.
+    by channel. Negative differences are kept, so that moments are ratios of linear functions of the content.
     """
     size = images.shape[-1]
     rim = torch.ones(size, size, dtype=torch.bool, device=images.device)
@@ -49,16 +49,16 @@ def moments(images: Tensor) -> Tensor:
 
 
 class MomentAction:
-    """The matrix S of moments of (x, y, 1) becomes G S G^T, with G the map's matrix of homogeneous coordinates."""
+    """The matrix S `[3, 3]` of second moments of (x, y, 1) becomes G S G^T, where G is g as a homogeneous matrix."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
-        """G S G^T."""
+        """S becomes G S G^T."""
         G = F.pad(matrix, (0, 0, 0, 1))
         G[2, 2] = 1
         return lambda values: _numbers(G.to(values) @ _symmetric(values) @ G.to(values).mT)
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
-        """V S + S V^T."""
+        """S changes by V S + S V^T, where V is the velocity."""
         V = F.pad(velocity, (0, 0, 0, 1))
 
         def change(values: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def _numbers(S: Tensor) -> Tensor:
 
 
 class QuarterTurnNetwork:
-    """Means over channels and 2x2 pixels; two convolutions over places and turns, each with ReLU; means over places.
+    """Averages channels and 2x2 pixels, convolves twice over positions and turns (with ReLU), and averages positions.
 
     The weights are random and always the same.
     """
@@ -98,7 +98,7 @@ class QuarterTurnNetwork:
         lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 F, H, H)
         by_turn = []
         for r in range(4):
-            # The filter for content turned r times: rotated in the plane, and shifted r places along the axis of turns.
+            # The filter for content turned r times: rotated in the plane, and shifted by r along the axis of turns.
             turned = second.roll(r, 2).rot90(r, (-2, -1)).transpose(1, 2).flatten(1, 2)  # (F, 4 F, k, k)
             by_turn.append(F.conv2d(lifted, turned).relu().mean((-1, -2)))
         return torch.stack(by_turn, -1)

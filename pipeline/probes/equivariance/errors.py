@@ -5,15 +5,15 @@ The error of a prediction of f(g x) is the root of
     sum |f(g x) - prediction|^2  /  sum (|f(x) - mean|^2 + |f(g x) - mean'|^2) / 2
 
 over images x, where mean and mean' are the means of f(x) and of f(g x). The denominator is a variance, so errors do not
-change if f is scaled or a constant is added. The prediction mean' has an error of 1, the features of another image one
-of about 1.4. A network that maps all images to nearly the same features gains nothing. If it maps them to exactly the
-same features, the features have collapsed, and the error is not defined.
+change if f is scaled or a constant is added. So they are no smaller for a network that maps all images to nearly the
+same features. If f(x) and f(g x) vary equally, the prediction mean' has an error of 1. Predicting the features of
+another image has an error of about 1.4. Features whose relative sd is below `COLLAPSED` have no error.
 
-For errors within classes, the means are taken over images of the same class. So features that depend only on the class
-gain nothing either.
+For errors within classes, the means are taken over images of the same class. So these errors are no smaller for
+features that depend on little but the class.
 
-Capsules with presences are weighted by the mean of their presences in an image and in its moved copy. So a network
-gains nothing by switching off capsules that do not move with the image.
+Capsules with presences are weighted by the mean of their presences in an image and in its moved copy. So errors are not
+made smaller by switching off capsules that do not move with the image.
 
 Shapes: values `[N, n, k]`, weights `[N, n]`, of N images.
 """
@@ -27,12 +27,12 @@ COLLAPSED = 1e-3
 
 
 def squared(difference: Tensor, weights: Tensor) -> Tensor:
-    """Weighted sum of squares for each image, `[N]`, in double precision."""
+    """Weighted sum of squares of `difference [N, n, k]` for each image, `[N]`, in double precision."""
     return (weights.double() * difference.double().square().sum(-1)).sum(-1)
 
 
 def deviations(values: Tensor, weights: Tensor, classes: Tensor | None = None) -> Tensor:
-    """Each image's squared distance from the (weighted) mean over images, or over images of its class, `[N]`.
+    """Each image's weighted squared distance, `[N]`, from the weighted mean over images, or over images of its class.
 
     Args:
         classes: the class of each image, `[N]`, whole numbers; by default all images are one class.
@@ -52,7 +52,7 @@ def variation(values: Tensor, weights: Tensor) -> float:
 
 
 def dimensions(values: Tensor, weights: Tensor) -> float:
-    """Effective number of directions in which values vary: (tr C)^2 / tr C^2 of their covariance C; 0 if constant."""
+    """Effective number of directions in which values vary: (tr C)^2 / tr(C^2), C their covariance. 0 if constant."""
     w = weights.double().unsqueeze(-1)
     mean = (w * values.double()).sum(0) / w.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
     flat = (w.sqrt() * (values.double() - mean)).flatten(1)
@@ -62,8 +62,8 @@ def dimensions(values: Tensor, weights: Tensor) -> float:
 
 
 def relative(errors: Tensor, scale: Tensor, resamples: int, seed: int) -> tuple[float, float]:
-    """The root of the ratio of the sums of `errors [N]` and `scale [N]`, and its standard error over images, from
-    `resamples` bootstrap samples.
+    """The square root of sum(`errors [N]`) / sum(`scale [N]`), and its standard error over images from `resamples`
+    bootstrap samples.
     """
     generator = torch.Generator().manual_seed(seed)
     count = len(errors)

@@ -21,18 +21,18 @@ from pipeline.results.spread import nest, stack_replicas
 
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
 """Measures. The first three predict f(g x): by theory's action, by a linear map fitted to images, or by f(x) itself.
-`RESAMPLING` predicts f(g^-1 g x) by f(x): errors come from resampling and the edges of images only.
+`RESAMPLING` predicts f(x) by f(g^-1 g x). Its errors come only from resampling and the edges of images.
 """
 TRAINED, UNTRAINED = "trained", "untrained"
 FINITE, DERIVATIVE = "finite", "derivative"
 """Kinds of errors: of a transformation, and of the derivative at the identity, per unit of `transformations.UNITS`."""
 BATCH = 250
 STEP = 1e-5
-"""Largest change of a pixel in a central difference, in double precision."""
+"""Largest change of a pixel in a central difference. Images are in double precision."""
 
 Layers = Mapping[str, Layer]
 Sides = Sequence[Layers]
-"""Layers of images before and after a change."""
+"""Two entries: layers read off images before a change, and after it."""
 Row = dict[str, Any]
 COLUMNS = ("error", "se", "within", "within_se")
 
@@ -97,7 +97,7 @@ def outcome(
     settings: EquivarianceParams,
     title: str = "equivariance",
 ) -> Outcome:
-    """Measure all errors, in a row per subject (trained, untrained, each control), layer, transformation and measure.
+    """Measure all errors: a row per subject (trained, untrained, each control), replica, layer, change and measure.
 
     Args:
         models: one per replica.
@@ -153,7 +153,7 @@ def outcome(
 def _measure(
     read: Read, exact: Read, images: Images, settings: EquivarianceParams, resampled: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Errors of one model: the rows of its table, and measures of its layers.
+    """Two tables of one model or control: its errors, and the `variation` and `dimensions` of its layers.
 
     Args:
         exact: reads the same layers in double precision, for derivatives.
@@ -172,14 +172,14 @@ def _measure(
     def compared(
         family: str, magnitude: str, matrix: Tensor | None, fit: Sides, test: Sides, classes: Tensor
     ) -> Iterator[Row]:
-        """Errors of one change of the image. `matrix` is None if the change is a step of the viewpoint."""
+        """Rows with errors of one change of images. `matrix` is None if the change is a step of the viewpoint."""
         for name in kept:
             (before, after), (fit_before, fit_after) = ([side[name] for side in sides] for sides in (test, fit))
             weights = (before.weights + after.weights) / 2
             pairs = Pairs(fit_before.numbers, fit_after.numbers, (fit_before.weights + fit_after.weights) / 2)
             action = before.action
             if matrix is None and not isinstance(action, FromTheLeft):
-                action = None  # theory says of viewpoints only that one matrix acts on all poses: `FromTheLeft` fits it
+                action = None  # theory only says that a change of viewpoint multiplies all poses by one unknown matrix
             rho = action.finite(torch.empty(0) if matrix is None else matrix, pairs) if action else None
             scales = [
                 (errors.deviations(before.numbers, weights, of) + errors.deviations(after.numbers, weights, of)) / 2
@@ -214,7 +214,7 @@ def _not_collapsed(layers: Layers) -> Layers:
 
 
 def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:
-    """Predictions of the values of moved images, or of derivatives, from the values of the images, by measure."""
+    """The predictions `OWN` and `FITTED`, where they exist, of a layer's values on moved images, or of derivatives."""
     found = {OWN: rho(before.numbers)} if rho else {}
     if before.fitted:
         found[FITTED] = linear_map(pairs, settings.penalties)(before.numbers)
@@ -222,7 +222,7 @@ def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: Equivar
 
 
 def _derivatives(read: Read, images: Images, settings: EquivarianceParams) -> list[Row]:
-    """Rows of the Lie derivative of every family."""
+    """Rows with the errors of predicted Lie derivatives, for each family and layer."""
     view = images.view
     fit, test = (each[: settings.derivative_images].double() for each in (images.fit, images.test))
     at_fit, at_test = (_read(read, view.seen(each)) for each in (fit, test))
@@ -248,8 +248,8 @@ def _rows(
     scales: Sequence[Tensor],
     settings: EquivarianceParams,
 ) -> Iterator[Row]:
-    """The errors of each measure's prediction of `truth`, added to `row`. `scales` has each image's deviation from the
-    mean and, if given, from the mean of its class.
+    """Yield for each measure a copy of `row` with the errors of its prediction of `truth`. `scales` has the images'
+    `errors.deviations [N]` from the mean and, if given, from the means of classes.
     """
     for measure, prediction in predictions.items():
         off = errors.squared(truth - prediction, weights)
@@ -259,7 +259,7 @@ def _rows(
 
 @torch.no_grad()
 def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
-    """Layers of images as a model sees them, in batches."""
+    """Layers by name, read in batches off images `seen` by a model."""
     batches = [read(batch) for batch in seen.split(BATCH)]
     return {
         name: replace(
@@ -273,11 +273,11 @@ def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
 
 @torch.no_grad()
 def changes(read: Read, seen: Tensor, directions: Tensor) -> dict[str, Tensor]:
-    """Derivatives of layers' values as images change along directions of their shape (Gruver et al. 2022).
+    """Derivatives of layers' values as images `seen` change along `directions` of the same shape (Gruver et al. 2022).
 
-    They are central differences (f(x + h u) - f(x - h u)) / 2h, where h is `STEP` over the largest element of u, in
-    batches. Images should be in double precision. Unlike automatic differentiation, this holds for networks that stop
-    gradients, and for operations without a forward mode.
+    They are central differences (f(x + h u) - f(x - h u)) / 2h, where h is `STEP` over the largest |u| of a batch.
+    Images should be in double precision. Automatic differentiation would be wrong for networks that stop gradients, and
+    impossible for operations without a forward mode.
     """
     found = []
     for x, u in zip(seen.split(BATCH), directions.split(BATCH), strict=True):

@@ -2,7 +2,7 @@
 
 Coordinates are as in `pipeline.data.warps`: frames are [-1, 1] x [-1, 1], x to the right, y down. A matrix M moves
 content forward: out(M u) = in(u). If a model sees a crop, images are moved before they are cropped, so that real
-content enters at the crop's edges. Otherwise images are black outside.
+content enters at the crop's edges. If a model sees the whole image, black enters at its edges.
 """
 
 import math
@@ -18,7 +18,7 @@ from pipeline.layers.images import centre_crop, warped_crops
 ROTATION, SHIFT, SCALE, SHEAR = "rotation", "shift", "scale", "shear"
 FAMILIES = (ROTATION, SHIFT, SCALE, SHEAR)
 UNITS = {ROTATION: "degree", SHIFT: "pixel", SCALE: "percent", SHEAR: "percent"}
-"""Units of the families' parameters in derivatives: 1 degree, 1 pixel, a factor of e^0.01, a shear of 0.01."""
+"""Units in which derivatives count magnitudes: 1 degree, 1 pixel, a factor of e^0.01, a shear of 0.01."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Transformation:
         return Transformation(self.family, 1 / self.magnitude if self.family == SCALE else -self.magnitude)
 
     def matrix(self, size: int) -> Tensor:
-        """The matrix `[2, 3]` in the frame of an image `size` pixels wide, double precision."""
+        """The matrix `[2, 3]`, double precision, in the frame of an image that is `size` pixels wide."""
         m = self.magnitude
         if self.family == ROTATION:
             return warps.rotations(torch.tensor(m, dtype=torch.float64))
@@ -68,14 +68,14 @@ def velocity(family: str, size: int) -> Tensor:
 
 
 def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:
-    """The derivative of moved images at the identity: minus the velocity times the gradient of the image.
+    """The derivative of moved images at the identity: minus each pixel's velocity times the image's gradient there.
 
     The gradient is by central differences. Bilinear interpolation is not differentiable at the centres of pixels. A
-    central difference is the mean of the two one-sided derivatives there.
+    central difference is the mean of the left and right derivatives there.
 
     Args:
         images: `[B, C, S, S]`.
-        velocity: `[2, 3]`, in the frame of the images.
+        velocity: the generator `[2, 3]` of the move, in the frame of the images.
         edge: beyond the edges, images are black (`zeros`), or pixels at the edge are repeated (`border`).
     """
     size = images.shape[-1]
@@ -104,11 +104,11 @@ class View:
         return "zeros" if self.crop is None else "border"
 
     def seen(self, images: Tensor) -> Tensor:
-        """The part of the images that the model sees, not moved."""
+        """The part of the images that the model sees. Images are not moved."""
         return images if self.crop is None else centre_crop(images, self.crop)
 
     def size(self, images: Tensor) -> int:
-        """Pixels a side of the part that is seen."""
+        """Pixels a side of the part of images that the model sees."""
         return self.crop or images.shape[-1]
 
     def moved(self, images: Tensor, g: Transformation) -> Tensor:
@@ -120,7 +120,7 @@ class View:
         return self._resampled(self._resampled(images, g, images.shape[-1]), g.inverse, self.size(images))
 
     def moving(self, images: Tensor, family: str) -> Tensor:
-        """The derivative of `moved` by the parameter of a family, at the identity."""
+        """The derivative of `moved` by the magnitude of a family (per unit of `UNITS`), at the identity."""
         return self.seen(moving(images, velocity(family, images.shape[-1]), self.edge))
 
     def _resampled(self, images: Tensor, g: Transformation, size: int) -> Tensor:
