@@ -17,8 +17,8 @@ def build_affnist(raw: Path, versions: int = 32) -> Dataset:
     """Read the official affNIST test images, 40x40 pixels, from `test_batches.zip`. All of them are in the test part.
 
     The archive has 32 numbered Matlab files. Each file has one random version of all 10,000 MNIST test digits. The
-    first `versions` files are read. The factor `version` counts the files from 1. Raises `UserError` if the archive is
-    missing or damaged.
+    first `versions` files are read. The factor `version` is the number of an image's file, from 1. Raises `UserError`
+    if the archive is missing or damaged.
     """
     from scipy.io import loadmat
 

@@ -1,7 +1,7 @@
-"""Stores a data set (images, labels, factors of variation and a fixed split) in one file that is safe to open.
+"""Stores a data set (images, labels, factors of variation and a fixed split) in one npz file without pickled objects.
 
-Images keep their published order. The split consists of image indices, in published order or shuffled with a seed. A
-rendered data set has only the images of its split.
+Images are in their published order. The split holds indices of images, in this order or shuffled with a seed. Toys are
+rendered, and a data set of toys has only the images of its split.
 """
 
 import zipfile
@@ -57,7 +57,7 @@ class Dataset:
 
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
-    """Write a data set to one compressed npz, atomically. Equal data sets give equal bytes. Raises `UserError`."""
+    """Write a data set to one npz, atomically. Equal data sets give equal bytes. UserError if it cannot be written."""
     texts = {"format": _FORMAT, "name": dataset.name, "label": dataset.label, "classes": dataset.classes}
     arrays: dict[str, NDArray[Any]] = {name: np.array(text, dtype=str) for name, text in texts.items()}
     arrays |= {"images": dataset.images, "labels": dataset.labels}
@@ -101,7 +101,7 @@ def reading(path: Path, stage: str | None = None) -> Iterator[None]:
         raise
     except FileNotFoundError as error:
         raise UserError(f"{error.filename} is missing{f': run the {stage} stage first' if stage else ''}") from None
-    # All exceptions are caught, because the libraries raise many kinds on damaged files.
+    # All exceptions are caught, because libraries raise exceptions of many types on damaged files.
     except Exception as error:
         advice = f"delete it and run the {stage} stage again" if stage else "it is damaged, or of another kind"
         raise UserError(f"{path} cannot be read ({str(error) or type(error).__name__}): {advice}") from error

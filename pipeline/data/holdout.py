@@ -1,7 +1,7 @@
-"""Holds out images for validation by a factor of variation. An example is one toy of each class of smallNORB.
+"""Holds out images with one value of a factor of variation for validation, such as one toy per class of smallNORB.
 
-The test images of smallNORB show toys that no training image shows. Random validation images show toys that training
-images show, too. So the error on random validation images is far below the test error.
+smallNORB's test images show other toys than its training images. Random validation images show the same toys as the
+training images. The error on random validation images is thus far below the test error.
 """
 
 from dataclasses import replace
@@ -13,14 +13,14 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""Name of a random sample of the images that are not held out. They are measured and not trained on."""
+"""Key of a random sample of the images that are not held out. The sample is measured, and not trained on."""
 
 _SEED = 0
-"""Seed of `KNOWN` images and of watched test images. Runs with equal settings have the same images."""
+"""Seed for drawing `KNOWN` images and watched test images. Runs with equal settings have the same images."""
 
 
 def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
-    """Up to `count` random test images and their classes, under the name `test`. Empty if `count` is 0."""
+    """A dictionary with up to `count` random test images and their classes under `test`. Empty if `count` is 0."""
     images, labels = dataset.part("test")
     chosen = np.random.default_rng(_SEED).permutation(len(labels))[:count]
     return {"test": (images[chosen], labels[chosen])} if count else {}
@@ -29,9 +29,9 @@ def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
 def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[str, Labelled]]:
     """Split the training and validation images of a data set anew, by the value of a factor of variation.
 
-    Images with `holdout.value` are for validation. A random share (`holdout.known_share`) of the others is set apart.
-    The rest is for training. Returns the data set with this split. Also returns the images that were set apart and
-    their classes, under the name `KNOWN`. This dictionary is empty if the share is.
+    Images with `holdout.value` are for validation. A random share (`holdout.known_share`) of the other images is set
+    apart. The rest is for training. Returns the data set with this split, and a dictionary. The dictionary has the
+    images that were set apart and their classes under `KNOWN`. It is empty if no image was set apart.
 
     Raises `UserError` if the factor is unknown for an image, if no image has the value, or if none is left to train on.
     """

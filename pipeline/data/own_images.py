@@ -27,15 +27,15 @@ SMALLEST = 4
 """Smallest height and width of images in an array, in pixels. A shorter side could be mistaken for channels."""
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
-"""Pairs of a label and an image: a file (sorted by class, then name) or an array `[C, H, W]` (in the npz's order)."""
+"""Pairs (label, image) of one part. Images are files, sorted by class and name, or arrays `[C, H, W]` of an npz."""
 
 
 def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
-    """Find own images. Returns their path and the files of each part (none for an npz). No file is opened.
+    """Find own images, opening no file. Returns the folder or npz, and the `Part`s of the folder (none for an npz).
 
     Raises `UserError` for a path that does not fit `format`, class folders other than `classes`, a class without images
-    and a file that is no image. Also refused are links in folders (DVC does not see changes of their targets), pipes
-    and devices (DVC would wait for them without end), and names that are not UTF-8.
+    and a file that is no image. Raises it also for links in folders (DVC does not see changes of their targets), for
+    pipes and devices (DVC would wait for them without end), and for names that are not UTF-8.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
@@ -51,7 +51,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
-    """Raise `UserError` as `find` does, and if own images contain, or lie in, a path of `outs`, which stages write."""
+    """Raise `UserError` if `find` does, or if own images contain or lie in a path that stages write (`outs`)."""
     for name, params in own_images.items():
         place = (root / params.path).resolve()
         for out in ((root / out).resolve() for out in outs):
@@ -63,10 +63,10 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
     """Read and resize the images of the entry `name` of `own_images`. Returns a data set in the order of `Part`.
 
-    The split has no validation images, and test images only with `test_part`. A relative `path` starts at `root`.
-    Prints the number of images before they are decoded, then the number of duplicates if there are any. Raises
-    `UserError` as `find`, and if a file is damaged, too large, animated or in an unsupported mode, if arrays are not as
-    `params` says, or if there is too little memory.
+    The split has no validation images. It has test images only with `test_part`. A relative `params.path` is relative
+    to `root`. Prints the number of images before they are decoded, then the number of duplicates if there are any.
+    Raises `UserError` if `find` does, if a file is damaged, too large, animated or in an unsupported mode, if arrays
+    are not as `params` says, or if there is too little memory.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     place, parts = find(params, where, root)
@@ -107,7 +107,7 @@ def _entries(folder: Path) -> list[Path]:
             raise UserError(f"{shown!r} is a link, behind which DVC would not see changes: copy the file instead")
         if not (path.is_file() or path.is_dir()):
             raise UserError(f"{shown!r} is neither a file nor a folder (a pipe, a socket or a device): remove it")
-    left_behind = ("thumbs.db", "desktop.ini")  # by file managers, like hidden files
+    left_behind = ("thumbs.db", "desktop.ini")  # files that the file manager of Windows makes
     return [path for path in paths if not path.name.startswith(".") and path.name.lower() not in left_behind]
 
 
@@ -116,7 +116,7 @@ def _folders(folder: Path, names: list[str], field: str) -> list[Path]:
     entries = _entries(folder)
     if loose := [path.name for path in entries if path.is_file() and path.suffix.lower() in SUFFIXES]:
         raise UserError(f"{folder} holds {loose[0]!r}: an image must be in the folder of its class")
-    # macOS writes accents as separate characters.
+    # macOS may write accents as separate characters, so names are compared in one normal form.
     there = {unicodedata.normalize("NFC", path.name): path for path in entries if path.is_dir()}
     wanted = [unicodedata.normalize("NFC", name) for name in names]
     if missing := sorted(set(wanted) - set(there)):
@@ -141,13 +141,13 @@ def _image_files(folder: Path) -> list[Path]:
 
 
 def _decoded(file: Path, channels: int) -> Image.Image:
-    """Decode a file by `upright_on_black`. UserError if it is damaged, too large, animated or of a wrong mode."""
+    """Decode a file, then `upright_on_black`. UserError if it is damaged, too large, animated or of a wrong mode."""
     with reading(file), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
         with Image.open(file, formats=("PNG", "JPEG")) as image:
             if image.width * image.height > LARGEST:
                 raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
-            # An animation would be read as its first image. In a JPEG file, a second image is a phone's preview.
+            # An animated PNG would be read as its first image. A JPEG may have a second image, a phone's preview.
             if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
                 raise UserError(f"{file} is animated: save it as one image")
             if image.mode not in ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA"):
@@ -197,7 +197,7 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
 
 
 def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> list[Part]:
-    """Labels and images of each part of an npz file. The error for too large arrays contains `where` and `advice`."""
+    """The `Part`s of an npz file. `where` and `advice` are for the message if arrays do not fit into memory."""
     names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
     with reading(place), place.open("rb") as file, np.load(file, allow_pickle=False) as stored:

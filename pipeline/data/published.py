@@ -1,11 +1,11 @@
 """Builds data sets from raw data: reads the images, centres them on a canvas and splits them.
 
-Files are read by the library made for their format. The hash of each file was checked when it was downloaded
-(`data.sources`), so its content is not checked again.
+The functions that read downloaded files do not check their content, because `data.sources` checks the hash of each file
+when it is downloaded.
 
 smallNORB (LeCun, Huang & Bottou 2004) has stereo pairs of fifty toys: ten instances of each of five categories. Five
 instances are for training and five for the test. Each toy is shown at 18 azimuths, 9 elevations and 6 lightings. So
-each part has 24,300 pairs of 96x96 pixels. `smallnorb48` is a smaller copy.
+each part has 24,300 pairs of 96x96 pixels. `smallnorb48` is a copy with 48x48 pixels.
 """
 
 import gzip
@@ -36,7 +36,7 @@ TEST_INSTANCES = (0, 1, 2, 3, 5)
 
 Arrays = dict[str, NDArray[Any]]
 """One part of smallNORB: `images` `[N, 2, 48, 48]` (left before right), `category` `[N]` (an index into `CATEGORIES`)
-and, where known, the published numbers `[N]` of `instance`, `elevation`, `azimuth` and `lighting`.
+and, if known, `instance`, `elevation`, `azimuth` and `lighting` `[N]`, as coded in the published files.
 """
 
 _DIGITS = tuple("0123456789")
@@ -52,7 +52,7 @@ class Content:
     Attributes:
         images: `[N, C, side, side]` uint8, or a function that returns the images of given indices `[n]`.
         labels: `[N]`.
-        test: number of images in the official test part, which are the last of `images`; 0 if there is none.
+        test: number of images in the official test part, 0 if there is none. They are the last of `images`.
         factors: arrays `[N]` of other properties of the images, by name.
     """
 
@@ -96,9 +96,9 @@ def _digits(raw: Path) -> Content:
 def _enlarge(images: NDArray[np.float64]) -> NDArray[np.uint8]:
     """scikit-learn's digits `[N, 8, 8]` (0 to 16) in MNIST's layout: `[N, 28, 28]`, the digit in the middle 20x20.
 
-    Cubic interpolation keeps strokes sharp. It overshoots, so pixels that are black by linear interpolation stay black.
+    Cubic interpolation keeps strokes sharp, but overshoots. Pixels that linear interpolation makes black are set to 0.
     """
-    # Two black pixels on each side let strokes fade out at the edge: 12 pixels become 30, and the middle 28 are kept.
+    # Two black pixels on each side let strokes fade out at the edge. The 12 pixels become 30. The middle 28 are used.
     padded = functional.pad(torch.from_numpy(images), (2, 2, 2, 2))[:, None]
     cubic, linear = (
         functional.interpolate(padded, scale_factor=2.5, mode=mode, align_corners=False)
@@ -109,7 +109,7 @@ def _enlarge(images: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 class _Arrays(pickle.Unpickler):
-    """Unpickles arrays and nothing else: a file from a DVC remote may not be the one whose hash was checked."""
+    """Unpickles only arrays, for safety. A file from a DVC remote may differ from the file whose hash was checked."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Raise UnpicklingError for any name that arrays do not need."""
@@ -154,7 +154,7 @@ def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _norb(label: str, train: Arrays, test: Arrays) -> Content:
-    """Join both parts. Viewpoints get degrees: elevations 0 to 8 become 30 to 70, azimuths 0 to 34 become 0 to 340."""
+    """Join both parts. Codes become degrees: elevations 0 to 8 become 30 to 70, azimuths 0 to 34 become 0 to 340."""
     factors = {}
     for name, first, step in (("instance", 0, 1), ("azimuth", 0, 10), ("elevation", 30, 5), ("lighting", 0, 1)):
         unknown = np.full(len(train["category"]), -1)  # training part of smallnorb48
@@ -176,7 +176,7 @@ def _smallnorb(raw: Path) -> Content:
 
 
 def _smallnorb48(raw: Path) -> Content:
-    """The smaller copy: JPEG images in the official order, decoded and halved. The training part has no viewpoints."""
+    """The smaller copy: JPEG images at half size, in the official order. The training part has no viewpoints."""
     train, test = (dict(np.load(raw / f"{part}.npz")) for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
@@ -190,7 +190,7 @@ def _smallnorb48_posed(raw: Path) -> Content:
 
 
 def _toys(_: Path) -> Content:
-    """All combinations of instance, category, elevation, azimuth and lighting, smallNORB's training instances first."""
+    """All combinations of instance, category, elevation, azimuth and lighting. The training instances come first."""
     instances = TRAIN_INSTANCES + TEST_INSTANCES
     counts = (len(CATEGORIES), len(toys.ELEVATIONS), len(toys.AZIMUTHS), len(toys.LIGHTINGS))
     grid = np.indices((len(instances), *counts)).reshape(1 + len(counts), -1)
@@ -233,8 +233,7 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
     """Read the data set `datasets.<name>` of params.yaml from its raw data, and split it.
 
     Test images come from the official test part. If there is none, as for digits, they come from the whole set. With a
-    `split_seed`, images are shuffled first, so that each part is a random sample. A smaller number of training images
-    leaves the validation and test images as they are.
+    `split_seed`, each part is a random sample. Validation and test images do not depend on `params.train`.
 
     smallNORB and toys have the factors `instance` (0 to 9), `azimuth` and `elevation` (degrees) and `lighting` (0 to
     5). An unknown value is -1. The label is the category.
@@ -271,8 +270,8 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
 
 
 def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:
-    """The indices of each part, random if there is a seed. Otherwise, of images outside the test part, the first are
-    for training and the last for validation. Test images are the first of the test part or just before validation.
+    """The indices of each part, random if there is a seed. Without a seed, training has the first images outside the
+    test part, validation the last. Test has the first of the test part or, if there is none, those before validation.
     """
     pool_size, train, validation = len(content.labels) - content.test, params.train, params.validation
     try:

@@ -62,7 +62,7 @@ class DatasetParams(Section):
     )
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
-        """ValueError if the parts need more images than the source has (`images` and `test`, as in `Published`)."""
+        """ValueError if the parts need more images than the source has. `images` and `test` are as in `Published`."""
         parts = [("train", "validation"), ("test",)] if test else [("train", "validation", "test")]
         for wanted, there in zip(parts, (images, test), strict=False):
             total = sum(getattr(self, part) for part in wanted)
@@ -73,7 +73,7 @@ class DatasetParams(Section):
 
 
 class OwnImagesParams(Section):
-    """Images of the user's own, a source of data sets: docs/own-images.md."""
+    """The user's own images as a source of data sets (docs/own-images.md)."""
 
     path: str = Field(min_length=1, max_length=4096, description="absolute, or relative to the repository")
     format: Literal["folder", "npz"] = Field(
@@ -120,7 +120,7 @@ class OwnImagesParams(Section):
 
 
 class HoldoutParams(Section):
-    """Validation on images with one value of a factor, such as one toy per class. Training never sees this value."""
+    """Validation on images with one value of a factor, such as one toy per class. No training image has this value."""
 
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(
         description="factor of variation, of smallNORB and of toys, by whose value images are held out"

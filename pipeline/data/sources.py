@@ -1,4 +1,4 @@
-"""Downloads raw data. A source has files, each with its SHA-256. The first mirror with the right content is used."""
+"""Downloads raw data. A source has files, each with its SHA-256. A file comes from the first mirror with this hash."""
 
 import logging
 import shutil
@@ -72,7 +72,7 @@ SOURCES = {
     "fashion-mnist": Source(
         mirrors=(
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-            # Not encrypted, so tried last; a changed file would not pass the check of its hash.
+            # Not encrypted, so tried last. A file changed on the way does not pass the check of its hash.
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         ),
         files={
@@ -101,21 +101,21 @@ SOURCES = {
             f"{NORB_TESTING}-info.mat.gz": "16adf314226327ee006d1a44db8cfef52773c06c829951d5653a9f6f310248a2",
         },
     ),
-    # smallNORB at half size, decoded from JPEG copies, for use when the official server is down. It is not published.
-    # `posed` is its test part alone, because viewpoints of the training part are unknown.
+    # smallNORB at half size, decoded from JPEG copies, for use when the official server is down. No public mirror has
+    # it. `smallnorb48-posed` is its test part alone, because viewpoints of its training part are unknown.
     "smallnorb48": Source(mirrors=(), files=_SMALLNORB48),
     "smallnorb48-posed": Source(mirrors=(), files={"test.npz": _SMALLNORB48["test.npz"]}, folder="smallnorb48"),
     "toys": Source(mirrors=(), files={}),
 }
-"""Sources by name, for `datasets.<name>.source` in params.yaml, and affNIST for evaluation."""
+"""Sources by name, as in `datasets.<name>.source` of params.yaml. affNIST is for evaluation only."""
 
 
 def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
-    """Download every file of a source to `folder`. Files with the right hash are kept. Returns the paths.
+    """Download the files of a source to `folder`, except files there with the right hash. Returns the files' paths.
 
-    `mirror`, a folder or URL, is tried first. Its files are `<name>/<file>`, or `<Source.folder>/<file>`.
-    Toys have no files. A README is written for them. Raises `UserError` if no mirror has a file with the right
-    content, if `mirror` is a URL of an unknown kind, or if a file cannot be written.
+    `mirror`, a folder or URL, is tried first. Its files are `<Source.folder>/<file>`, or `<name>/<file>` if this folder
+    is empty. Toys have no files, so only a README is written. Raises `UserError` if no mirror has a file with the right
+    hash, if `mirror` is a URL with an unknown scheme, or if a file cannot be written.
     """
     if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
         raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
@@ -128,7 +128,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
-    """Get a file from the first of `places` (folders, URLs) that has it, unless `target` is right. Returns `target`."""
+    """Get a file from the first of `places` (folders, URLs) with it, unless `target` has its hash. Returns `target`."""
     source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:
@@ -155,8 +155,8 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
 
 
 def _download(url: str, output: str, _: object) -> None:
-    """Copy a local file or download a URL, for pooch. A broken connection is tried again. Raises `UserError` if the
-    local file does not exist, or if the server cannot be reached, refuses or breaks off every attempt.
+    """Copy a local file or download a URL to `output`, for pooch. If the connection breaks, it is tried again. Raises
+    `UserError` if the local file does not exist, the server cannot be reached or refuses, or every connection breaks.
     """
     parsed = urlparse(url)
     if parsed.scheme not in ("http", "https"):
@@ -165,8 +165,8 @@ def _download(url: str, output: str, _: object) -> None:
             raise UserError(f"{path}: there is no such file")
         shutil.copyfile(path, output)
         return
-    # Responses are not decoded: some servers label .gz files as compressed for the transfer; decoding would change
-    # their hash.
+    # Responses are stored as sent. Some servers label .gz files as compressed for the transfer, and decoding would
+    # change the files' hash.
     options: dict[str, Any] = {"headers": {"Accept-Encoding": "identity"}, "stream": True, "timeout": TIMEOUT}
     for _attempt in range(ATTEMPTS):
         try:

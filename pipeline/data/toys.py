@@ -4,7 +4,7 @@ A toy consists of ellipsoids. The ten instances of a category differ in proporti
 smallNORB, a toy stands on a turntable (azimuth) in front of two cameras that move up together (elevation). Each
 lighting has a fixed lamp. Images are rendered by ray casting without shadows.
 
-Axes of a toy are x forward, y left and z up. World axes are the same at azimuth 0.
+Axes of a toy are x forward, y left and z up. The world's axes equal those of a toy at azimuth 0.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ PIXEL = 1 / 18.5
 """Width of a pixel at the toy's centre."""
 
 SIDES = (1.0, -1.0)
-"""Left and right."""
+"""Signs of y on the left and on the right."""
 
 
 class Light(NamedTuple):
@@ -43,8 +43,8 @@ class Light(NamedTuple):
 
     Attributes:
         around, up: direction towards the lamp, in degrees to the right of the cameras and above the horizon.
-        lamp, sky, ambient: brightness that each adds to a white surface. `lamp` is for a surface that faces the lamp,
-            `sky` for one that faces up (half of it sideways, 0 down), `ambient` for every surface.
+        lamp, sky, ambient: brightness that each adds to a white surface: `lamp` to a surface that faces the lamp,
+            `sky` to a surface that faces up (half as much if it faces sideways, 0 if down), `ambient` to every surface.
         background: brightness where a ray hits nothing.
     """
 
@@ -67,7 +67,7 @@ LIGHTINGS = (
 
 
 class Ellipsoid(NamedTuple):
-    """The points `centre + axes l` with `|l| <= 1`. `centre` is `[3]`. `axes` is `[3, 3]`, one axis a column."""
+    """The points `centre + axes l` with `|l| <= 1`. `centre` is `[3]`. `axes` is `[3, 3]`, a semi-axis per column."""
 
     centre: Floats
     axes: Floats
@@ -75,19 +75,19 @@ class Ellipsoid(NamedTuple):
 
 Toy = tuple[Ellipsoid, ...]
 Uniform = Callable[[float, float], float]
-"""Draws a number between two others."""
+"""Draws a number from the uniform distribution between two bounds."""
 
 
 def ball(centre: ArrayLike, length: float, width: float, height: float) -> Ellipsoid:
-    """An ellipsoid with semi-axes along x, y and z."""
+    """An ellipsoid with semi-axes `length` along x, `width` along y and `height` along z."""
     return Ellipsoid(np.asarray(centre, np.float64), np.diag([length, width, height]))
 
 
 def rod(
     start: ArrayLike, end: ArrayLike, radius: float, thickness: float | None = None, across: ArrayLike = (0, 1, 0)
 ) -> Ellipsoid:
-    """An ellipsoid from one point to another. It measures `radius` from its middle along `across`, and `thickness` (or
-    `radius`) along the third direction.
+    """An ellipsoid from `start` to `end`. It reaches `radius` from its middle along the unit vector `across`, and
+    `thickness` (by default `radius`) at right angles to `across` and to the line between the two points.
     """
     start, end, across = (np.asarray(vector, np.float64) for vector in (start, end, across))
     half = (end - start) / 2
@@ -122,7 +122,7 @@ def _animal(uniform: Uniform) -> list[Ellipsoid]:
 
 
 def _human(uniform: Uniform) -> list[Ellipsoid]:
-    """A figure with a hat on a round base. Arms and legs have two parts each."""
+    """A figure with a hat. It stands on a round base. Arms and legs have two pieces each."""
     bulk, arm, leg = uniform(0.9, 1.3), uniform(0.28, 0.36), uniform(0.36, 0.46)
     lean, stance = uniform(0.05, 0.5), uniform(0.03, 0.2)
     pieces = [ball((0, 0, 0.25), 0.14 * bulk, 0.22 * bulk, 0.33), ball((0.03, 0, 0.75), 0.15, 0.14, 0.18)]
@@ -161,7 +161,7 @@ def _airplane(uniform: Uniform) -> list[Ellipsoid]:
 
 
 def _wheels(places: tuple[float, ...], track: float, radius: float) -> list[Ellipsoid]:
-    """Pairs of wheels on the ground at `places` along x, `track` to each side."""
+    """Pairs of wheels on the ground, at each x of `places` and at y = `track` and -`track`."""
     return [ball((x, side * track, radius), radius, 0.09, radius) for x in places for side in SIDES]
 
 
@@ -196,8 +196,7 @@ _CATEGORIES = (_animal, _human, _airplane, _truck, _car)
 def toy(category: int, instance: int) -> tuple[Toy, float]:
     """An instance (0 to 9) of a category (0 to 4 in smallNORB's order), and the share of light that it reflects.
 
-    It is centred on the origin, and its radius is about 1. Size and grey level are drawn from the same ranges for every
-    category.
+    The toy is centred on the origin. Its radius (about 1) and the share have the same distribution in all categories.
     """
     uniform = np.random.default_rng([category, instance]).uniform
     pieces = _CATEGORIES[category](uniform)
@@ -236,7 +235,7 @@ def cast(solid: Toy, grey: float, azimuth: float, eye: Floats, frame: Floats, li
     """Brightness `[size, size]` (0 black, 1 white) of a toy, rotated by `azimuth` degrees, in the image of a camera
     that `eye` and `frame` describe as in `stereo_cameras`. `grey` is the share of light that the toy reflects.
     """
-    # In the toy's coordinates, camera and lamp turn the other way.
+    # Everything is computed in the toy's coordinates, in which camera and lamp turn the other way.
     back = turntable(azimuth).T
     lamp = back @ turntable(light.around) @ polar((0, 0, 0), 1, light.up)
     positions = (np.arange(RAYS * size) + 0.5) / RAYS - size / 2  # of rays along an axis, in pixels from the middle
@@ -245,7 +244,7 @@ def cast(solid: Toy, grey: float, azimuth: float, eye: Floats, frame: Floats, li
     nearest = np.full(u.size, np.inf)
     bright = np.full(u.size, light.background)
     for centre, axes in solid:
-        # A ray meets the unit sphere of the ellipsoid's own coordinates at the smaller root of a t^2 + 2 b t + c.
+        # In coordinates with the ellipsoid as unit sphere, a ray meets it at the smaller root of a t^2 + 2 b t + c.
         inverse = np.linalg.inv(axes)
         start, along = inverse @ (eye - centre), inverse @ rays
         a, b, c = (along**2).sum(axis=0), start @ along, start @ start - 1
@@ -266,7 +265,7 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
     """Render stereo pairs `[N, 2, 48, 48]`, left before right.
 
     Args:
-        category, instance, lighting: `[N]` each: 0 to 4 in smallNORB's order, 0 to 9, 0 to 5.
+        category, instance, lighting: `[N]` each. Values are 0 to 4 (in smallNORB's order), 0 to 9, and 0 to 5.
         azimuth, elevation: `[N]` indices into `AZIMUTHS` and `ELEVATIONS`.
     """
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)

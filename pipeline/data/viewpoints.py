@@ -1,6 +1,6 @@
 """Familiar and novel viewpoints (document 004, section 5.1), and pairs of images from neighbouring viewpoints.
 
-A model is trained on some azimuths or elevations (familiar), and tested on the familiar and on all others (novel).
+A model is trained on some azimuths or elevations (familiar). It is tested on these and on all others (novel).
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from pipeline.errors import UserError
 
 FAMILIAR = {"azimuth": (300, 320, 340, 0, 20, 40), "elevation": (30, 35, 40)}
-"""Degrees for training."""
+"""Angles of training images, in degrees."""
 NOVEL = {"azimuth": tuple(range(60, 281, 20)), "elevation": (45, 50, 55, 60, 65, 70)}
-"""Degrees for testing only."""
+"""Angles of images for testing only, in degrees."""
 STEPS = {"azimuth": 20, "elevation": 5}
 """Degrees between neighbouring viewpoints."""
 
 
 def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
-    """Whether each image's viewpoint is familiar (true) or novel (false), `[N]`. Each of `factors` is `[N]`, angles in
-    degrees. Raises `UserError` if `factors` lacks `by`, or if an angle is neither familiar nor novel, or unknown.
+    """Mask `[N]` of the images with a familiar viewpoint. The others are novel. Each of `factors` is `[N]`, angles in
+    degrees. Raises `UserError` if `factors` lacks `by`, or if an angle is unknown (-1), or neither familiar nor novel.
     """
     if by not in factors:
         known = ", ".join(sorted(factors)) or "none"
@@ -39,11 +39,10 @@ def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "ele
 
 
 def neighbours(labels: NDArray[Any], factors: Mapping[str, NDArray[Any]], by: str) -> NDArray[np.int64]:
-    """Pairs of images of one toy in the same light, one step of the factor `by` apart. Returns indices `[P, 2]` of the
-    images before and after the step, sorted by the image before it. Images with unknown viewpoints have no pairs.
+    """Pairs of images of one toy in the same light, one step (`STEPS`) of the factor `by` apart. Returns the indices
+    `[P, 2]` of the images before and after the step, sorted by the image before it. Unknown viewpoints have no pairs.
 
-    `labels` (classes) and each of `factors` are `[N]`. `by` is elevation, or azimuth, which wraps around at 360
-    degrees.
+    `labels` (classes) and each of `factors` are `[N]`. `by` is azimuth or elevation. Azimuths wrap around.
     """
     import pandas as pd
 

@@ -26,13 +26,13 @@ def shifts(pixels: Tensor, size: int) -> Tensor:
 
 
 def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
-    """Move each image's content by its matrix. Returns `[B, C, S, S]`, float32 in [0, 1], bilinear, black outside.
+    """Move each image's content by its matrix. Returns `[B, C, S, S]`, float32 in [0, 1], bilinear, with black outside.
 
     Args:
         images: `[B, C, H, H]`, uint8 (0..255) or float in [0, 1].
         matrices: `[B, 2, 3]`, forward, in coordinates of the canvas.
         canvas: side `S` of the result in pixels; by default `H`. On a larger canvas the image keeps its pixel size and
-            is in the middle before it is moved. ValueError if `canvas` is below `H`, or margins are not whole pixels.
+            is in the middle before it is moved. ValueError if `canvas` is below `H`, or `canvas - H` is odd.
     """
     count, channels, height, _ = images.shape
     size = height if canvas is None else canvas
@@ -41,7 +41,7 @@ def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
     pixels = images.float()
     if images.dtype == torch.uint8:
         pixels = pixels / 255
-    # A stretch turns canvas coordinates into the image's, so that the black margin is never stored.
+    # Positions are scaled from coordinates of the canvas to those of the image, so images need no black margin.
     sampling = invert(matrices.float()) * (size / height)
     grid = functional.affine_grid(sampling, [count, channels, size, size], align_corners=False)
     return functional.grid_sample(pixels, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
@@ -49,7 +49,7 @@ def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
 
 def uniform_rotations(count: int, angle: float, generator: torch.Generator, device: torch.device) -> Tensor:
     """Matrices `[count, 2, 3]` that turn by angles uniform in [-angle, +angle] degrees (document 000, Table 1)."""
-    # Drawn on the generator's device: a CPU generator gives the same warps on every device.
+    # Angles are drawn on the generator's device, so that a CPU generator gives the same warps on every device.
     angles = torch.empty(count, device=generator.device).uniform_(-angle, angle, generator=generator)
     return rotations(angles.to(device))
 
@@ -62,8 +62,8 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
     large for the canvas is put in the middle.
 
     Args:
-        canvas: pixels a side of the canvas given to `warp`; affNIST has 40.
-        images: `[count, C, H, H]`; pixels that are not exactly black are ink.
+        canvas: side in pixels of the canvas given to `warp`. affNIST has 40.
+        images: `[count, C, H, H]`. Pixels that are not exactly black are ink.
     """
     draws = torch.rand(count, 6, generator=generator, device=generator.device).to(device)
     low, high = 0.8, 1.2
@@ -85,7 +85,7 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
 def _ink_box(images: Tensor, canvas: int) -> tuple[Tensor, Tensor]:
     """Left and right `[B, 2]`, top and bottom `[B, 2]` of each image's ink, in coordinates of the canvas.
 
-    Bilinear sampling spreads a pixel to one pixel on each side of its centre. An image without ink counts as filled.
+    By bilinear sampling, a pixel's ink reaches one pixel beyond its centre. An image without ink counts as all ink.
     """
     height = images.shape[-1]
     ink = (images != 0).any(dim=1)  # [B, H, H]

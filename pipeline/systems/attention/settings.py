@@ -88,6 +88,6 @@ AttentionStudy = Annotated[ToyStudy | IteratedStudy | DensityStudy | ParsingStud
 
 
 class AttentionSet(Section):
-    """Several studies that run together as one item, because each is too short to start alone."""
+    """Several short studies that run together as one item, because an item takes seconds to start."""
 
     studies: dict[Name, AttentionStudy] = Field(min_length=1, description="the studies, by name")

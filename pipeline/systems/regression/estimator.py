@@ -23,8 +23,8 @@ from pipeline.systems.regression.settings import Decision, ScheduleParams
 class CapsuleRegression(ClassifierMixin, BaseEstimator):
     """Classification by vectors of competing length, fit by expectation maximisation.
 
-    Each class has a capsule, a matrix from an input to a vector of `capsule_size` numbers with Gaussian noise. The
-    probability of a class is the expected share of its vector's squared length in the sum over classes. A capsule of
+    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers. Gaussian noise is added
+    to the vector. The probability of a class is its vector's expected share of the sum of squared lengths. A capsule of
     size 1 is one weight vector, as in logistic regression. A larger capsule spans a subspace in which its class varies.
 
     Args:
@@ -36,7 +36,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         ridge: penalty on squared weights, in units of a feature's mean square times the number of examples.
         momentum: gamma of equation 27.
         thresholds: nu of each round of training (equation 26).
-        patience: for each round, the number of iterations without a lower validation error that end the round.
+        patience: number of iterations without a lower validation error after which a round ends, for each round.
         max_iter: maximum number of iterations.
         validation_fraction: share of each class's examples held out to end rounds and choose the weights. If no example
             is held out, the training examples are used.
@@ -133,8 +133,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         against all others, normalised. all-vs-all: the probabilities of all pairs, coupled by the second method of Wu,
         Lin and Weng (2004), as in LIBSVM. Only in all-vs-all may the most probable class differ from `predict`.
 
-        The default rounds of training look for few errors. They leave probabilities of the predicted class too low.
-        Before use calibrate them, for example with `sklearn.calibration.CalibratedClassifierCV`.
+        The default schedule aims at few errors, and leaves probabilities of the predicted class too low. Calibrate them
+        before use, for example with `sklearn.calibration.CalibratedClassifierCV`.
         """
         return self._for_rows(coupled_probabilities, X)
 

@@ -134,7 +134,7 @@ RegressionStudy = Annotated[
 
 
 class RegressionSet(Section):
-    """Several studies of one data set that run together as one item, because each is too short to start alone."""
+    """Several short studies of one data set that run together as one item, because an item takes seconds to start."""
 
     dataset: Name = Field(description="a key of `datasets`, the same for all studies")
     studies: dict[Name, RegressionStudy] = Field(min_length=1, description="the studies, by name")

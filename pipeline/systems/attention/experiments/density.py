@@ -1,9 +1,9 @@
 """Is the mixture of `top_down` a density that its samples follow (document 001, section 4.2)? Is equation 7 a density?
 
-For samples V of a mixture p and any density q with its support, the mean of q(V) / p(V) is one. If p integrated to c,
-the mean would be 1 / c. If samples followed another density, the mean would not be one. The densities q are the
-components, slightly narrowed: q / p then stays small, and standard errors of the mean are reliable. Concentrations and
-sds differ between components, so that a parent with the wrong concentration or sd would be detected.
+For samples V of a mixture p and any density q with p's support, the mean of q(V) / p(V) is one. If p integrated to c,
+the mean would be 1 / c. If samples followed another density, the mean would not be one. Each q is a component of p,
+slightly narrowed. The ratio q / p then stays small, and standard errors of the mean are reliable. Concentrations and
+sds differ between components, so that samples with the values of another component would be detected.
 """
 
 import math
@@ -19,14 +19,14 @@ from pipeline.systems.attention.model.top_down import Components, literal_mass
 from pipeline.systems.attention.settings import DensityStudy
 
 PEAK = 2.0
-"""Ratio of the peak of a test density to the peak of its component."""
+"""Ratio of the peak of a density q to the peak of its component. It is approximate for cues."""
 APART = 2.0
 """Ratio of the last component's concentration to the first's, and of the first component's sd to the last's."""
 
 
 def run(study: DensityStudy) -> Outcome:
-    """One row per dimension, concentration and `what`. For poses and cues, z is the largest deviation of a mean of
-    q / p from one, in standard errors. For `literal` and `printed`, mass is an integral of equation 7 (`literal_mass`).
+    """One row per dimension, concentration and `what`. If `what` is poses or cues, z is the largest deviation of a mean
+    of q / p from one, in standard errors. If it is literal or printed, mass is equation 7's integral (`literal_mass`).
     """
     random = np.random.default_rng(study.seed)
     n = study.components
@@ -63,7 +63,7 @@ def run(study: DensityStudy) -> Outcome:
 
 def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[float]:
     """Deviations of the means of q / p from one, in standard errors, for poses `[samples, d]` given a cue `[d]`. There
-    is one deviation for each component with enough weight.
+    is one deviation for each component with a weight above 0.01.
     """
     log_mixture = components.log_pose_density(poses, cue)
     narrow = components.sigma * PEAK ** (-1 / len(cue))

@@ -1,10 +1,10 @@
-"""Variational inversion against routing on generated scenes (document 001, section 4.2, which leaves this open).
+"""Variational inversion compared with routing on generated scenes (left open in document 001, section 4.2).
 
 All methods are given the transformations and the parts. Inversion is also given the model's scales (kappa, sigma), or
-learns them from parts and cues. Baselines work on the parts' votes: dynamic routing, EM routing's steps and a method
-like k-means. Dynamic routing and EM routing are run with the few published iterations from one start. Dynamic routing
-also gets more iterations. EM routing also gets more iterations and starts, without and with the density of clutter. Its
-sds are at least sigma. The posterior under the objects' true poses is an upper limit.
+learns them from parts and cues. Baselines use the parts' votes: dynamic routing, EM routing and a form of k-means. The
+two routing methods are run with as few iterations as published, from one start. Dynamic routing is also run with more
+iterations. EM routing is also run with more iterations and starts, without and with the density of clutter. EM
+routing's sds are at least sigma. The posterior of parents given the objects' true poses is an upper limit.
 """
 
 import math
@@ -27,8 +27,8 @@ INVERSION = "inversion"
 
 
 def run(study: ParsingStudy) -> Outcome:
-    """One row per sd, number of shown objects and method, with the measures of `measured`. The outcome's numbers are
-    each method's means over all rows, and the lead of inversion over each method of routing (`lead_of`).
+    """One row per sd of parts, number of shown objects and method, with the measures of `measured`. The outcome's
+    numbers are each method's means over its rows, and the lead of inversion over each method of `route` (`lead_of`).
     """
     random = np.random.default_rng(study.seed)
     W = orthogonal_transforms(study.parts, study.objects, study.dimensions, random)
@@ -58,7 +58,7 @@ def run(study: ParsingStudy) -> Outcome:
 
 
 def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """The parse of the scenes by each method of routing."""
+    """The scenes' parse by each method of routing, by name."""
     at, sigma = hierarchy.votes(scenes.parts), float(hierarchy.sigma)
     many = (at, study.long_iterations, sigma, study.seed, study.routing_starts)
     # Transformations are orthogonal, so clutter has the same density in votes as in parts.
@@ -74,7 +74,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
 
 
 def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """The parse of the scenes by inversion without cues, with cues, and with cues and learned scales."""
+    """Parses by inversion without cues, with cues, and with cues and scales learned from three times the true ones."""
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
     return {
         INVERSION: invert(hierarchy, scenes.parts, None, study).parse,
@@ -84,9 +84,9 @@ def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: Parsing
 
 
 def found(parse: Parse, scenes: Scenes) -> Tensor:
-    """Share of parts whose parent is found, by scene, `[B]`. Scenes of clutter alone are left out.
+    """Share of parts whose parent is found, for each scene with at least one part that is not clutter.
 
-    Parts that are clutter do not count. If any other part is assigned to clutter, its parent is not found.
+    Only parts with a parent count. If such a part is assigned to clutter, its parent is not found.
     """
     real = scenes.parents < parse.poses.shape[1]  # (B, m)
     right = ((parse.chosen == scenes.parents) & real).sum(1) / real.sum(1).clamp_min(1)
@@ -94,9 +94,9 @@ def found(parse: Parse, scenes: Scenes) -> Tensor:
 
 
 def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
-    """The share `found`, a mean over scenes, with its standard error; `clutter_found`, the share of clutter recognised,
-    nan without clutter in scenes or method; `pose_error`, the root mean square over a pose's numbers, averaged over
-    shown objects.
+    """`found`: the mean share over scenes, with its `standard_error`. `clutter_found`: the share of clutter that is
+    assigned to clutter, nan if the scenes or the method have no clutter. `pose_error`: the root mean square error of a
+    pose's numbers, averaged over shown objects.
     """
     right, n = found(parse, scenes), parse.poses.shape[1]
     nobody = scenes.parents == n
@@ -111,7 +111,7 @@ def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
 
 
 def lead_of(leads: list[Tensor]) -> dict[str, float]:
-    """Lead of inversion over a method, from its leads on the scenes of each setting. Settings have equal weights.
+    """Lead of inversion over a method, from the leads on the scenes `[B]` of each setting. Settings have equal weights.
 
     Returns:
         the mean, its standard error, and the number of scenes; `more`, the number of settings in which inversion finds
@@ -132,7 +132,7 @@ def lead_of(leads: list[Tensor]) -> dict[str, float]:
 
 
 def shapes(parts: int) -> Tensor:
-    """W `[parts, 3, 4, 4]` of a triangle, a square and a star, with `parts` points on their outlines.
+    """W `[parts, 3, 4, 4]` of a triangle, a square and a star, with `parts` points on the outline of each.
 
     An object's pose is (x, y, s cos a, s sin a), for position, size s and angle a. The pose of a part is its position
     and its direction along the outline.
@@ -147,7 +147,7 @@ def shapes(parts: int) -> Tensor:
         at = (np.arange(parts) + 0.5) / parts * lengths[-1]
         places = np.interp(at, lengths, ring.real) + 1j * np.interp(at, lengths, ring.imag)
         edge = np.diff(ring)[np.searchsorted(lengths, at, side="right") - 1]
-        for row, numbers in ((0, places), (2, edge / abs(edge))):  # a product with s exp(i a)
+        for row, numbers in ((0, places), (2, edge / abs(edge))):  # complex numbers times s exp(i a)
             of_shape[:, row, 2], of_shape[:, row, 3] = numbers.real, -numbers.imag
             of_shape[:, row + 1, 2], of_shape[:, row + 1, 3] = numbers.imag, numbers.real
     return torch.from_numpy(W).transpose(0, 1).float()

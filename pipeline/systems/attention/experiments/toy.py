@@ -1,14 +1,15 @@
 """The toy network of document 001's appendix B: three inputs x, three hidden units h, one output of target t.
 
-Input and output are clamped. The hidden activities h start at the forward pass, and descend the energy of a reading:
+Input and output are clamped. The hidden activities h start at the forward pass, h = x, and descend an energy. The text
+and the published figure need different energies, the two readings of the document:
 
     two-sided   1/2 |x - h|^2 + 1/2 (t - sum h)^2 + penalty      all squared prediction errors, as in the text
     output      (t - sum h)^2 + penalty                          gives the published figure
 
-The penalty is 0, or a weight w times |h|_1 (L1) or |h|^2 (L2, half of it for two-sided). The document gives no weight:
-as written w is 1. By hand: in two-sided, L1 gives h = x + e - w sign h with e = t - sum h. A single unit is active for
-5/3 <= w < 7, so not at 1. In output with L1, every h >= 0 with sum t - w/2 is a minimum: the result depends on the
-start.
+The penalty is 0, or a weight w times |h|_1 (L1) or |h|^2 (L2, half of it for two-sided). The document writes no weight:
+w = 1. In two-sided with L1, active units have h = x + e - w sign h, with e = t - sum h. A single unit is active for
+5/3 <= w < 7, so not at w = 1. In output with L1, every h >= 0 with sum h = t - w/2 is a minimum, so the result depends
+on the start.
 """
 
 from itertools import product
@@ -44,7 +45,7 @@ def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) ->
 def least_weight(rate: float, steps: int) -> float | None:
     """The least weight of L1 in two-sided with at most one active unit. None if no unit is active at this weight.
 
-    Larger weights have fewer active units: the minimum is unique, and its units become silent one after another.
+    It is found by bisection, because units become silent one after another as the weight rises.
     """
 
     def active(weight: float) -> int:
@@ -58,7 +59,7 @@ def least_weight(rate: float, steps: int) -> float | None:
 
 
 def run(study: ToyStudy) -> Outcome:
-    """One row per reading, weight of the penalty and penalty: h1, h2, h3 after inference, and their sparsity.
+    """One row per reading, weight and penalty, with h1, h2, h3 after inference, and two measures of their sparsity.
 
     The numbers also have `single_winner_from`, the least weight of L1 in two-sided with a single active unit.
     """

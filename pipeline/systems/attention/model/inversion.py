@@ -1,15 +1,15 @@
-"""Variational inversion of the top-down model (left open in document 001): it finds the parents of parts, and the poses
-of objects.
+"""Variational inversion of the top-down model. It finds the parents of parts and the poses of objects. Document 001
+leaves this open.
 
 The posterior of the object poses z of a scene is approximated by a Gaussian q, with the means and sds that maximise
 
     E_q[log p(parts, cues | z)] - KL(q(z) || p(z))
 
-with parents summed out, for all scenes at the same time. This bound has many local maxima, because votes of wrong parts
-agree by chance. So each scene has several starts, at poses that some of its parts vote for. In the first half of the
-steps, the parts' sds shrink from larger values to the sds of the model. Only the best few starts of each scene continue
-in the second half. At the end the best start is kept. Estimates of the bound are noisy, and the largest of several is
-biased upwards. So starts are compared with the same noise, and the reported bound is estimated with new noise.
+Parents are summed out. All scenes are fit at the same time. This bound has many local maxima, because votes of wrong
+parts agree by chance. So each scene has several starts, at poses that some of its parts vote for. In the first half of
+the steps, the parts' sds shrink from larger values to the sds of the model. Only the best few starts of each scene
+continue in the second half. At the end the best start is kept. Estimates of the bound are noisy, and the largest of
+several is biased upwards. So starts are compared with the same noise, and the bound is reported with new noise.
 
 Shapes: B scenes, R starts of each scene; other letters as in `top_down`.
 """
@@ -33,8 +33,8 @@ class Inverted:
     """The result of inversion.
 
     Attributes:
-        parse: parents `[B, m, n + 1]`, clutter last, and means of the poses `[B, n, D]`.
-        sds: sds of the poses, `[B, n, D]`.
+        parse: posterior of the parents `[B, m, n + 1]`, clutter last, and posterior means of the poses `[B, n, D]`.
+        sds: posterior sds of the poses, `[B, n, D]`.
         bound: the bound of each scene, `[B]`, in nats.
         hierarchy: the model, with kappa and sigma as learned or given.
     """
@@ -51,8 +51,8 @@ def invert(
     """The approximate posterior of scenes from their parts `[B, m, d]` and their cues `[B, m, d]`, or without cues.
 
     Args:
-        learn: whether kappa and sigma are learned in a search before the main one, one value of each for all scenes.
-            They are learned in its second half, from each scene's best start: others would make densities too wide.
+        learn: whether kappa and sigma (one value of each for all scenes) are learned before the main search. They
+            are learned from the best start of each scene alone. Worse starts would make the densities too wide.
     """
     search = _Search(parts, cues, settings, torch.Generator().manual_seed(settings.seed))
     if learn:
@@ -71,8 +71,8 @@ def invert(
 
 
 def starts(hierarchy: Hierarchy, parts: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Object poses of `count` starts, `[B, count, n, D]`. The first start has, for each object, the vote that most
-    other votes agree with. The other starts have random votes.
+    """Object poses of `count` starts, `[B, count, n, D]`. The first start has, for each object, the vote that
+    agrees best with the other parts' votes. The other starts have random votes.
     """
     votes = hierarchy.votes(parts)
     B, m, n, D = votes.shape
@@ -92,7 +92,7 @@ def _with_scales(hierarchy: Hierarchy, log_scales: Tensor) -> Hierarchy:
 
 @dataclass(frozen=True)
 class _Search:
-    """The search for the posterior of scenes with parts and cues `[B, m, d]`."""
+    """The search for the posterior of scenes with parts and (if given) cues `[B, m, d]`."""
 
     parts: Tensor
     cues: Tensor | None
@@ -108,7 +108,7 @@ class _Search:
     def ascend(
         self, hierarchy: Hierarchy, q: Gaussian, log_scales: Tensor | None = None, widest: float = 1.0
     ) -> Gaussian:
-        """`q` after half of the steps of Adam. Sds shrink as in `from_starts`. `log_scales` are learned in place."""
+        """`q` after half of the steps, by Adam. Sds shrink as in `from_starts`. `log_scales` are learned in place."""
         steps = self.settings.steps // 2
         means, log_sds = (each.clone().requires_grad_() for each in q)
         learned = [means, log_sds] + ([] if log_scales is None else [log_scales])

@@ -2,7 +2,7 @@
 
 A vote is the pose that an object would have if it were the parent of a part. Votes are `[B, m, n, D]` for B scenes of m
 parts and n objects. Each method returns the assignment of every part to the objects, and the objects' poses. As
-published, no method models clutter, parts without a parent.
+published, the methods do not model clutter (parts without a parent).
 """
 
 import math
@@ -38,7 +38,7 @@ class Parse:
 def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
     """Routing by agreement (document 001, equations 1-2) from uniform weights, with `iterations` updates of logits.
 
-    The returned poses are weighted means of the votes, without a squash: squashed lengths are below one.
+    The returned poses are weighted means of the votes. They are not squashed, because poses may be longer than one.
     """
     parents = agreement(votes.transpose(1, 2), iterations).transpose(1, 2)
     return Parse(parents, _weighted_mean(parents, votes))
@@ -54,7 +54,7 @@ def em_routing(
         floor: minimum sd.
         starts: number of starts. The first has uniform parents, the others random parents. Each scene keeps the start
             with the highest likelihood.
-        log_clutter: log density of each part as clutter, in the units of votes, `[B, m]`, or None without clutter.
+        log_clutter: log density of each part under clutter, per unit of votes, `[B, m]`, or None without clutter.
     """
     B, m, n, _ = votes.shape
     noise = torch.randn(B, starts, m, n, generator=torch.Generator().manual_seed(seed), dtype=votes.dtype)

@@ -10,14 +10,14 @@ Attention of a part over its predictions, iterated, selects one parent:
 
 Equation 7 turns attention into a density of the part's pose V_i, a mixture of Gaussians around the predictions. Its
 weights are a softmax of von Mises-Fisher (VMF) densities. A softmax of log densities is used here, as in equation 6. As
-printed, the weights depend on the same pose as the Gaussians. Such a mixture does not integrate to one (`literal_mass`:
-near n if directions determine the parent). A mixture with weights by the *previous* pose, as in equation 6, does. So a
-part with parent s_i has two observables here, its pose and a cue q_i, the direction in which to look for the part:
+printed, the weights depend on the same pose as the Gaussians. The mixture's integral (`literal_mass`) is then not one:
+it is near n if directions determine the parent. It is one if weights depend on the *previous* pose, as in equation 6.
+So a part with parent s_i has two observables here, its pose and a cue q_i, the direction in which to look for the part:
 
     s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
 
 Given the cue, the parent is distributed as softmax_j(log prior_j + log VMF(q_i; U_ij, kappa_j)), equation 7's p_(i).
-The pose is distributed as equation 7's mixture. Parents are summed out. Clutter, a part without a parent, is one more
+The pose is distributed as equation 7's mixture. Parents are summed out. Clutter (parts without a parent) is one more
 component, with prediction zero, kappa zero and a wide sd.
 
 Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers; with clutter, n + 1 components.
@@ -53,7 +53,7 @@ class Components:
     @property
     def directions(self) -> Tensor:
         """Unit vectors `[..., n, d]` along the predictions, zero for a prediction of zero."""
-        # Multiplied by one over the length: the backward pass of a division takes three times as long.
+        # A product with one over the length: the backward pass of a division takes three times as long.
         squares = self.predictions.square().sum(-1, keepdim=True)
         return self.predictions * squares.clamp_min(torch.finfo(squares.dtype).tiny).rsqrt()
 
@@ -75,7 +75,7 @@ class Components:
         """Logs of the weights as printed in equation 7, a softmax of von Mises-Fisher densities: `[..., n]`."""
         log_densities = self.log_cues(cues)
         largest = log_densities.amax(-1, keepdim=True)
-        # Differences from the largest density: the densities may overflow.
+        # A softmax of differences from the largest density, because the densities may overflow.
         most = math.log(torch.finfo(largest.dtype).max) - 1
         return (largest.clamp_max(most).exp() * (log_densities - largest).expm1()).log_softmax(-1)
 
@@ -137,7 +137,7 @@ class Hierarchy:
 
     def components(self, poses: Tensor, present: Tensor | None = None) -> Components:
         """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`. Objects
-        in the mask `present [..., n]`, by default all, have equal prior probabilities. Other objects have none.
+        in the mask `present [..., n]` (by default all) have equal prior probabilities. Absent objects have none.
         """
         U = self.predictions(poses)
         nothing = torch.zeros_like(U[..., :1, :])
@@ -154,7 +154,7 @@ class Hierarchy:
     def log_joint(self, poses: Tensor, parts: Tensor, cues: Tensor | None) -> Tensor:
         """log p(z, q, V) of scenes, `[...]`, nats: object poses `[..., n, D]`, cues and poses of parts `[..., m, d]`.
 
-        Without cues, it is log p(z, V): the weights of equation 7 are the prior.
+        Without cues, it is log p(z, V), and the weights of equation 7 are the prior.
         """
         components = self.components(poses)
         joint = Normal(torch.zeros_like(poses), self.object_sd).log_prob(poses).flatten(-2).sum(-1)
@@ -183,7 +183,7 @@ class Scenes:
 
 
 def orthogonal_transforms(parts: int, objects: int, dimensions: int, random: np.random.Generator) -> Tensor:
-    """W `[m, n, d, d]`: uniformly random orthogonal matrices, so that a part's length does not reveal its parent."""
+    """W `[m, n, d, d]`: uniformly random orthogonal matrices. A prediction is as long as the object's pose."""
     gaussian = random.normal(size=(parts, objects, dimensions, dimensions))
     q, r = np.linalg.qr(gaussian)
     return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]).float()
@@ -192,7 +192,7 @@ def orthogonal_transforms(parts: int, objects: int, dimensions: int, random: np.
 def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Generator) -> Scenes:
     """`count` scenes of `shown` objects each. A part is clutter, or its parent is uniform over the shown objects.
 
-    Given the objects that are present, the scenes are samples of the hierarchy's model.
+    Given which objects are present, the scenes are samples of the hierarchy's model.
     """
     W = hierarchy.W
     m, n, _, D = W.shape
@@ -229,7 +229,7 @@ def literal_mass(components: Components, samples: int) -> dict[str, float]:
     """Integral of equation 7 if a pose is its own cue, by Monte Carlo with `samples` draws of each component.
 
     With weights w_j and Gaussians N_j, the integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j. Weights
-    of `literal` are a softmax of log densities, as elsewhere here. Weights of `printed` are a softmax of densities.
+    of `literal` are a softmax of log densities (`log_weights`). Weights of `printed` are a softmax of densities.
     """
     U, sigma = components.predictions, components.sigma
     V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (K, n, d), from each component

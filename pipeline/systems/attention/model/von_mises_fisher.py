@@ -57,8 +57,8 @@ def log_density(x: Tensor, mean: Tensor, kappa: Tensor) -> Tensor:
 
 
 def sample(mean: NDArray[np.float64], kappa: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
-    """A random unit vector around each mean direction `[n, d]` with concentration `kappa [n]`. SciPy draws the vectors
-    of equal concentrations at once, around one direction. A reflection then maps this direction to each mean.
+    """A random unit vector around each mean direction `[n, d]` with concentration `kappa [n]`. SciPy draws all vectors
+    with the same concentration at once, around one direction. Reflections then map this direction to the means.
     """
     from scipy.stats import uniform_direction, vonmises_fisher
 
@@ -71,7 +71,7 @@ def sample(mean: NDArray[np.float64], kappa: NDArray[np.float64], random: np.ran
             found[where] = uniform_direction(len(north)).rvs(count, random_state=random)
             continue
         around = np.reshape(vonmises_fisher(north, concentration).rvs(count, random_state=random), (count, -1))
-        # The Householder reflection that maps the north pole to the mean; at the pole itself there is nothing to do.
+        # The Householder reflection that maps the north pole to the mean, or no reflection if the mean is the pole.
         axis = north - mean[where]
         length = (axis**2).sum(-1, keepdims=True)
         axis = np.divide(axis, np.sqrt(length), out=np.zeros_like(axis), where=length > 1e-24)

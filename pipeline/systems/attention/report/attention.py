@@ -1,7 +1,7 @@
 """Measures of the claims about document 001's generative model, and its figures.
 
 The profile's `evidence` names the studies that answer the claims. The document gives no data and no settings for these
-claims. Findings thus have no remarks.
+claims. Findings thus have no remarks (differences from the document).
 """
 
 from collections.abc import Callable, Iterator
@@ -101,8 +101,8 @@ def density_and_samples_agree(numbers: Numbers) -> Answer:
 
 
 def inversion_finds_more(numbers: Numbers) -> Answer:
-    """Section 4.2: by how many points inversion finds more parents than dynamic routing, mean over settings. Routing
-    has the better of two numbers of iterations. `sd` is the standard error of the difference on the same scenes.
+    """Section 4.2: percent of parents found by inversion minus percent found by dynamic routing, mean over settings.
+    Routing has the better of two numbers of iterations. `sd` is the standard error of the mean difference by scene.
     """
     ours, settings = 100 * numbers.at("found", "inversion", "mean"), numbers.at("settings")
     leads = {
@@ -166,7 +166,7 @@ def parents_found(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
-    """Overlapping shapes, one scene per row. Parts are coloured by true parents, by routing and by inversion."""
+    """Overlapping shapes, one scene per row. Panels colour parts by their parent: true, by routing, by inversion."""
     views = (
         ("true", "truth", "outlines"),
         ("dynamic routing, long", "routing", "routed_outlines"),

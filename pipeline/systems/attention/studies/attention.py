@@ -9,7 +9,7 @@ from pipeline.systems.attention.settings import AttentionSet, AttentionStudy
 SETTINGS, SET = AttentionStudy, AttentionSet
 
 DATA = {"toy": "the toy network", "iterated": "planted scenes", "density": "samples", "parsing": "planted scenes"}
-"""By kind of study: the name, in the provenance, of the data that it generates."""
+"""Names of the data that studies generate, by kind of study. They are recorded in the provenance."""
 
 
 def measure(context: Context) -> Outcome:

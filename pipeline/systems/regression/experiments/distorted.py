@@ -2,8 +2,8 @@
 
 The document takes its images from infinite MNIST (Loosli et al. 2007). Infinite MNIST moves pixels along tangents of
 rotations, scalings, thickenings and elastic fields. Here each image is distorted by a small random affine map and a
-smooth random field, random displacements on a coarse grid with cubic interpolation. There is no thickening. The
-strengths are our choice.
+smooth random field, without thickening. The field is interpolated by cubics from random displacements on a coarse grid.
+The strengths are our choice.
 """
 
 import math
@@ -25,7 +25,7 @@ from pipeline.systems.regression.settings import DistortedStudy
 
 CHUNK = 4096
 POINTS = 5
-"""Number of points a side of the elastic field's grid."""
+"""Number of points of the elastic field's grid on each axis."""
 
 
 def distort(
@@ -72,8 +72,8 @@ def distort(
 def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Inputs:
     """Inputs with distorted copies of the training images added to the training part, `examples` in total.
 
-    The numbers of copies of two images differ by at most one. Copies are projected onto the singular vectors of the
-    original images. The other parts are unchanged.
+    The numbers of copies of any two images differ by at most one. Copies are projected onto the singular vectors of
+    the original images. The other parts are unchanged.
     """
     count = len(inputs.X["train"])
     which = torch.arange(max(examples, count)) % count

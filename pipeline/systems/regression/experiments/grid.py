@@ -110,7 +110,7 @@ def squashed(W: Tensor, X: Tensor) -> Tensor:
 
 def plane(W: Tensor, inputs: Inputs) -> Arrays:
     """Arrays for Figures 2-3: squashed vectors `latents [n, m, 2]` of the test images; their classes `labels [n]`; the
-    image of each class with the longest squashed vector of this class, `confident [m, S, S]`.
+    image of each class with the longest squashed vector in its own capsule, `confident [m, S, S]`.
     """
     latents, y = squashed(W[0], inputs.X["test"]), inputs.y["test"]
     radius = latents.norm(dim=-1)
@@ -123,7 +123,9 @@ def plane(W: Tensor, inputs: Inputs) -> Arrays:
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Mean radii in capsules of the `own` class and `others`; share of capsules that are `largest` for their class."""
+    """Mean radii of images in their `own` class's capsule and in `others`. `largest` is the share of capsules in which
+    images of the capsule's class have the largest mean radius of all classes.
+    """
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]
     own = np.arange(classes) == labels[:, None]
@@ -133,7 +135,7 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figure 4, equation 30, `[m, d, S, S]`: each class's training image with the largest square of each element."""
+    """Figure 4, equation 30, `[m, d, S, S]`: for each capsule element, the class's image with its largest square."""
     latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
     return {"prototypes": inputs.images["train"][torch.stack(best).cpu().numpy(), 0]}
@@ -147,7 +149,7 @@ def variety(prototypes: NDArray[np.generic]) -> float:
 def baseline(name: str, inputs: Inputs) -> dict[str, Any]:
     """The row of a scikit-learn classifier on the same inputs. Its hyperparameter is `chosen` on the validation part.
 
-    `seconds` include the fits with all values of the hyperparameter. A user has to run all of them.
+    `seconds` is the time of the fits with all values of the hyperparameter, and of their errors.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

@@ -1,16 +1,16 @@
 """Incremental and online EM compared with batch EM, by passes over the data (document 002, section 4, left open there).
 
 The document's own results come from batch EM with momentum (equation 27). Batch and incremental EM are run with and
-without momentum. The M-step needs moments of the inputs and of the posterior means. Incremental and online EM keep
-these moments, and update them batch by batch:
+without momentum. The M-step needs sums of x x^T and of posterior means times x^T over examples x, called moments here.
+Incremental and online EM keep moments, and update them batch by batch:
 
 - Incremental EM (Neal and Hinton 1998) keeps the moments of every batch of a data set, and replaces the moments of one
   batch at a time. An update of W uses the latest moments of all batches. Incremental EM has the fixed points of EM: if
   no replacement changes anything, all moments are the moments under W, and W solves EM's M-step for them. Replacements
   and updates raise Neal and Hinton's free energy, so incremental EM converges like EM.
 - Online EM (Cappe and Moulines 2009) is for unlimited data. It keeps running means of the moments, with step sizes
-  1, 3^-alpha, 4^-alpha, ..., 1/2 < alpha <= 1. If the mean step is zero, the running mean of the posterior moments is
-  their mean under W. This is EM's fixed-point condition for the distribution of the batches.
+  1, 3^-alpha, 4^-alpha, ..., 1/2 < alpha <= 1. A running mean whose expected change is zero is the expected moment
+  under W. This is EM's fixed-point condition for the distribution of the batches.
 """
 
 import math
@@ -32,7 +32,7 @@ from pipeline.systems.regression.settings import OnlineStudy
 def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     """One row per method and pass: log-loss on the training part and errors on all parts, from the subspace start.
 
-    Only the use of the data is compared: updates have no threshold, and no momentum unless the method's name says so.
+    Only the use of the data is compared. Updates have no threshold. They have momentum if the method's name says so.
     """
     X, y = inputs.X["train"], inputs.y["train"]
     problems = Problems(X, y, build_architecture("multiclass", study.size, inputs.classes))

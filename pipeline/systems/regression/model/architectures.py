@@ -2,7 +2,7 @@
 
     multiclass    one problem, with a capsule for each class
     one-vs-all    a problem for each class, with a capsule for the class and a capsule for all other classes
-    all-vs-all    a problem for each pair of classes, with a capsule for each; trained only on examples of the pair
+    all-vs-all    a problem for each pair of classes, with a capsule for each class, trained on the pair's examples only
 
 All problems of an architecture have the same shape, so they are trained together. K problems of C capsules of d numbers
 have weights `[K, C, d, p]` for inputs of p numbers.
@@ -24,7 +24,7 @@ class Architecture:
 
     Attributes:
         decision: the rule that combines the problems' answers.
-        capsules: the capsule of each of m classes in each problem, `[K, m]`. -1 if the problem excludes the class.
+        capsules: index of the capsule of each of m classes in each problem, `[K, m]`. -1 for an excluded class.
         size: the capsules' size d.
     """
 
@@ -42,7 +42,7 @@ class Architecture:
         return len(self.capsules), int(self.capsules.max()) + 1, self.size
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
-        """Sums `[K, ...]` of `of_classes [m, ...]` over each problem's classes. `[1, ...]` if all have all classes."""
+        """Sums `[K, ...]` of `of_classes [m, ...]` over each problem's classes. `[1, ...]` if no class is excluded."""
         seen = (self.capsules >= 0).to(of_classes)
         seen = seen if bool((seen == 0).any()) else seen[:1]
         return torch.einsum("km,m...->k...", seen, of_classes)
@@ -86,7 +86,7 @@ def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> T
     """Probabilities of the classes `[n, m]`. Rows sum to 1. They are `class_scores`, except in all-vs-all with m > 2.
 
     In all-vs-all the probabilities of the pairs are coupled (see `couple`). The most probable class may then differ
-    from the class with the most votes, the decision, because narrow votes count as much as clear votes.
+    from the decision, the class with the most votes, because votes with a probability near 1/2 count as much as others.
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)

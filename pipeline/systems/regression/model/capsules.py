@@ -1,7 +1,7 @@
 """Capsule regression (Saul 2021, document 002): classes that compete by the lengths of their hidden vectors.
 
 Each class j of m has a capsule, a weight matrix W_j `[d, p]`. For an input x its hidden vector h_j is Gaussian around
-W_j x with unit variance (equation 2, with sigma fixed by the symmetry of equations 20-21), and
+W_j x with unit variance (equation 2, with sigma = 1 by the symmetry of equations 20-21), and
 
     P(y = j | h) = ||h_j||^2 / sum_i ||h_i||^2                                              (equation 3)
 
@@ -11,7 +11,7 @@ With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 there are closed forms:
     Q_i(y = j | x)     = l1 ||W_j x||^2 / 2 beta + (1 - l1) (2 [i = j] + d) / (2 + D)       (equation 18)
     E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
 
-where l0 = I_s(beta) and l1 = I_{s+1}(beta), see `interpolation` (equations 13-14).
+where l0 = I_s(beta) and l1 = I_{s+1}(beta), see `interpolation` (equations 13-14). Like P, Q_i sums to one over j.
 
 Shapes: n inputs of p numbers, m capsules of d numbers. Weights are `[..., m, d, p]`.
 """
@@ -31,12 +31,12 @@ def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
     """`I_s` and `I_{s+1}` at `beta`, by the stable recursions of the document's appendix A.1.
 
     I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. For beta above s the forward recursion (equation 33)
-    is stable, below s the backward recursion (equation 35). The backward recursion starts from the bounds of equation
-    34, at an order that is high enough for a relative error of 1e-12. The document always uses 64 orders.
+    is stable, below s the backward recursion (equation 35). The backward recursion starts from the mean of equation
+    34's bounds, at an order that is high enough for a relative error of 1e-12. The document always uses 64 orders.
 
     Args:
         beta: nonnegative numbers, in any shape.
-        s: half the number of hidden variables: 1, 3/2, 2, ... Half-integers start from SciPy's Dawson function.
+        s: half the number of hidden variables: 1, 3/2, 2, ... Half-integers (3/2, ...) use SciPy's Dawson function.
 
     Returns:
         two tensors of the shape of `beta`, in [0, 1).
@@ -61,7 +61,7 @@ def _forward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
-    # From order t down to s + 1 the gap between the bounds shrinks by beta / t, .., beta / (s + 2) <= s / (s + 2).
+    # From order t to order s + 1, the bounds' gap shrinks by the factors beta / t, ..., beta / (s + 2), and beta <= s.
     order, gap = s + 1, 1.0
     while gap > 1e-12:
         order += 1
@@ -74,7 +74,7 @@ def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 class InterpolationTable:
-    """`interpolation` for one s from a table. It is exact to float32's precision, in float64 to 1e-9, and much faster.
+    """`interpolation` for one s from a table. It is much faster, exact to float32's precision, and in float64 to 1e-9.
 
     The nodes are equally spaced in u = beta / (beta + s + 1). Both functions are smooth in u on all of [0, 1].
     """

@@ -6,13 +6,13 @@ vectors of all examples. The posterior means are M with every vector scaled by Q
     W <- (posterior means)^T X (X^T X)^-1                                                    (equation 22)
 
 Vectors are stored transposed, as `[problems, capsules, d, rows]`, so that the elementwise work runs along contiguous
-rows. Rows are processed in blocks that fit in the CPU's cache, so that no array of size n m d is needed. If every
-problem includes every class, a block mixes classes. Otherwise examples are sorted and processed class by class, with
-the problems that include the class.
+memory. Rows (examples) are processed in blocks that fit in the CPU's cache, so that no array of size n m d is needed.
+Examples are sorted by class. If every problem includes every class, a block may have several classes. Otherwise a block
+has one class, and is processed for the problems that include this class.
 
-Except for the start and the ridge, EM is equivariant under linear maps of the inputs. So the inputs are whitened once
-in float64 (X^T X = n I). Single precision is then enough for any data. Weights are returned in the inputs' own
-coordinates. Directions in which all inputs are zero are dropped.
+Except for the start and the ridge, EM is equivariant under invertible linear maps of the inputs. So the inputs are
+whitened once in float64 (X^T X = n I). Single precision is then enough for any data. `Problems.own_coordinates` maps
+weights back. Directions in which all inputs are zero are dropped.
 
 Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of d numbers.
 """
@@ -29,7 +29,7 @@ from pipeline.systems.regression.model.architectures import Architecture
 from pipeline.systems.regression.model.capsules import InterpolationTable, subspace_start
 
 CHUNK = 16_384
-"""Rows that are copied at a time."""
+"""Number of rows processed at a time where rows are copied, and in predictions."""
 
 BLOCK = 1 << 22
 """Largest number of elements of the capsules' vectors that are processed at a time."""
@@ -204,7 +204,7 @@ class Problems:
         if ridge:
             power = architecture.sum_seen(self.moments.diagonal(dim1=1, dim2=2).mean(-1))
             gram = gram + ridge * power[:, None, None] * (self.whitener.T @ self.whitener)
-        # The examples of a problem with few classes may not span all directions.
+        # A pseudo-inverse, because the examples of a problem with few classes may not span all directions.
         self.inverse = torch.linalg.pinv(gram, hermitian=True)
         self.passed = EStep(architecture, dtype, X.device)
 

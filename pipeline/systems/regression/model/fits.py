@@ -6,8 +6,8 @@ A round has a threshold nu and ends when the validation error has not fallen for
 starts from the best weights so far, without momentum. Every problem goes through the rounds at its own pace. It stops
 after the last round or after `most_iterations`.
 
-The best weights have the fewest validation errors. Small problems soon have no errors at all, and the document leaves
-ties open. Here the highest validation likelihood decides: the first of tied weights would be close to the start.
+The best weights have the fewest validation errors. The document leaves ties open. Small problems soon have no errors,
+and the first of tied weights is close to the start. So the highest validation likelihood decides between tied weights.
 
 `fit` takes any examples. `fit_architecture` takes the images of a data set, projected onto singular vectors.
 """
@@ -169,7 +169,7 @@ class Inputs:
     depends: dict[str, Any] = field(default_factory=dict)
 
     def without_validation(self) -> tuple[Tensor, Tensor]:
-        """Inputs and classes of the training part, followed by the validation part."""
+        """Inputs and classes of the training part, followed by those of the validation part."""
         X, y = (torch.cat([each["train"], each["validation"]]) for each in (self.X, self.y))
         return X, y
 
@@ -211,8 +211,8 @@ def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 def fit_architecture(
     inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
-    """Fit an architecture to the training part, from the subspace start. The validation part ends the rounds. Raises
-    `ValueError` if a class has no examples, a capsule's examples span too few dimensions, or all inputs are zero.
+    """Fit an architecture to the training part, from the subspace start or a checkpoint. Validation ends the rounds.
+    Raises `ValueError` if a class has no examples, a capsule's examples span too few dimensions, or all inputs are 0.
 
     Returns:
         weights `[K, C, d, p]` in the inputs' own coordinates, float32; the `errors` of each part, the number of

@@ -1,9 +1,9 @@
-"""The executed studies of capsule regression, and the measures of document 002's claims. `evidence` names the studies
-that answer claims. `claims.yaml` has the text and the unit of each claim.
+"""The executed studies of capsule regression, and the measures of document 002's claims. The profile's `evidence` names
+the studies that answer claims. `claims.yaml` has the text and the unit of each claim.
 
-A claim about both of the paper's data sets uses one study on each, and holds if it holds in both studies. EM from the
-subspace start has no seed. The only noise is the sampling noise of test images. Differences of up to two binomial
-standard errors do not count.
+A claim about both of the paper's data sets uses a study on each data set, and holds if it holds in both studies. EM
+from the subspace start has no seed, so noise comes only from the sample of test images. Differences between errors of
+up to two binomial standard errors count as noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class RegressionStudy(Study):
     """A study of capsule regression that was executed.
 
     Attributes:
-        role: the paper's data set whose claims the study answers; empty if it answers no claim.
+        role: key in `SETS` of the data set whose claims the study answers; empty if it answers no claim.
     """
 
     role: str = ""
@@ -88,11 +88,11 @@ def executed(results: Results) -> list[RegressionStudy]:
 
 
 Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
-"""Our number, whether the claim holds (None for a claim with a number), a note if any. None if there is no answer."""
+"""Our number, whether the claim holds (None if the scorecard compares numbers), a note if any. None: no answer."""
 
 
 def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)) -> Measure:
-    """The measure of a claim, checked on a study of each role. Our number is the first answer's. All must hold."""
+    """The measure of a claim by `check` on one study per role. Our number is the first study's. All must confirm it."""
 
     def measure(results: Results) -> Finding | None:
         answers = {}
@@ -125,7 +125,7 @@ def _percent(kind: str, role: str, *keys: str) -> Measure:
 
 
 def falls_with_size(study: RegressionStudy) -> Answer:
-    """Figure 5: error of the smallest minus error of the largest capsules (points), the smallest over architectures."""
+    """Figure 5: error of the smallest minus error of the largest capsules, in points, minimum over architectures."""
     errors = study.errors().to_numpy()
     gain = float((errors[:, 0] - errors[:, -1]).min())
     return gain, gain > 0 and not study.above(errors[:, 1:], errors[:, :-1])
@@ -201,9 +201,9 @@ def likelihood_never_falls(study: RegressionStudy) -> Answer:
 
 def fewer_passes(study: RegressionStudy) -> Answer:
     """Section 4: passes of incremental EM to plain batch EM's final log-loss, in percent of the passes of batch EM.
-    Each of the two is with or without momentum (equation 27), whichever is faster.
+    The faster variant of each counts, with or without momentum (equation 27).
 
-    The note has all four methods: incremental EM can be faster than plain batch EM, but slower than with momentum.
+    The note has all four: incremental EM can be faster than plain batch EM, and slower than batch EM with momentum.
     """
     names = ("incremental", "incremental, momentum", "batch", "batch, momentum")
     *incremental, plain, momentum = names

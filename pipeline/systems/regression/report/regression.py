@@ -48,7 +48,7 @@ def error_over_size(table: pd.DataFrame) -> Figure:
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray) -> Figure:
     """Figures 2-3: one panel per capsule of two numbers, with squashed vectors `latents [n, m, 2]`. Images of the
-    capsule's class are blue. A corner shows the class's image of `confident [m, S, S]`.
+    capsule's class are blue. A corner shows the class's image in `confident [m, S, S]`.
     """
     classes, columns = len(confident), 5
     rows = -(-classes // columns)
@@ -93,7 +93,7 @@ def starts(table: pd.DataFrame) -> Figure:
     errors_of = {str(start): 100 * rows.to_numpy() for start, rows in table.groupby("start", sort=False)["error"]}
     (level,) = errors_of.pop("subspace")
     figure, (axes,) = panels(1, 2.4, COLUMN)
-    for place, errors in enumerate(errors_of.values()):  # side by side, so that equal errors are seen
+    for place, errors in enumerate(errors_of.values()):  # side by side, so that equal errors do not overlap
         places = place + np.linspace(-0.2, 0.2, len(errors))
         axes.plot(places, errors, "o", color=INK, markersize=2.2, alpha=0.6, markeredgewidth=0)
     axes.axhline(level, color=BLUE, linestyle="--", linewidth=1.2, label="subspace start")

@@ -40,7 +40,7 @@ def measure(context: Context) -> Outcome:
     inputs = context.once(
         ("inputs", study.dataset, study.features), lambda: build_inputs(dataset, study.features, device)
     )
-    # A checkpoint depends on the code of one study only: an edit of another study of the set repeats no fits.
+    # Checkpoints of a study depend on no other study's code, so that an edit of another study repeats no fits.
     code = context.own_code("pipeline/systems/regression/experiments", f"{study.study}.py")
     depends = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type, "code": code}
     run = import_module(f"pipeline.systems.regression.experiments.{study.study}").run
