@@ -29,7 +29,7 @@ SYSTEMS: dict[str, System] = {
 }
 """Systems by name, in the order in which they are shown."""
 MODELS = {name: system.run for name, system in SYSTEMS.items() if system.run is not None}
-"""The run class of each system whose models are trained by gradient descent."""
+"""Run classes by name of the system, for systems whose models are trained by gradient descent."""
 CLASSIFIERS = tuple(name for name, run in MODELS.items() if issubclass(run, ClassifierRun))
 """Names of the systems that learn from labels."""
 SWEPT = tuple(name for name, system in SYSTEMS.items() if system.swept)
@@ -37,7 +37,7 @@ SWEPT = tuple(name for name, system in SYSTEMS.items() if system.swept)
 ROUTED = tuple(name for name, system in SYSTEMS.items() if system.has("routing"))
 """Names of the systems whose routing the stage `routing` can measure."""
 REPORTS = {name: system for name, system in SYSTEMS.items() if system.has("report")}
-"""Systems with figures, tables and claims of their own. The other systems are only in reports that compare systems."""
+"""Systems by name that have figures, tables and claims of their own. Others appear only in comparisons of systems."""
 
 if TYPE_CHECKING:
     Run = RunSettings
@@ -47,7 +47,7 @@ else:
 
 
 def build_model(run: RunSettings, image_size: int) -> Model:
-    """A freshly initialised model of a run on a data set of square images, `image_size` pixels a side.
+    """A freshly initialised model of a run. The images of its data set are square, `image_size` pixels a side.
 
     Its initial values come from torch's global random state.
     """
@@ -58,7 +58,7 @@ def build_model(run: RunSettings, image_size: int) -> Model:
 
 
 def count_parameters(run: RunSettings, image_size: int) -> int | None:
-    """The number of a model's parameters, from torch's meta device. None if the device lacks an operation of the model.
+    """Count a model's parameters on torch's meta device. Returns None if the device lacks an operation of the model.
 
     Raises:
         UserError, ValueError, RuntimeError: the settings are impossible, for example a kernel larger than the image.
@@ -68,5 +68,5 @@ def count_parameters(run: RunSettings, image_size: int) -> int | None:
     try:
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in build_model(run, image_size).parameters())
-    except NotImplementedError:  # receptive fields need bincount, and the meta device has none
+    except NotImplementedError:  # the meta device has no bincount, which receptive fields need
         return None

@@ -1,4 +1,4 @@
-"""The record of a system, a model family of the documents, that other code reads; it must not import torch."""
+"""The record of a system (a model family of the documents) for other code. This module must not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,15 +17,15 @@ class System:
         name: name of the system's package, and `variant` of its runs.
         label: name in figures and tables.
         description: text on the system's model cards.
-        document: number of the document that makes claims about the system, or compares its own systems with it.
-        colour, marker: in figures; `#rrggbb`, and matplotlib's name. Empty for a system that no figure compares.
+        document: number of the document that makes claims about the system, or uses the system as a baseline.
+        colour, marker: colour `#rrggbb` and matplotlib marker in figures. Empty for a system that no figure compares.
         run: class of an entry of `runs`; None if no model of the system is trained by gradient descent.
-        model: class of the system's models, `<module>.<class>` in its package `model`; its arguments are the settings
-            of a model and the side of the square images that the model sees, in pixels.
-        swept: whether the sweep over rotations can train it.
-        capsules: whether its layers are capsules.
-        layers: layers that should be equivariant, and how equivariance is measured: "own", by the action that theory
-            gives the layer, or "fitted", by a fitted linear map.
+        model: class of the system's models, as `<module>.<class>` in the system's package `model`. The class takes the
+            settings of a model, and the side of the square images that the model sees, in pixels.
+        swept: whether the sweep over rotations can train the system.
+        capsules: whether the system's layers are capsules.
+        layers: measure of equivariance by name of the layer, for layers that should be equivariant: "own" uses the
+            action that theory gives the layer, "fitted" a fitted linear map.
     """
 
     name: str
@@ -46,5 +46,5 @@ class System:
         return (place / f"{part}.py").exists() or (place / part).is_dir()
 
     def part(self, name: str) -> ModuleType:
-        """A module of the package, such as `evaluation`, `equivariance`, `routing`, `sweep`, or `report.claims`."""
+        """Import the module `name` of the system's package, for example `evaluation`, `sweep` or `model.vae`."""
         return import_module(f"{__package__}.{self.name}.{name}")

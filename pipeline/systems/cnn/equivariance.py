@@ -1,7 +1,7 @@
-"""The layers of a convolutional network for measures of equivariance: features f, actions rho.
+"""The layers of a convolutional network whose equivariance is measured, and their actions (`probes.equivariance`).
 
-The maps after the second pooling move as the image does, by resampling: convolutions commute with shifts by whole
-strides. Theory gives no rho for the hidden features, from which the last layer computes the classes.
+The action on the maps after the second pooling is to resample them as the image is resampled: convolutions commute with
+shifts by whole strides. Theory gives no action for the hidden features, the input of the last layer.
 """
 
 from torch import Tensor
@@ -11,7 +11,7 @@ from pipeline.systems.cnn.model.cnn import CNN
 
 
 def read(model: CNN, images: Tensor) -> dict[str, Layer]:
-    """Layers of images `[B, C, S, S]` in [0, 1]: maps, hidden."""
+    """The layers "maps" and "hidden" by name, for images `[B, C, S, S]` in [0, 1]."""
     maps = model.maps(images)
     hidden = model.hidden(maps.flatten(1)).relu()
     return {

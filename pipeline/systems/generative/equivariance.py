@@ -1,7 +1,7 @@
-"""The layers of a capsule model for measures of equivariance: features f, actions rho (document 000, section 2.1).
+"""The layers of a capsule model whose equivariance is measured, and their actions (document 000, section 2.1).
 
-The features are the poses of parts and of objects in the encoder's posterior. They move with the image by composition.
-Poses are weighted by the presences of their capsules. The presences of objects are a layer that should not change.
+The layers are the poses of parts and of objects in the encoder's posterior. A transformation of the image multiplies
+poses from the left. A pose is weighted by its capsule's presence. A third layer, objects' presences, should not change.
 """
 
 from torch import Tensor
@@ -11,7 +11,7 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 
 def read(model: GenerativeModel, images: Tensor) -> dict[str, Layer]:
-    """Layers of images `[B, 1, S, S]` in [0, 1]: parts, objects, presences."""
+    """The layers "parts", "objects" and "presences" by name, for images `[B, 1, S, S]` in [0, 1]."""
     posterior = model.encode(images)
     t1, t0 = ((y / model.temperature).sigmoid() for y in (posterior.part_logits, posterior.object_logits))
     return {

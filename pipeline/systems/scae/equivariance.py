@@ -1,8 +1,8 @@
-"""The layers of a stacked capsule autoencoder for measures of equivariance: features f, actions rho.
+"""The layers of a stacked capsule autoencoder whose equivariance is measured, and their actions.
 
-The features are the poses of parts, and the votes: poses of parts that an object predicts from its own pose. Both move
-with the image by composition, because an object's pose multiplies its votes from the left. Poses are weighted by the
-presence of the part, votes by the presence of the vote. The presences of objects are a layer that should not change.
+The layers are the poses of parts, and the votes (poses of parts that objects predict). A transformation of the image
+multiplies both from the left. For votes this holds because a vote is the object's pose times a pose in the object's
+frame. Weights are the presences of parts and of votes. A third layer, the presences of objects, should not change.
 """
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from pipeline.systems.scae.model.scae import SCAE
 
 
 def read(model: SCAE, images: Tensor) -> dict[str, Layer]:
-    """Layers of images `[B, 1, S, S]` in [0, 1]: parts, objects (their votes), presences."""
+    """The layers "parts", "objects" (votes) and "presences" by name, for images `[B, 1, S, S]` in [0, 1]."""
     parts = model.encode_parts(images)
     objects = model.encode_objects(parts)
     return {

@@ -1,4 +1,4 @@
-"""The layer of a VAE for measures of equivariance: the mean of the code. Theory gives no action rho for it."""
+"""The layer of a VAE whose equivariance is measured: the mean of the code. Theory gives no action for this layer."""
 
 from torch import Tensor
 
@@ -7,5 +7,5 @@ from pipeline.systems.vae.model.vae import VAE
 
 
 def read(model: VAE, images: Tensor) -> dict[str, Layer]:
-    """Layers of images `[B, 1, S, S]` in [0, 1]: code."""
+    """The layer "code" by name, for images `[B, 1, S, S]` in [0, 1]."""
     return {"code": plain(model.encode(images)[0].unsqueeze(1), None)}

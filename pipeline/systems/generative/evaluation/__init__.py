@@ -30,9 +30,9 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Evaluate all models by probes, information in presences and failures. The first model gives arrays for figures.
 
     Failures are measured on the first test images: the deviation of poses from the image's rotation (Figure 5), the
-    share of templates that are copies (Figure 6), and the consistency of part use by range of rotations (degrees). The
-    consistency is a control for Figure 7: if parts do not move with the image, it falls with the range, whatever the
-    training. So models trained on wider ranges are compared with these models on images rotated within the same range.
+    share of templates that are copies (Figure 6), and the consistency of part use by range of rotations, in degrees
+    (Figure 7). If parts do not move with the image, consistency falls as the range grows, whatever the training. So
+    these models are the control for models trained on a wider range: both are tested on images of the wider range.
     """
     outcome = evaluation.evaluate(inputs)
     models, device = of_kind(GenerativeModel, inputs.models), inputs.device
@@ -84,8 +84,8 @@ def equivariance(
         angles: degrees, each applied to every image.
 
     Returns:
-        one row per angle, with columns angle; deviation, of the rotated image's poses; unfollowed, of I + A; missed,
-        deviation / unfollowed.
+        one row per angle, with columns angle (degrees), deviation (of the rotated image's poses), unfollowed (the
+        deviation of I + A) and missed (deviation / unfollowed).
     """
 
     def parts(angle: float) -> tuple[Tensor, Tensor]:

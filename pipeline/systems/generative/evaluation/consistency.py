@@ -1,8 +1,8 @@
 """Whether digits of one class are drawn by the same parts (document 000, section 5.4, Figure 7).
 
-Images are rotated. The poses in them are rotated back by the known angle, so that digits of a class overlap. Each pixel
-with ink is assigned to the part that contributes most of its brightness. The consistency of part use is how often a
-pixel is assigned to the same part in two digits of a class, corrected for chance.
+Rotated images are encoded. The poses of parts are rotated back by the known angle, so that digits of a class overlap.
+Each pixel with ink is assigned to the part that contributes most of the pixel's brightness. The consistency of part use
+is how often a pixel is assigned to the same part in two digits of a class, corrected for chance.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ INK = 0.5
 """Brightness above which a pixel of a reconstruction counts as ink."""
 NO_INK = -1
 EXAMPLES = 10
-"""Maximum number of digits of class 2 kept for the picture."""
+"""Maximum number of digits of class 2 in the figure."""
 
 
 def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
@@ -53,7 +53,7 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
 
 
 def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
-    """The part that contributes most of each pixel's brightness, `[B, S, S]`; `NO_INK` at pixels not above `INK`.
+    """Index of the part that contributes most to each pixel, `[B, S, S]`; `NO_INK` if the brightness is at most `INK`.
 
     Part j, of intensity C_j and opacity a_j, contributes C_j a_j prod_{k > j} (1 - a_k): later parts hide it.
 
@@ -64,7 +64,7 @@ def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
     weighted = states[..., :1, None].sigmoid() * alpha  # (B, P, h, w)
     layers = torch.stack([colour.expand_as(weighted), weighted], dim=2)
     C, a = warp_templates(layers, states[..., 1:], model.image_size).unbind(2)  # (B, P, S, S)
-    through = (1 - a).flip(1).cumprod(1).flip(1)  # transmittance of the parts from j on
+    through = (1 - a).flip(1).cumprod(1).flip(1)  # prod_{k >= j} (1 - a_k)
     share = C * a * torch.cat([through[:, 1:], torch.ones_like(through[:, :1])], dim=1)
     return torch.where(share.sum(1) > INK, share.argmax(1), NO_INK)
 
@@ -78,15 +78,15 @@ def part_use(
     seed: int,
     device: torch.device,
 ) -> tuple[float, Arrays]:
-    """Consistency of part use on images rotated within +-angle degrees, and digits of class 2 for the picture.
+    """Consistency of part use on images rotated within +-angle degrees, and arrays for a figure of class 2.
 
     Args:
         images: uint8 `[N, 1, S, S]`, upright.
         classes: `[N]`.
 
     Returns:
-        the consistency, and arrays of n digits of class 2: images `[n, S, S]`, upright; arrangements `[n, S, S, 3]`,
-        their parts in colour, rotated back.
+        the consistency, and two arrays in [0, 1] of n digits of class 2: images `[n, S, S]`, upright; arrangements
+        `[n, S, S, 3]`, reconstructions with parts in colour, rotated back.
     """
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     maps, colours = [], []

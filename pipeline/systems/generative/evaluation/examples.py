@@ -24,7 +24,7 @@ _BATCH = 250
 
 
 def part_colours(count: int) -> NDArray[np.float32]:
-    """RGB colours `[count, 3]`. Hues step by the golden ratio, so that neighbours differ; saturations alternate."""
+    """RGB colours `[count, 3]`. Hues step by the golden ratio, so that neighbours differ. Saturations alternate."""
     golden = 0.618034
     colours = [colorsys.hsv_to_rgb((i * golden) % 1, 0.75 if i % 2 else 1.0, 1.0) for i in range(count)]
     return np.asarray(colours, dtype=np.float32)
@@ -64,9 +64,9 @@ def evaluation_examples(model: GenerativeModel, seed: int, device: torch.device)
 def object_examples(
     model: GenerativeModel, images: NDArray[np.uint8], labels: NDArray[np.int64], device: torch.device
 ) -> Arrays:
-    """Means, for each object, of the images in which it owns most parts, and of the parts that it owns there.
+    """Mean image and mean rendering of parts for each object, over the images in which it owns more than other objects.
 
-    The share of a part that an object owns is the exact posterior probability that the object is the part's parent
+    An object owns a share of each part: the exact posterior probability that the object is the part's parent
     (`parent_posterior`), times the part's presence.
 
     Args:

@@ -1,7 +1,7 @@
 """The information about the image that the presences of objects, t0, carry.
 
-The posterior of objects is encoded from parts without noise, as features are (`GenerativeModel.encode`). Noise of parts
-would change the objects' presences, and would count as information about the image.
+Objects are encoded from parts without noise (`GenerativeModel.encode`), as for features. Noise of the parts would
+change the objects' log odds, and this change would count as information about the image.
 """
 
 import math

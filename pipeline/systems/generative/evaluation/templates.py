@@ -1,13 +1,13 @@
 """Which templates are affine copies of each other (document 000, section 5.4, Figure 6).
 
-Templates are compared as drawn (opacity times intensity). The best affine map of one onto another is sought: six
-numbers, with singular values from 1 / `MOST_STRETCH` to `MOST_STRETCH`. Mirrored strokes are copies too. Similarity is
-the correlation of pixels on a canvas of twice the template's size. Ink of one template alone lowers the correlation.
-Pixels outside both frames do not count, so that their black does not raise the correlation.
+Templates are compared as drawn (opacity times intensity). For each pair, the affine map with the highest similarity is
+sought. Its singular values are from 1 / `MOST_STRETCH` to `MOST_STRETCH`. It may mirror strokes. Similarity is the
+correlation of pixels on a canvas of twice the template's side. Ink in only one template lowers the correlation. Pixels
+outside both frames do not count: they are black in both, and would raise the correlation.
 
-If a picture with second moments S2 is an affine copy of a picture with S1, then centres and moments fix the map up to a
-rotation or reflection Q. The map's linear part is S1^(1/2) Q S2^(-1/2). The starts have Q rotated in equal steps. The
-best `REFINED` starts are refined by gradient ascent on all six numbers.
+The search starts from maps in closed form. S1 and S2 are the second moments of two pictures. If the second picture is a
+copy of the first, the map's linear part is S1^(1/2) Q S2^(-1/2), with an unknown rotation or reflection Q. Angles of Q
+are tried in equal steps. The best `REFINED` starts are refined by gradient ascent on all six numbers of the map.
 """
 
 import math
@@ -50,8 +50,8 @@ def drawn(model: GenerativeModel, images: NDArray[np.uint8], device: torch.devic
 
 
 def placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
-    """Pictures `[n, h, h]` on the canvas, each moved by its map in `maps [n, 2, 3]` if given, and their frames (1
-    inside): `[n, 2, CANVAS h, CANVAS h]`.
+    """Draw pictures `[n, h, h]` on the canvas, each moved by its map in `maps [n, 2, 3]` if given. The two channels of
+    the result `[n, 2, CANVAS h, CANVAS h]` are the picture and its frame (1 inside, 0 outside).
     """
     frame = poses.identity(pictures) / CANVAS
     poses_of = frame.expand(len(pictures), 2, 3) if maps is None else poses.compose(frame, maps)
@@ -108,8 +108,8 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
 
 
 def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
-    """Shares of affine copies among `pictures [P, h, h]`: "pairs", of pairs with a correlation of at least the
-    threshold; "copied", of pictures in at least one of these pairs. Both are 0 if there is no pair.
+    """Shares of affine copies among `pictures [P, h, h]`: "pairs", the share of pairs whose correlation reaches the
+    threshold; "copied", the share of pictures in at least one of these pairs. Both are 0 for fewer than two pictures.
     """
     pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
     found, _ = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
@@ -126,7 +126,7 @@ def template_copies(
     """Copies among a model's templates and, for comparison, among an equal number (at least 2) of strokes of digits.
 
     Args:
-        images: uint8 `[N, 1, S, S]`, decide which templates are in use; strokes are cut from them.
+        images: uint8 `[N, 1, S, S]`. Templates that draw them are in use. Strokes are cut from them.
 
     Returns:
         numbers by name: drawn, the number of templates in use; pairs and copied, from `copies`; faded_strokes_pairs and
@@ -173,7 +173,7 @@ def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed
 
 
 def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
-    """Maps `[n, 2 count, 2, 3]` of the centre and moments of `second` to those of `first`, within `MOST_STRETCH`."""
+    """Initial maps `[n, 2 count, 2, 3]`, which take the centre and moments of `second` to the ones of `first`."""
     centre, spread = _moments(first)
     other_centre, other_spread = _moments(second)
     turns = poses.rotation(torch.arange(count, device=first.device) * (360 / count))[:, :, :2].to(first)

@@ -26,8 +26,8 @@ def measure(
     **numbers: Any,
 ) -> Outcome:
     """Train the run of a study with each of `models`, for the study's epochs and replicas. Measure every replica on
-    clean test images: probes on the features `probed`, and pixel_error. Settings of `models` in epochs are for the
-    whole run, and are scaled to the study's epochs. The table has one row per replica, metric and condition.
+    clean test images: probes on the features `probed`, and pixel_error. The table has one row per replica, metric and
+    condition. Numbers of epochs in `models` are for the run's own epochs, and are scaled to the study's.
 
     Args:
         kind: name of the column of conditions in the table, and first key of the numbers.

@@ -2,15 +2,15 @@
 
 Four guides are compared:
 
-- `delta`: the encoder of a trained run with delta poses. A delta has no density, so its bound is on another scale.
-  Bounds are measured with Gaussians around the delta poses. The sd for parts and the sd for objects are chosen from a
-  grid by the highest evidence lower bound on validation images.
+- `delta`: the encoder of a trained run with delta poses. A delta has no density, so its bound is not comparable. Bounds
+  are measured with Gaussians around the delta poses instead. Their sds, one for parts and one for objects, are chosen
+  from a grid by the highest evidence lower bound on validation images.
 - `refined`: an encoder with Gaussian poses, trained further from `delta`. The generative model is frozen.
 - `control`: an encoder with delta poses, trained further from `delta`. The generative model is frozen. Bounds are
   measured as for `delta`. This guide shows the effect of further training alone.
-- `scratch`: an encoder with Gaussian poses, trained with a new generative model for the epochs of `delta` and `refined`
-  together: fully coupled (`early_coupling: 1`), and without seeding, which the document does not have. Its bounds are
-  on another generative model's log p(x) than the bounds of the other guides.
+- `scratch`: an encoder with Gaussian poses, trained together with a new generative model, for as many epochs as `delta`
+  and `refined` in total. Training is fully coupled (`early_coupling: 1`) and without seeding (the document has none).
+  The bounds are on log p(x) of the new generative model. The other guides share one generative model.
 """
 
 import math
@@ -36,7 +36,7 @@ from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:
-    """Settings for training the encoder of `run` further: fully coupled, at the final temperature, on the bound."""
+    """Settings for training the encoder of `run` further: fully coupled, at the final temperature."""
     return _changed(run, study, study.epochs, pose_posterior=pose_posterior, temperature=run.model.final_temperature)
 
 
@@ -83,8 +83,8 @@ def draw_weights(
     Returns:
         three tensors `[K, B]`: log weights `log p(x, z_k) - log q(z_k | x)`, to compare guides of one model; log
         weights with a normalised density of part poses, to compare models; squared pixel errors, summed over pixels.
-        The document's density of part poses integrates to Z <= 1 (`model.hierarchy`). So the log p(x) of the first
-        tensor is below the normalised model's, by a gap that differs between models.
+        The first tensor cannot compare models: its density of part poses, the document's, integrates to Z <= 1
+        (`model.hierarchy`), which lowers log p(x) by an amount that differs between models.
     """
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
@@ -116,8 +116,8 @@ def image_bounds(
 def choose_sds(
     model: GenerativeModel, validation: NDArray[np.uint8], study: PosteriorParams, device: torch.device
 ) -> tuple[float, float]:
-    """The sds of Gaussians around the delta poses of parts and of objects. The pair from the study's grid with the
-    highest evidence lower bound on the validation images is chosen.
+    """Choose the sds of Gaussians around the delta poses of parts and of objects. Returns the pair from the study's
+    grid with the highest evidence lower bound on the validation images, uint8 `[N, 1, S, S]`.
 
     Raises:
         UserError: a bound is infinite or NaN.
@@ -134,7 +134,7 @@ def choose_sds(
 
 
 def measure(context: Context) -> Outcome:
-    """Train encoders further from the trained run of the study, train a model from scratch, and measure each guide.
+    """Train the guides `control`, `refined` and `scratch`, and measure all four guides.
 
     The metrics are elbo, iwae, elbo_normalised (nats per image) and pixel_error on the first test images, and the
     accuracy of a probe on each kind of features of clean test images.

@@ -1,12 +1,12 @@
 """The gain of free-form optimisation at test time, by engine and by rotation (document 000, section 2.4, Figure 3).
 
-Two probes on t0, the log odds of objects, measure the effect on classification. `fixed` is fit to the encoder's output
-for clean training images. `refit` is fit to rotated training images, with the same kind of posterior as test images:
-"before" or "after" optimisation. The chosen engine, if it has restarts, gives two more kinds of posterior:
+Two probes on t0, the log odds of objects, measure the effect on classification. The probe `fixed` is fit to the
+encoder's output for clean training images. The probe `refit` is fit to the posteriors of rotated training images,
+"before" or "after" optimisation as for test images. If the chosen engine has restarts, there are two more posteriors:
 
 - `once`: without restarts.
-- `kicked`: at the smallest angle, with restarts that also perturb log odds, and without refining objects. The bound
-  hardly depends on which objects are present, so t0 keeps the noise. Accuracies show the effect of this noise.
+- `kicked`: with restarts that also perturb log odds, and without refining objects, at the smallest angle only. t0 keeps
+  this noise, because the bound hardly depends on which objects are present. Accuracies show the effect of the noise.
 """
 
 import math
@@ -62,8 +62,8 @@ def optimisation_gains(
     rows, curves = [], []
 
     def refit_probes(angle: float) -> dict[str, Pipeline]:
-        """Probes on t0 of rotated training images, by name of the chosen engine's posterior (`_optimised`). The last
-        fifth of the images selects the regularisation strength.
+        """Probes on t0 of rotated training images, by the posterior's name (`_optimised`), for the chosen engine. The
+        last fifth of the images selects the regularisation strength.
         """
         inputs, classes = dataset.part("train")
         inputs, classes = inputs[: study.refit_images], classes[: study.refit_images]
@@ -107,8 +107,8 @@ def optimisation_gains(
 
 
 def _optimised(model: GenerativeModel, images: Tensor, study: OptimiseParams, name: str, angle: float) -> Optimised:
-    """Optimise images by the engine `name`. For the chosen engine, if it has restarts, the result also has the
-    posterior "once" (without restarts), and at the smallest angle the posterior and bound "kicked".
+    """Optimise images `[N, 1, S, S]` by the engine `name`. If it is the chosen engine and has restarts, the result also
+    has the posterior "once" (without restarts), and at the smallest angle the posterior and bound "kicked".
     """
     engine = study.engines[name]
     found = optimise(model, images, engine, torch.Generator(images.device).manual_seed(study.seed))
@@ -127,8 +127,8 @@ def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
 
 
 def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device) -> Arrays:
-    """Arrays of one test image of a 2, as in the paper's Figure 3. It is rotated by `EXAMPLE_ANGLES`, and reconstructed
-    before and after optimisation by the study's chosen engine.
+    """Arrays for a figure like the paper's Figure 3. A test image of a 2 is rotated by `EXAMPLE_ANGLES` (degrees), and
+    reconstructed before and after optimisation by the study's chosen engine.
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, device)
@@ -153,9 +153,9 @@ def _error(changes: Tensor) -> float:
 
 
 def measure(context: Context) -> Outcome:
-    """Gains of all replicas by engine and angle, progress by round, and pictures from the first replica.
+    """Measure gains of all replicas by engine and angle, progress by round, and example arrays of the first replica.
 
-    The mean bound by engine and angle is tracked at the rounds of the progress.
+    The mean bound over replicas is logged by engine and angle at every measured round.
 
     Raises:
         UserError: a measurement is infinite or NaN.

@@ -1,17 +1,17 @@
 """The bound of a free-form posterior with the noise of its presences integrated out.
 
-With delta poses, the only random variables are the relaxed presences t = sigmoid(y), y = (a + l) / tau, with log odds a
-and independent standard logistic noise l. Each term's expectation is smooth, as second-order methods need:
+With delta poses, only the relaxed presences t = sigmoid(y) are random: y = (a + l) / tau, with log odds a and
+independent standard logistic noise l. Each term of the bound has a smooth expectation, as second-order methods need:
 
 - Pixels: exact. The image is linear in the presence t_j of each part j ("over" compositing). So the image's first two
   moments follow, layer by layer, from E t_j and E t_j^2.
 - Parts: a lower bound. log p(y_j, A_j | parents) is a logsumexp of terms with known means. By Jensen's inequality, the
-  logsumexp of the means is a lower bound. The presences of objects jointly affect the choice of parents. The bound is
-  averaged over a few stratified samples of these presences, the same for every image.
+  logsumexp of the means is a lower bound. The choice of parents depends on the presences of all objects, so this lower
+  bound is averaged over a few stratified samples of them. The samples' noise is the same for every image.
 - Priors of objects and entropies: exact. E softplus(c + l) = c / (1 - exp(-c)).
 
-Up to the error of the stratified samples, the sum is a lower bound on the evidence lower bound (document 000, appendix
-A), which sampling estimates. On trained models the two bounds differ by half a nat.
+Up to the error of the stratified samples, the sum of the terms is a lower bound on the evidence lower bound (document
+000, appendix A). On trained models it differs from sampled estimates of the evidence lower bound by half a nat.
 
 Shapes: N images, P parts, O objects. A state is one row of numbers per image, `[N, 7 P + 7 O]`. It has the log odds of
 presence and the pose of each part, then of each object.
@@ -55,8 +55,8 @@ def unpack(states: Tensor, parts: int) -> Capsules:
 def presence_moments(a: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """E t and E t^2 of relaxed presences t = sigmoid((a + l) / tau), each with the shape of the log odds `a`.
 
-    They are computed by the trapezoidal rule over the noise l. The error is below 3e-6 at these nodes, because the
-    integrand is smooth and decays fast (Trefethen and Weideman 2014).
+    The trapezoidal rule integrates over the noise l. The error is below 3e-6, because the integrand is smooth and
+    decays fast (Trefethen and Weideman 2014).
     """
     # Poles of t are at distance pi tau from the real line, poles of the noise's density at distance pi. So sharper
     # presences need a finer grid.

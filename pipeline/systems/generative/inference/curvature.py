@@ -1,15 +1,15 @@
 """Gauss-Newton steps on the analytic bound: gradient, curvature, and the damped linear system of each image.
 
-The negative bound is close to a sum of squares of residuals. Pixel residuals are divided by sigma. Pose residuals are
-divided by c_ij and weighted by the posterior over parents (the routing). Main terms of the Gauss-Newton curvature H:
+The negative bound is close to half a sum of squared residuals. Pixel residuals are divided by sigma. Pose residuals are
+divided by c_ij and weighted by the posterior over parents (the routing). The Gauss-Newton curvature H is mainly:
 
     pixels   J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image
     votes    quadratic in all poses for fixed routing and presences, since (I + A_i) M_ij is linear in A_i
-    logits   the second derivative of their relaxed densities
+    logits   the second derivative of the log densities of relaxed presences
 
-Object poses are coupled only through the parts. The two rows of a vote's 2x3 matrix are not coupled. So the curvature
-of an object's pose is one 3x3 matrix, the same for both rows. Eliminating object poses first (Schur complement) leaves
-one 7 P x 7 P system per image.
+Object poses are coupled only through the parts, and the two rows of a vote's 2x3 matrix are not coupled. So an object's
+pose has one 3x3 curvature matrix for both rows. Eliminating object poses first (Schur complement) leaves one 7 P x 7 P
+system per image.
 
 Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
 """
@@ -104,8 +104,8 @@ class _Drawings:
 
     colour: Tensor  # (N, P, S, S)
     alpha: Tensor  # (N, P, S, S)
-    colour_slope: Tensor  # (N, P, S, S, 2), by the point
-    alpha_slope: Tensor  # (N, P, S, S, 2)
+    colour_slope: Tensor  # (N, P, S, S, 2), derivative by the sampling point (x, y)
+    alpha_slope: Tensor  # (N, P, S, S, 2), the same
     pixels: Tensor  # (S S, 3), homogeneous; the sampling points are the inverse poses times the pixels
     inverse_slope: Tensor  # (N, P, 6, 6), derivative of the inverse pose by the pose
 
@@ -158,7 +158,7 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
     """J'J / sigma^2 by the parts' log odds and poses, `[N, 7 P, 7 P]`."""
     flat = jacobian.flatten(1, 2)
     curvature = (flat @ flat.transpose(1, 2)).div_(sd**2)
-    # From inverse poses to poses: a 7x7 matrix on both sides of each pair's block
+    # Convert derivatives by inverse poses to poses: each pair's block is multiplied by a 7x7 matrix on both sides.
     turn = F.pad(drawings.inverse_slope, (1, 0, 1, 0))
     turn[..., 0, 0] = 1
     each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is converted

@@ -7,8 +7,8 @@ output. The guide is replaced, and the generative model does not change. All ima
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
-All share one loop, `methods.minimise`. Then the objects are refined (`refine_objects`). A restart minimises again from
-the best state with perturbed poses. Its result is kept if the bound is higher.
+All share one loop, `methods.minimise`. Then the objects are refined (`refine_objects`). L-BFGS and Gauss-Newton may
+restart from the best state with perturbed poses. The result of a restart is kept if its bound is higher.
 
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
@@ -39,7 +39,7 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import AdamEngine, Engine, LBFGSEngine
 
 EVALUATION_SAMPLES = 16
-"""Number of presence samples for the bounds before and after, the same samples for both."""
+"""Number of presence samples for the bounds before and after optimisation. Both use the same samples."""
 
 CURVE_SAMPLES = 4
 """Number of presence samples for each point of a curve: the first of the `EVALUATION_SAMPLES` samples."""
@@ -48,7 +48,7 @@ CURVE_POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 
 """Rounds after which the progress is measured. It is also measured at the start and after the last round."""
 
 POSE_SD = 0.03
-"""Sd of the perturbation of the poses of a converged state, so that it can leave a poor local optimum."""
+"""Sd of the noise that a restart adds to every number of the poses, to leave a poor local optimum."""
 
 
 @torch.no_grad()
@@ -60,13 +60,13 @@ def mean_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, nois
 
 
 class Progress(Best):
-    """The progress of the minimisation of a batch.
+    """The best states so far in the minimisation of a batch, and the work done.
 
     Attributes:
-        once: the best states without restarts.
-        evaluations: numbers of gradient evaluations of images, `[N]`, without refinements.
-        rounds: number of rounds so far, with restarts. A round evaluates every active image once.
-        seconds: wall-clock time of the whole batch, without the time in `watch`.
+        once: the best states before restarts, `[N, V]`.
+        evaluations: number of gradient evaluations per image, `[N]`. Refinements of objects are not counted.
+        rounds: number of rounds so far, including restarts. A round evaluates every active image once.
+        seconds: wall-clock time for the whole batch, without the time in `watch`.
     """
 
     def __init__(self, states: Tensor) -> None:
@@ -87,12 +87,12 @@ def minimise_bound(
     logit_sd: float = 0.0,
     refine: bool = True,
 ) -> Progress:
-    """Minimise the negative bound of each image from `states [N, V]`, until it has converged or used all its steps.
+    """Minimise the negative bound of each image from `states [N, V]`, until the image converges or has no steps left.
 
     Args:
         watch: called with the progress after each round.
-        logit_sd: sd of the noise that a restart adds to the log odds of presence, only for studies of this noise. At
-            sd 1 the noise exceeds differences in t0 between images, and most of it remains unless objects are refined.
+        logit_sd: sd of the noise that a restart adds to the log odds of presence, for studies of this noise. Noise of
+            sd 1 exceeds the differences in t0 between images. Most of it remains if objects are not refined.
         refine: whether objects are refined after each minimisation.
     """
     progress = Progress(states)
@@ -130,11 +130,11 @@ def minimise_bound(
 
 @dataclass(frozen=True)
 class Optimised:
-    """The result of free-form inference of N images: posteriors "before", "once" (without restarts) and "after"; bounds
-    and errors "before" and "after".
+    """The result of free-form inference of N images. There are posteriors "before", "once" (without restarts) and
+    "after", and bounds and errors "before" and "after".
 
-    Bounds (nats) and squared pixel errors (summed over the pixels), `[N]`, are averaged over the same presence samples.
-    The optimisation does not use these samples. So the bound "after" can be below the bound "before".
+    Bounds (nats) and squared pixel errors (summed over the pixels), `[N]`, are averages over presence samples that the
+    optimisation does not use. So the bound "after" can be below the bound "before".
     """
 
     posteriors: dict[str, Capsules]

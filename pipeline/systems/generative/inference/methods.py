@@ -96,7 +96,7 @@ class Method(ABC):
 
     @abstractmethod
     def step(self) -> tuple[Tensor, Tensor]:
-        """Evaluate one trial per image, and accept or reject it. Returns states `[n, V]` and values `[n]` to keep."""
+        """Evaluate one trial per image, and accept or reject it. Returns candidates for `Best`: states and values."""
 
     def keep(self, chosen: Tensor) -> None:
         """Keep only the images in the mask `chosen [n]`."""
@@ -112,7 +112,7 @@ class Best:
         self.states, self.values = states.clone(), torch.full_like(states[:, 0], math.inf)
 
     def improve(self, active: Tensor, states: Tensor, values: Tensor, noisy: bool) -> None:
-        """Keep each of the new `states [n, V]` of images `active [n]` (indices) that is better, or all if `noisy`."""
+        """Replace states of the images `active [n]` (indices) by `states [n, V]` if these are better, or if `noisy`."""
         better = torch.ones_like(active, dtype=torch.bool) if noisy else values < self.values[active]
         self.values[active] = torch.where(better, values, self.values[active])
         self.states[active] = torch.where(better.unsqueeze(-1), states, self.states[active])
@@ -122,15 +122,15 @@ def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> It
     """Let `method` minimise the value of each image from `states [N, V]`, for at most `steps` rounds.
 
     In a round, the method proposes a trial state for each active image, evaluates value and gradient once, and accepts
-    or rejects each trial separately. So no image waits for the line search of another image. A converged image leaves
-    the batch: its best value has not fallen by more than `tolerance` over `method.patience` rounds.
+    or rejects each trial separately. So no image waits for the line search of another image. An image has converged,
+    and leaves the batch, if its best value has not fallen by more than `tolerance` over `method.patience` rounds.
 
     Yields:
         after each round, the indices of the images that took part in the round, and the best states so far.
     """
     active, best = torch.arange(len(states), device=states.device), Best(states)
     best.values = method.begin(states).clone()
-    anchor, waited = best.values.clone(), torch.zeros_like(active)  # last value that counted as progress, rounds since
+    anchor, waited = best.values.clone(), torch.zeros_like(active)  # values at the last progress, rounds since then
     for _ in range(steps):
         best.improve(active, *method.step(), method.noisy)
         yield active, best
@@ -183,8 +183,8 @@ class LBFGSMethod(Method):
     """Limited-memory BFGS (Liu & Nocedal 1989). In each round, every image tries one point of its own line search.
 
     A trial with sufficient decrease (Armijo) is accepted and updates the curvature. After a rejected trial, the step is
-    shortened to the minimum of a parabola, within limits. Variables are scaled by the inverse root of the diagonal of
-    the initial Gauss-Newton curvature. The diagonal differs by a factor of thousands between poses and log odds.
+    shortened to the minimum of a parabola, within limits. The diagonal of the curvature differs by a factor of
+    thousands between poses and log odds. So variables are scaled by the inverse root of its initial Gauss-Newton value.
     """
 
     patience = 8
@@ -288,9 +288,9 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
     """Maximise the analytic bound over the objects, with the parts fixed.
 
     With fixed parts, the pixels' term is constant and nothing is rendered. An evaluation takes a tenth of the time of
-    the whole bound. The objects' log odds change the bound little, compared with pixels and poses. So a method that
-    stops when the whole bound hardly rises leaves the log odds near their start. Noise of the start, which does not
-    depend on the image, then remains in t0. Refinement removes it.
+    the whole bound. The objects' log odds change the bound much less than parts do. So a method that stops when the
+    whole bound hardly rises leaves the log odds near their start. Noise in the start then remains in t0. Refinement
+    removes the noise.
 
     Args:
         states: `[N, 7 P + 7 O]`.
@@ -308,14 +308,14 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
 class GaussNewtonMethod(Method):
     """Gauss-Newton on the analytic bound, damped for each image as by Levenberg (1944) and Marquardt (1963).
 
-    The damping is lowered if the value falls by at least a quarter of the fall that the quadratic model predicts,
-    doubled if it falls by less, tripled if it does not fall. It has a minimum, because the model holds routing fixed.
+    The damping is lowered if the value falls by at least a quarter of the quadratic model's prediction, doubled if it
+    falls by less, tripled if it does not fall. The damping has a minimum, because this model holds the routing fixed.
     """
 
     patience = 4
     max_damping, min_damping, first_damping = 1e8, 1e-2, 1.0
     floor = 5.0
-    """Added to the curvature's diagonal, in nats per unit squared. The diagonal of absent or hidden parts is near 0."""
+    """Added to the curvature's diagonal, which is near 0 for absent or hidden parts, in nats per unit squared."""
 
     def begin(self, states: Tensor) -> Tensor:
         self.state = states

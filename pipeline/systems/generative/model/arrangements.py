@@ -1,4 +1,4 @@
-"""A mixture of arrangements of parts: one object explains all parts of an image, up to an affine map of the object.
+"""A mixture model of the arrangements of parts: a single object, at any affine pose, explains all parts of an image.
 
 If exactly one object i is present, the pose of a present part j is the vote (I + A0_i) M_ij plus noise of sd c_ij
 (document 000, equations 4 to 6). The vote is linear in A0_i. So the best object pose B = I + A0_i, under the prior
@@ -6,8 +6,8 @@ N(0, I) of A0_i (equation 2), solves a ridge regression. Up to a constant, the l
 
     log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2.
 
-A mixture of such objects is fitted by EM. Its clusters are arrangements of parts up to affine maps. Objects start from
-the clusters and then stay different. At first the guide learns which object explains an image (`object_errors`).
+A mixture of O objects is fitted by EM. Its clusters are arrangements of parts up to affine maps. The capsule model's
+objects start from the clusters. At first its guide learns from them which object explains an image (`object_errors`).
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -31,7 +31,7 @@ RIDGE = 1e-3
 LIKELIEST = 0.98
 """Upper limit of the probability that a part is present; the lower limit is 1 - `LIKELIEST`."""
 STARTING_IMAGES = 256
-"""Number of images for a start without a mixture: one per object gives M_ij, all give the mean inactive pose."""
+"""Number of images for a start without a mixture. One image per object gives M_ij. All give the mean poses of parts."""
 SMALLEST_EXCESS = 2e-3
 """Least excess of c_ij over its floor after a start from a mixture. At the floor, c_ij would have no gradient."""
 
@@ -79,16 +79,16 @@ def fit_arrangements(
     """Fit a mixture of `objects` arrangements to parts with presences `t [N, P]` and poses `A [N, P, 6]`, by EM.
 
     One sd is shared by all votes. With an sd for each part of each object, clusters would form around a few parts that
-    happen to fit very well. EM starts from arrangements of single images. Each image is drawn with a probability
-    proportional to its squared distance from the nearest image drawn before (k-means++, up to affine maps). With
-    fewer images than objects, some objects share an image.
+    happen to fit very well. EM starts from arrangements of single images. The first is random. The others have
+    probabilities proportional to the squared distance, up to an affine map, from the nearest image drawn before
+    (k-means++). With fewer images than objects, some objects share an image.
 
     Args:
         generator: on the CPU, draws the images that EM starts from.
 
     Returns:
-        the arrangements; logits `[N, O]` of the posterior over objects given each image, log p_i + log weight; and
-        objectives before each iteration and at the end: the logsumexp of the logits, mean over images, in nats.
+        the arrangements; logits `[N, O]` of the posterior over objects given each image, log p_i + log weight; and the
+        objective before each iteration and at the end, the mean over images of the logsumexp of the logits, in nats.
     """
     arrangements = _first_arrangements(t, A, objects, generator)
     weights = t.new_full((objects,), 1 / objects)
@@ -148,9 +148,9 @@ def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
 def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:
     """Loss of the guide's objects, `[B]`, in nats, if a single object explains each image.
 
-    The loss of presences is the cross-entropy to the posterior over objects that are equally likely a priori. The loss
-    of a pose is half its squared distance to the best pose in units of the mean c, weighted by the posterior, plus half
-    the squared pose (the prior), weighted by one minus the posterior. Only the guide gets a gradient.
+    The loss of presences is the cross-entropy to the posterior over objects, which are equally likely a priori. The
+    loss of a pose has two terms. Half the squared distance to the best pose, in units of the mean c, is weighted by the
+    posterior. Half the squared pose (the prior) is weighted by one minus the posterior. Only the guide gets a gradient.
     """
     with torch.no_grad():
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)

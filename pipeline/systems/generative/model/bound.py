@@ -21,7 +21,7 @@ class BoundTrace:
     log_objects: Tensor
     entropy: Tensor
     parts: Tensor  # (B, P, 7), sampled states
-    y0: Tensor  # (B, O), sampled
+    y0: Tensor  # (B, O), sampled presence logits
     object_logits: Tensor  # (B, O), log odds of q(t0)
     object_poses: Tensor  # (B, O, 6), sampled
     error: Tensor  # (B,), squared error summed over the pixels
@@ -33,7 +33,7 @@ class BoundTrace:
         return self.log_pixels + self.log_parts + self.log_objects + self.entropy
 
     def metrics(self, c: Tensor) -> dict[str, Tensor]:
-        """The bound, its terms and other metrics of each image, and three scalars. `c` has the sds around votes.
+        """The bound, its terms and other metrics of each image, and three scalars. `c` are the sds around votes.
 
         The scalar pose_sd is the mean of `c`. The other two are of the whole batch and show a collapse: most_children
         is the mean number of children of the object with the most children; objects_in_use is the perplexity of the

@@ -1,9 +1,9 @@
 """Relaxed presences, and the guide's posterior of the capsules of a batch (document 000, sections 2.2 and 2.3).
 
 Relaxed presences are binary concrete variables kept as logits. With logistic noise l, a presence of probability
-sigmoid(a) at temperature tau is t = sigmoid(y), where y = (a + l) / tau. Densities are of the logit y, which does not
-saturate. The Jacobian of the sigmoid cancels between model and guide. The caller draws the guide's noise, so that the
-noise depends on the seed and the epoch alone.
+sigmoid(a) at temperature tau is t = sigmoid(y), where y = (a + l) / tau. Densities are of y, not of t, because y does
+not saturate. This does not change the bound: the sigmoid's Jacobian cancels between model and guide. The caller draws
+the guide's noise, so that the noise depends on the seed and the epoch alone.
 """
 
 import math
@@ -58,7 +58,7 @@ def presence_log_prob(y: Tensor, logits: Tensor, temperature: Tensor | float) ->
 
 
 class InFull(TorchDistribution):
-    """A distribution made in its full shape, so that Pyro's plates have nothing to expand."""
+    """A distribution whose parameters have the full batch shape, so that Pyro's plates have nothing to expand."""
 
     arg_constraints: ClassVar[dict[str, object]] = {}
     has_rsample = True
@@ -117,8 +117,8 @@ class PartPosterior(InFull):
 
     Args:
         A: delta poses `[B, P, 6]`, or Gaussian poses.
-        coupling: factor on the gradient of the poses' log density, equal to the prior's. Absent parts affect no pixel:
-            if only the prior's gradient were scaled to zero, the entropy of their poses would grow without bound.
+        coupling: factor on the gradient of the poses' log density, the same as for the prior. Poses of absent parts
+            affect no pixel. If only the prior's gradient were scaled to zero, their entropy would grow without bound.
     """
 
     def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:

@@ -72,8 +72,8 @@ class GenerativeModel(Model):
         self.gaussian = params.pose_posterior == "gaussian"
         self.noise_size = (P + O) * (1 + POSE_SIZE if self.gaussian else 1)
 
-        # The generative parameters, in the document's symbols. The first index of [P, 1 + O] is the part, the second
-        # the parent; parent 0 is the dummy.
+        # The generative parameters, in the document's symbols. In the shape [P, 1 + O], the first index is the part and
+        # the second the parent. Parent 0 is the dummy.
         size = params.template_size
         opacity = math.log(params.template_opacity / (1 - params.template_opacity))
         begin = torch.tensor([TEMPLATE_INTENSITY, opacity]).view(2, 1, 1) / TEMPLATE_GAIN
@@ -215,8 +215,8 @@ class GenerativeModel(Model):
         return state[..., 0] + 2.0, self.initial_pose + state[..., 1:]
 
     def _object_codes(self, y1: Tensor, A1: Tensor) -> Tensor:
-        # The network sees poses as deviations from initial poses, scaled to the size of presences. Otherwise,
-        # differences between images would be small compared with differences between parts.
+        # The network's input is deviations from initial poses, scaled to the size of presences. Poses themselves differ
+        # much more between parts than between images.
         deviation = (A1 - self.initial_pose) * 10
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
         return self.set_transformer(elements)  # (B, O, code)
@@ -259,7 +259,7 @@ class GenerativeModel(Model):
         return join(posterior.part_logits / self.temperature, posterior.part_poses)
 
     def routing(self, posterior: Capsules) -> Tensor:
-        """The exact posterior over each part's parent, `[B, P, 1 + O]`, dummy first. No presence has noise."""
+        """The exact posterior over each part's parent, `[B, P, 1 + O]`, dummy first, without noise."""
         layer = self.parts_given_objects(posterior.object_logits / self.temperature, posterior.object_poses)
         return layer.parent_posterior(self.states(posterior))
 
@@ -267,8 +267,8 @@ class GenerativeModel(Model):
         """Features of images `[B, 1, S, S]` for probes (document 000, section 5.1, appendix D).
 
         Returns:
-            arrays `[B, d]` by name: t0, log odds of objects; t0_A0, t0 and mean poses of objects; children, expected
-            numbers of children of objects under the exact posterior over parents.
+            tensors `[B, d]` by name: t0, log odds of objects; t0_A0, t0 and mean poses of objects; children, the
+            expected number of children of each object under the exact posterior over parents.
         """
         posterior = self.encode(images)
         t0, A0 = posterior.object_logits, posterior.object_poses
@@ -276,9 +276,9 @@ class GenerativeModel(Model):
         return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": children}
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
-        """Two samples of the presences, `[B, O]`, from the log odds `t0` in `found` and the same noise: t0_sampled,
-        relaxed, in [0, 1]; t0_binary, 0 or 1. A relaxed presence also leaks the log odds, so it shows more than whether
-        an object is present.
+        """Sample presences `[B, O]` from the log odds `t0` in `found`. The sample t0_sampled is relaxed, in [0, 1];
+        t0_binary is the same sample rounded to 0 or 1. A relaxed sample shows more than whether an object is present,
+        because it depends on the log odds.
 
         Args:
             generator: on the CPU, so that every device sees the same noise.
@@ -322,10 +322,10 @@ class GenerativeModel(Model):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch and its metrics.
 
-        The hierarchy is all terms of the bound but the pixels'. For `early_epochs`, its gradient into the parts is
-        scaled by `early_coupling`: parts learn from pixels, and objects specialise. Then the factor rises to 1 over
-        `ramp_epochs`. With a factor of 1 from the start, one object soon takes nearly all parts, and other objects get
-        no gradient. In the `teaching_epochs` of `seeding`, `object_errors` replaces the hierarchy in the loss.
+        The hierarchy is all terms of the bound except the pixels' term. For `early_epochs`, its gradient into the parts
+        is scaled by `early_coupling`: parts learn from pixels, and objects specialise. Then this factor rises
+        to 1 over `ramp_epochs`. With a factor of 1 from the start, one object soon takes nearly all parts, and others
+        get no gradient. In the `teaching_epochs` of `seeding`, `object_errors` replaces the hierarchy in the loss.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
@@ -371,8 +371,8 @@ class GenerativeModel(Model):
         """At `seeding_epoch`, start the objects from the poses of parts in `images [n, 1, S, S]`.
 
         Without `seeding`, each object's M_ij is from one image, as k-means starts from data points. With fewer images
-        than objects, some objects share an image. With `seeding`, M_ij, gamma_ij and c_ij are from a mixture of affine
-        arrangements fitted to all images. With `inactive_pose: mean`, parts' mean poses are set, too.
+        than objects, some objects share an image. With `seeding`, M_ij, gamma_ij and c_ij are from a mixture fitted to
+        all `images` (`arrangements`). With `inactive_pose: mean`, the mean poses of parts are set, too.
         """
         params, seeding = self.params, self.params.seeding
         if epoch != params.seeding_epoch:

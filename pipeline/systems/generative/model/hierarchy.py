@@ -6,17 +6,17 @@ pose A_j. It chooses parent i with probability pi_ij (equation 3). An absent chi
     log p(y_j, A_j | parents) = logsumexp_i [ log pi_ij + log RelaxedPresence(y_j; gamma_ij)
                                 + t_j log N(A_j; (I + A_i) M_ij, c_ij) + (1 - t_j) log N(A_j; centre_j, lambda_off) ].
 
-The last two terms interpolate between the densities of a present and an absent child. For 0 < t_j < 1, the density that
-they give integrates to Z_ij(t_j) <= 1 over A_j (Hölder). So the bound is below the bound of the normalised model.
+The last two terms interpolate between the log densities of a present and an absent child's pose. For 0 < t_j < 1, the
+interpolated density integrates to Z_ij(t_j) <= 1 over A_j (Hölder). So the bound is below the normalised model's bound.
 `log_normaliser` is log Z in closed form. `sample` draws from the normalised model.
 
-In this form each child has its own place: M_ij, gamma_ij, c_ij and centre_j are for child j only. Section 5.4 gives
-this as the reason why the model fails on rotations. With `slots: any`, each of the m children first takes one of m
-places k, uniformly and independently of the other children:
+In this form (`slots: own`), pi_ij, M_ij, gamma_ij, c_ij and centre_j are for child j only. Section 5.4 gives this as
+the reason why the model fails on rotations. A place is one set of these parameters. With `slots: any`, each of the m
+children first takes one of m places k, uniformly and independently of the other children:
 
     log p(y_j, A_j | parents) = logsumexp_k [ -log m + log p(child in place k) ],
 
-with M, gamma, c and centre of place k instead of j. Exchanging the states of any two children then does not change the
+with the parameters of place k instead of j. Exchanging the states of any two children then does not change the
 likelihood. Two children may take the same place.
 """
 
@@ -80,8 +80,8 @@ class ChildrenGivenParents(InFull):
         inactive_sd: sd of an absent child's pose, lambda_off.
         temperature: of the relaxed presences.
         coupling: factor on the gradient with respect to the value scored; see `GenerativeModel.forward`.
-        slots: "own": child j is in place j. "any": each child is in any of the m places, summed out. The index m of
-            `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
+        slots: with "own", child j is in place j. With "any", each child is in any of the m places, summed out, and the
+            index m of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
     """
 
     has_rsample = False

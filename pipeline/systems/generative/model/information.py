@@ -6,8 +6,8 @@ temperature that posterior and prior share. With N images, the mean posterior m(
 posteriors q(u | x) with equal weights. The mutual information of presences and images is the mean over images of
 KL(q(u | x) || m).
 
-A probe on log odds does not measure this information. It standardises the log odds, and so enlarges a dependence on the
-image that is small compared with the noise l.
+A probe on log odds does not measure this information. The log odds may depend on the image much less than the noise l
+varies, but the probe standardises them, and so enlarges this dependence.
 
 Shapes: N images, O objects.
 """
@@ -34,8 +34,8 @@ _ROWS = 128
 def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
     """Monte Carlo estimate of the mutual information of all presences together and the image, a scalar.
 
-    The mixture includes the posterior that a sample is from. So the expected estimate is a lower bound on the
-    information for all possible images, and at most log N. An estimate near zero may be slightly negative.
+    The mixture includes the posterior that a sample is from. So the expected estimate is at most log N, and at most the
+    information over the distribution of all images. An estimate near zero may be slightly negative.
 
     Args:
         logits: log odds `[N, O]`.
@@ -49,9 +49,9 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
-    """As `joint_information`, for presences that are 1 if their logit is above 0, otherwise 0. At most O log 2.
+    """As `joint_information`, for presences rounded to 1 if their logit is above 0, otherwise to 0. At most O log 2.
 
-    The information of relaxed presences is larger, because rounding to 0 or 1 loses information.
+    The information of relaxed presences is at least as large, because rounding can only lose information.
     """
     on = (logits + noise > 0).to(logits)
     off = F.softplus(logits).sum(-1)  # log p(b | x) = sum_o b_o logits_o - softplus(logits_o)
@@ -63,8 +63,8 @@ def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
 def information_by_object(logits: Tensor) -> Tensor:
     """Mutual information of each single presence and the image, `[O]`, by numerical integration.
 
-    Given the image, presences are independent, so the sum over objects is at least the joint information: information
-    that several objects share is counted once per object.
+    The sum over objects is at least the joint information, because presences are independent given the image. The sum
+    counts information that several objects share once per object.
 
     Args:
         logits: log odds `[N, O]`.

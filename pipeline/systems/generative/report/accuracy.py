@@ -1,5 +1,5 @@
-"""Accuracies of probes in document 000: Table 1, two claims about the run behind Table 1, and Figure 4. The models of
-Figure 4 are trained and tested on rotations within an angle.
+"""Accuracies of probes in document 000: Table 1, two more claims about the run that answers Table 1, and Figure 4. The
+models of Figure 4 are trained and tested on images rotated within the same angle.
 """
 
 import math
@@ -35,7 +35,7 @@ from pipeline.systems.generative.report.shared import (
 )
 
 WIDE = 90.0
-"""Smallest range of training rotations (degrees) that counts as wide in the comparison with the VAE."""
+"""From this angle (degrees), a range of training rotations counts as wide in the comparison with the VAE."""
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
 """The features that figures show. Tables show all probed features."""
 _FEATURES = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
@@ -104,12 +104,12 @@ def children_classify(results: Results) -> Finding:
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether the last accuracy is clearly below the first, and none exceeds the previous by over the larger sd."""
+    """Whether the last accuracy is clearly below the first, and none exceeds the previous one by over the larger sd."""
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
 def _wide_training_hurts(results: Results, variant: str, features: str) -> Finding | None:
-    """The fall in a probe's accuracy from the narrowest to the widest range of training and testing."""
+    """The fall (points) in a probe's accuracy from the narrowest to the widest range of training and test rotations."""
     sweep, by_angle = complete_sweep(results, variant, "probe", features)
     if len(by_angle) < 2:
         return None
@@ -126,8 +126,8 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """The largest lead over the VAE (points) of t0, and of SCAE if swept, on wide ranges (the widest if none is wide).
-    The claim holds if on each of these ranges the VAE is ahead, or the intervals mean ± sd overlap.
+    """The largest lead of t0, or of SCAE if it was swept, over the VAE (points) on wide ranges, or else on the widest.
+    The claim holds if on every range compared the VAE is ahead, or the intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):
@@ -176,7 +176,7 @@ def paper_accuracies(numbers: Numbers, run: str) -> dict[str, dict[str, Measured
 
 
 def accuracies(numbers: Numbers, *place: str) -> dict[str, Measured]:
-    """Accuracies of probes (percent) under the keys `place`, by the next key, such as a test set's name."""
+    """Accuracies of probes (percent) under the keys "probe" and `place`, by the next key (for example, a test set)."""
     names = numbers.names("probe", *place)
     return {name: found.scaled(100) for name in names if (found := numbers.measured("probe", *place, name))}
 
@@ -257,11 +257,11 @@ def _drawing(
 
 @in_house_style
 def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, chance: float, x: str) -> Figure:
-    """Probe accuracy by test set, in plots side by side. Each plot has the paper's numbers, too.
+    """Probe accuracy by test set, in plots side by side. Each plot also shows the paper's numbers.
 
     Args:
-        plots: our accuracies by title.
-        paper: Table 1 of document 000.
+        plots: our accuracies, by title of the plot.
+        paper: accuracies of Table 1 of document 000.
         chance: accuracy of a guess, in percent.
         x: label of the horizontal axis.
     """
@@ -291,7 +291,7 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
 
 
 def build(results: Results) -> list[Table]:
-    """Table 1 for each group of runs, a row for each run, features and source (the paper, or one of our protocols)."""
+    """Tables like Table 1, one per group of runs. Each row has a run, features and source (the paper or a protocol)."""
     found, tables = evaluated(results), []
     caption = (
         "Accuracy (%) of a linear probe, with test images rotated within the angle or warped affinely. Probe refit: "

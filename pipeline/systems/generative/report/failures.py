@@ -32,10 +32,10 @@ _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_
 
 
 def parts_do_not_turn(results: Results) -> Finding | None:
-    """Figure 5: deviation of part poses from rotated poses at the largest angle, in % of upright poses' deviation.
+    """Figure 5: the share (%) of the rotation that part poses miss at the largest angle (`evaluation.equivariance`).
 
-    The claim holds if the deviation rises with the angle, and at the largest angle exceeds the smallest sd c that the
-    model allows for a part around its parent's vote. Beyond c, parts no longer form the same arrangement.
+    The claim holds if the deviation rises with the angle, and at the largest angle exceeds `pose_sd_floor`, the
+    smallest sd of a part around its vote. Beyond this sd, parts no longer form the same arrangement.
     """
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
@@ -53,8 +53,8 @@ def templates_are_copies(results: Results) -> Finding:
     """Figure 6: percent of the pairs of templates that are affine copies of each other.
 
     The claim holds if at least half of the templates have a copy, and if the share of pairs exceeds the share among
-    strokes of digits by more than one sd over samples of strokes. The comparison is needed because strokes are similar
-    up to affine maps. Strokes are faded at their edges as templates are.
+    strokes of digits by more than one sd over samples of strokes. Strokes are the control, because they are similar up
+    to affine maps. They are faded at their edges as templates are.
     """
     run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
@@ -70,9 +70,9 @@ def templates_are_copies(results: Results) -> Finding:
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
     """Figure 7: consistency of part use after training on the narrowest range minus consistency after the widest.
 
-    The claim holds if the difference exceeds the larger of the two sds over seeds. The difference from a control must
-    do so, too. The control is the swept run with its own, narrower training range, on test images of the widest range:
-    if parts stay in place while images rotate, consistency falls with the range of test images for any training.
+    The claim holds if two differences exceed the larger sd over seeds: this one, and a control's consistency minus that
+    of the widest range. The control is the run with its own, narrower training range, on test images of the widest
+    range. If parts stay in place while images rotate, consistency falls with the test range for any training.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)
@@ -164,7 +164,7 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
 
 
 def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """A figure of the most used objects: means of the images that an object owns, and of its parts in them.
+    """A figure of the objects that own most images: the mean of an object's images, and of its parts in them.
 
     Args:
         arrays: from `evaluation.examples.object_examples`.

@@ -23,7 +23,7 @@ from pipeline.systems.generative.report.shared import answer, tested_on
 LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"))
 """Colours and markers of engines, the optimisers at test time."""
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
-"""Sds of the probes on clean images in Table 1, in points. A printed .00 counts as 0.5, the most that rounds to it."""
+"""Sds of probes on clean images in Table 1, in points. A printed .00 counts as 0.5 points, the most it may mean."""
 _EXAMPLES = {
     "images": "input",
     "before": "encoder",
@@ -46,8 +46,8 @@ def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, d
 
 
 def optimisation_repairs(results: Results) -> Finding:
-    """Figure 3: the smallest rise of the bound by optimisation, over ranges of rotation. The claim holds if in each
-    range the bound rises and the pixel error falls by over two standard errors, in samples that no step used.
+    """Figure 3: the smallest rise of the bound by optimisation, over ranges of rotation. The claim holds if in every
+    range the bound rises and the pixel error falls by more than two standard errors, in samples unused by optimisation.
     """
     study, numbers, angles = _optimised(results, results.evidence.generative.optimise)
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
@@ -72,8 +72,8 @@ def optimisation_repairs(results: Results) -> Finding:
 def optimisation_gain(results: Results) -> Finding:
     """Points of accuracy that the t0 probe gains by test-time optimisation, in the smallest measured range of rotation.
 
-    The probe is fit and tested on the same kind of posterior (encoded or optimised), as in Table 1. The standard error
-    is over seeds and over images, with pairs of before and after.
+    As in Table 1, the probe is refit: to encoded posteriors before, to optimised ones after. Predictions before and
+    after are paired by image. The standard error combines the noise of seeds and of images.
     """
     evidence = results.evidence.generative
     study, numbers, angles = _optimised(results, evidence.optimise_upright or evidence.optimise)
@@ -120,9 +120,9 @@ def _posterior(results: Results) -> tuple[Numbers, str, list[str]]:
 def full_posterior_bound(results: Results) -> Finding:
     """Section 2.3: bound of Gaussian poses trained from the delta solution minus bound of training from scratch.
 
-    Our number uses the normalised density of poses: the two models differ, and only normalised bounds of different
-    models are comparable. The claim holds if the lead exceeds two standard errors by this density and by the document's
-    density. With one seed the noise is unknown. Any lead then counts, with a remark.
+    Our number uses the normalised density of poses, because the two models differ, and only normalised bounds of
+    different models are comparable. The claim holds if this difference and the one by the document's density exceed two
+    standard errors. With one seed the noise is unknown. Any positive difference then counts, with a remark.
     """
     numbers, run, notes = _posterior(results)
     refined, scratch, refined_normalised, scratch_normalised = (
@@ -140,10 +140,10 @@ def full_posterior_bound(results: Results) -> Finding:
 
 
 def full_posterior_probes(results: Results) -> Finding:
-    """Section 2.3: the change (points) of probes on clean images when the model is retrained with Gaussian poses.
+    """Section 2.3: the change (points) of probes on clean images if the encoder is trained further with Gaussian poses.
 
-    One probe reads t0, the other t0 and A0. Our number is of the probe that changes by more sds. The claim holds if it
-    changes by at most two sds. An sd is the larger of the paper's and our delta model's, over seeds.
+    One probe reads t0, the other t0 and A0. Our number is the change of the probe that changes by more sds. The claim
+    holds if it is at most two sds. The sd is over seeds, the larger one of the paper's and our delta model's.
     """
     numbers, run, notes = _posterior(results)
     moves = []
@@ -199,10 +199,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 @in_house_style
 def optimisation_curves(table: pd.DataFrame) -> Figure:
     """The bound over gradient evaluations, for the narrowest and the widest range of rotation, with a colour and marker
-    per engine. Points are means over replicas. A replica that has ended counts with its last row.
+    per engine. Points are means over replicas. After its last round, a replica counts with the last values.
 
     Args:
-        table: a row for each round of a replica, engine and angle (degrees), with means over images.
+        table: a row for each measured round of a replica, engine and angle (degrees), with means over images.
     """
     figure, (axes,) = panels(1, 2.6)
     dashes: dict[float, Any] = {table["angle"].max(): (0, (4, 1.5)), table["angle"].min(): "-"}

@@ -1,7 +1,7 @@
-"""Notes and a table on whether the presences of a run carry information. The table also covers changed settings.
+"""Notes and a table on whether the presences of a run carry information. The table also has runs with changed settings.
 
-A probe on standardised log odds does not measure this information, and relaxed samples leak the log odds. A binary
-sample (0 or 1) has no more information than whether a capsule is present.
+A probe on log odds does not measure this information, because log odds are standardised. A probe on relaxed samples
+does not either, because they depend on the log odds. A binary sample (0 or 1) only says whether an object is present.
 """
 
 import math
@@ -15,9 +15,9 @@ from pipeline.systems.generative.report.shared import classes_of
 SILENT_NATS = 0.1
 """Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
-"""Points above chance up to which a probe on samples indicates silent presences. `READABLE` must be met, too."""
+"""Points above chance. Silent presences: a probe on samples has at most this, one on log odds at least `READABLE`."""
 READABLE = 30.0
-"""Points above chance from which a probe on log odds counts as able to read the class."""
+"""Points above chance. From here, a probe on log odds counts as able to read the class."""
 
 _HEADS = {
     "t0_binary": ("probe: 0 or 1 (%)", 1),
@@ -71,7 +71,7 @@ def notes(numbers: Numbers, run: str) -> list[str]:
 
 
 def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
-    """The notes for a study of a run, from the run's evaluation. Empty if it is missing or has other settings."""
+    """Notes for a study, from the evaluation of its run. Empty if the evaluation is missing or has other settings."""
     evaluated = results.numbers("evaluate", run)
     if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
         return notes(evaluated, run)

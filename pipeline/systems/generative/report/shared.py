@@ -1,4 +1,4 @@
-"""Functions that the reports of document 000 share, for results and for remarks on differences from the paper."""
+"""Functions shared by the reports on document 000: they read results, and remark on differences from the paper."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_va
 
 
 def evaluated(results: Results) -> dict[str, Numbers]:
-    """The evaluated runs of the systems compared, by name."""
+    """Results of evaluated runs of the systems `COMPARED`, by the run's name."""
     return {run: numbers for run, numbers in results.executed("evaluate") if numbers.run(run).variant in COMPARED}
 
 
@@ -55,8 +55,8 @@ def sweeps(results: Results) -> dict[str, Sweep]:
 
 
 def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict[float, Measured]]:
-    """The sweep that evidence names for a role, and its measurements under `keys` by angle. Raises `NotMeasuredError`
-    if the sweep is missing, or lacks an angle at which some run was swept.
+    """The sweep of the run in a role ("capsules", "scae" or "vae"), and its measurements under `keys` by angle. Raises
+    `NotMeasuredError` if the sweep is missing, or has no measurement at an angle of another run's sweep.
     """
     found = sweeps(results)
     angles = {angle for sweep in found.values() for angle in sweep.items}
@@ -68,14 +68,14 @@ def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict
 
 
 def rises(values: Sequence[Measured]) -> bool:
-    """Whether the last value is above the first, and no value falls below the previous by more than the larger sd."""
+    """Whether the last value is above the first, and no value is below the previous one by more than the larger sd."""
     no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in pairwise(values))
     return no_fall and values[-1].mean > values[0].mean
 
 
 def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str]]:
-    """The runs `names` in groups to show together. The first group has the capsules, SCAE and VAE that evidence
-    compares. Each other run is a group of its own.
+    """The runs `names` in groups to show together. The first group has the capsules, SCAE and VAE of `compared`,
+    the runs by role. Every other run is a group of its own.
     """
     together = [run for role in ("capsules", "scae", "vae") if (run := compared.get(role, "")) in names]
     alone = [[name] for name in names if name not in together]
@@ -98,7 +98,7 @@ def answer(
     tested: int | None = None,
     **more: Any,
 ) -> Finding:
-    """The finding about a claim that rests on one run. `remarks` explains `document` and `tested`.
+    """The finding about a claim that rests on one run. `document` and `tested` go to `results.documents.remarks`.
 
     Args:
         tested: None if the paper gives no number of test images and seeds.

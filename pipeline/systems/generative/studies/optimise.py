@@ -9,7 +9,7 @@ SETTINGS = OptimiseParams
 
 
 def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
-    """ValueError unless the run is generative, with `slots: own`, delta poses and enough replicas."""
+    """Require a generative run with `slots: own`, delta poses and enough replicas. Otherwise raise ValueError."""
     run = params.run_of(f"{where}.run", study.run, "generative")
     assert isinstance(run, GenerativeRun)
     if run.model.slots != "own" or run.model.pose_posterior != "delta":
@@ -19,7 +19,7 @@ def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Optimise test images under the trained run of an entry of `optimise`. The bound is tracked over the rounds."""
+    """Optimise test images under the trained run of an entry of `optimise`. Logs the bound by round."""
     from pipeline.systems.generative.experiments import test_time_inference
 
     return test_time_inference.measure(context)

@@ -9,7 +9,7 @@ SETTINGS = PosteriorParams
 
 
 def check(params: SharedParams, where: str, study: PosteriorParams) -> None:
-    """ValueError unless the run is generative, with delta poses and enough replicas."""
+    """Require a generative run with delta poses and enough replicas. Otherwise raise ValueError."""
     run = params.runs.get(study.run)
     if not isinstance(run, GenerativeRun) or run.model.pose_posterior != "delta":
         raise ValueError(f"{where}.run: '{study.run}' is not a generative run with delta poses")
@@ -18,7 +18,7 @@ def check(params: SharedParams, where: str, study: PosteriorParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train encoders further from the trained run of an entry of `posterior`, train from scratch, and measure all."""
+    """Train the run of an entry of `posterior` further and from scratch, and measure the bounds and probes of all."""
     from pipeline.systems.generative.experiments import posteriors
 
     return posteriors.measure(context)

@@ -1,6 +1,6 @@
-"""An ablation: how much information presences carry if a run is trained with some of its settings changed.
+"""An ablation: the information that presences carry after a run is trained with some settings changed.
 
-As in `sensitivity`, bounds are not compared. `evaluation.presences` measures the information.
+`evaluation.presences` measures the information. Bounds are not compared, for the reason in `sensitivity`.
 """
 
 from pydantic import Field
@@ -28,7 +28,7 @@ SETTINGS = PresenceAblationParams
 
 
 def check(params: SharedParams, where: str, study: PresenceAblationParams) -> None:
-    """ValueError unless the run is generative, and the changes of every condition are valid and have an effect."""
+    """Require a generative run, and changes that are valid and have an effect. Otherwise raise ValueError."""
     params.check_changes_of_model(where, study.run, "generative", study.conditions)
 
 

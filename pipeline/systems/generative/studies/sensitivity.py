@@ -1,7 +1,7 @@
 """The effect of hyperparameters on trained models (document 000, appendix B).
 
-Models are compared by probes and by pixel error. Lower bounds are not comparable at different values, because these
-hyperparameters change the likelihood.
+Models are compared by probes and by pixel error. Bounds of models with different values are not comparable, because
+these hyperparameters change the likelihood.
 """
 
 from typing import Annotated
@@ -40,7 +40,7 @@ ONE_SECTION = True
 
 
 def check(params: SharedParams, where: str, study: SensitivityParams) -> None:
-    """ValueError unless the run is generative, and every value gives a valid model."""
+    """Require a generative run, and values that give valid models. Otherwise raise ValueError."""
     run = params.run_of(f"{where}.run", study.run, "generative")
     assert isinstance(run, GenerativeRun)
     for name, values in study.hyperparameters.model_dump().items():

@@ -1,6 +1,6 @@
 """One digit rotated through 360 degrees: its reconstruction from the encoder's output, its parts and their frames.
 
-The page shows the arrays with a slider. The numbers are the pixel errors over rotation (document 000, Figures 3 and 5).
+The page shows the arrays with a slider. The numbers are pixel errors over the rotation (document 000, Figures 3 and 5).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DIGIT = 2
 
 
 def turning(model: GenerativeModel, image: NDArray[np.uint8], device: torch.device) -> dict[str, NDArray[np.generic]]:
-    """The encoder's parts, and the reconstructions, of an image rotated in N steps of `STEP` degrees.
+    """Encode and reconstruct an image rotated in N steps of `STEP` degrees.
 
     Args:
         image: uint8 `[1, S, S]`.

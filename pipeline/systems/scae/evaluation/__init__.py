@@ -14,7 +14,7 @@ from pipeline.results.spread import spread
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Evaluate probes, and `presence_information_by_object`: the information in the prior presences a_k max_m a_km,
-    summed over objects, in nats. Here these are probabilities of binary presences. The model does not sample any.
+    summed over objects, in nats. The model does not sample presences. They are read as probabilities of being present.
     """
     outcome = evaluation.evaluate(inputs)
     images = inputs.dataset.part("test")[0]
@@ -24,8 +24,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 
 def bernoulli_information(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Mutual information of each of O binary variables and the image, `[O]`, in nats, from `probabilities [N, O]` for
-    N images: the mean over images of KL(Bern(p) || Bern(mean p)).
+    """Mutual information `[O]`, in nats, of the image and each of O binary variables with `probabilities [N, O]` in N
+    images. It is the mean over images of KL(Bern(p) || Bern(mean p)).
     """
     p = np.asarray(probabilities, np.float64)
 

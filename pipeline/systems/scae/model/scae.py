@@ -1,6 +1,7 @@
 """Stacked capsule autoencoder (Kosiorek et al. 2019), a baseline in Figure 4 of document 000.
 
-It is not one generative model but two likelihoods with stop-gradients between them, and sparsity penalties:
+The loss has two likelihoods and sparsity penalties. Stop-gradients separate the likelihoods, so the model is not one
+generative model:
 
     d_m, A_m, z_m = CNN(x)                                          parts: presence, pose, features
     p(x_ij) = sum_m p_m,ij N(x_ij; c_m T_m,ij, 1)                   pixels: a mixture over warped templates T and a
@@ -9,11 +10,10 @@ It is not one generative model but two likelihoods with stop-gradients between t
                                                                     deformations
     p(A_m) = sum_k a_k a_km N(A_m; V_k (static_km + D_km), sigma_km) + a dummy of fixed weight and density
 
-Values and details are as in the authors' code. Two are unexpected. The weights a_k a_km of votes are not normalised, so
-p(A_m) is not a density. With `attention: published`, (1 - d_m) 1e32 is subtracted from the attention scores. Each query
-then attends only to the part with the largest d_m, or to all parts whose d_m rounds to 1. `attention: presence` adds
-log d_m instead. Training uses no labels. The authors' classifiers are behind stop-gradients; here classifiers are fit
-after training.
+Values and details are as in the authors' code. Two details are unexpected. The weights a_k a_km of votes do not sum to
+1, so p(A_m) is not a density. `attention: published` subtracts 1e32 (1 - d_m) from the attention scores of part m. So a
+query attends only to the part with the largest d_m, or to all parts whose d_m rounds to 1. `attention: presence` adds
+log d_m instead. Training uses no labels. Classifiers are fit afterwards (the authors fit them behind stop-gradients).
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], P parts, O objects. Poses are offsets from the identity (`layers.poses`).
 """
@@ -34,10 +34,10 @@ from pipeline.systems.scae.settings import SCAEModelParams
 
 _LOG_2PI = math.log(2 * math.pi)
 _DUMMY = -2 * math.log(10.0)
-"""Log weight of the dummy, which explains parts without an object, and log density of any pose under the dummy."""
+"""Log weight of the dummy, and log density of any pose under it. The dummy explains parts that no object explains."""
 _SMALLEST = 1e-16
 _HIDDEN, _COLOUR = 128, 32
-"""Hidden units of the maps from an object's code, and of the map from a part's features to its colour."""
+"""Hidden units of the networks that read an object's code, and of the network that computes a part's colour."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Objects:
 def constrained_pose(x: Tensor) -> Tensor:
     """Map six unconstrained numbers `[..., 6]` to a pose, `[..., 6]`.
 
-    With x one of the numbers: two scales, sigmoid(x) + 0.01; an angle, 2 pi x; a shear and two translations, tanh(5 x).
+    A number x gives, in this order: two scales sigmoid(x) + 0.01; an angle 2 pi x; a shear and two shifts tanh(5 x).
     """
     raw_sx, raw_sy, turns, raw_shear, raw_x, raw_y = x.unbind(-1)
     sx, sy = raw_sx.sigmoid() + 0.01, raw_sy.sigmoid() + 0.01
@@ -78,7 +78,7 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean entropy of each image's shares of `presence [B, O]` by object, and entropy of the whole batch's shares."""
+    """Two entropies of the objects' shares of `presence [B, O]`: of one image (mean over B), and of the batch's sum."""
 
     def entropy(share: Tensor) -> Tensor:
         return -torch.xlogy(share, share.clamp_min(_SMALLEST)).sum(-1)
@@ -89,8 +89,8 @@ def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_sparsity(presence: Tensor, per_image: float, classes: int) -> tuple[Tensor, Tensor]:
-    """Two means for `presence [B, O]`: over images, the squared distance of an image's sum from `per_image`; over
-    objects, the squared distance of an object's sum over the batch from B / classes.
+    """Two mean squared distances for `presence [B, O]`: of an image's sum over objects from `per_image`, mean over
+    images; and of an object's sum over the batch from B / classes, mean over objects.
     """
     within = (presence.sum(1) - per_image).square().mean()
     return within, (presence.sum(0) - len(presence) / classes).square().mean()
@@ -193,7 +193,7 @@ class SCAE(Model):
     # ---- parts
 
     def encode_parts(self, images: Tensor, noise: Tensor | None = None) -> PartCapsules:
-        """Parts of images; `noise [B, P]`, uniform in [-1, 1], is scaled and added to the presences' logits."""
+        """Encode parts. `noise [B, P]`, uniform in [-1, 1], times `presence_noise` is added to the presence logits."""
         pooled = self.pooling(self.convolutions(images) + self.place)
         free, features, logits = pooled.split([POSE_SIZE, self.params.part_features, 1], dim=-1)
         logits = logits.squeeze(-1)
@@ -206,7 +206,7 @@ class SCAE(Model):
         return self.template_logits.sigmoid() * self.colour(parts.features).sigmoid().unsqueeze(-1)
 
     def explain_pixels(self, images: Tensor, parts: PartCapsules) -> tuple[Tensor, Tensor]:
-        """Log densities of images `[B, 1, S, S]`, whose pixels are mixtures of their parts and a background.
+        """Log densities of images `[B, 1, S, S]`. Each pixel is from a mixture of the parts and a background.
 
         Returns:
             the log density of each image, `[B]`, in nats; and the mixtures' means `[B, S, S]`, without gradient.
@@ -214,8 +214,8 @@ class SCAE(Model):
         coloured = self.coloured_templates(parts)
         both = torch.stack([coloured, self.mixing_logits.expand_as(coloured)], dim=2)  # (B, P, 2, h, w)
         mean, logits = warp_templates(both, parts.poses, self.image_size).unbind(2)  # (B, P, S, S)
-        # Sums of exponentials as matrix products: fewer passes over the layers than two logsumexp. The background's
-        # weight is at least 1 and squared errors are at most 1, so neither sum can vanish.
+        # Matrix products sum the exponentials with fewer passes over the layers than two logsumexp. Neither sum can
+        # vanish, because the background's weight is at least 1 and squared errors are at most 1.
         presence = parts.presence.clamp_min(_SMALLEST).unsqueeze(1)  # (B, 1, P)
 
         def over_parts(layers: Tensor) -> Tensor:
@@ -234,10 +234,10 @@ class SCAE(Model):
     # ---- objects
 
     def encode_objects(self, parts: PartCapsules, noise: Tensor | None = None) -> Objects:
-        """Encode objects from parts. The gradient reaches the parts' features, not presences, poses and templates.
+        """Encode objects from parts. The gradient reaches the parts' features, but not presences, poses and templates.
 
         Args:
-            noise: `[B, O + O * P]`, uniform in [-1, 1], is scaled and added to the presences' logits.
+            noise: `[B, O + O * P]`, uniform in [-1, 1]; times `presence_noise`, it is added to the presence logits.
         """
         P, O = self.params.parts, self.params.objects
         presence, A = parts.presence.detach(), parts.poses.detach()
@@ -262,7 +262,7 @@ class SCAE(Model):
         return Objects(votes, logit.sigmoid() * part_logits.sigmoid(), F.softplus(sd + 0.5) + 0.01, deformation)
 
     def part_explanations(self, parts: PartCapsules, objects: Objects) -> Tensor:
-        """Log of weight times density of each part's pose under each object, `[B, O + 1, P]`, the dummy last."""
+        """Log weight plus log density of each part's pose under each object, `[B, O + 1, P]`, the dummy last."""
         squared = (parts.poses.detach().unsqueeze(1) - objects.votes).square().sum(-1)
         density = -0.5 * squared / objects.vote_sd**2 - POSE_SIZE * (objects.vote_sd.log() + 0.5 * _LOG_2PI)
         explained = objects.vote_presence.clamp_min(_SMALLEST).log() + density
@@ -276,8 +276,8 @@ class SCAE(Model):
     # ---- what training needs
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Features `[B, O]` of images `[B, 1, S, S]` for probes, without noise: prior, presences a_k max_m a_km;
-        posterior, expected numbers of parts that objects explain.
+        """Features `[B, O]` by name of images `[B, 1, S, S]`, without noise, for probes: "prior", the presences
+        a_k max_m a_km; "posterior", the expected number of parts that each object explains.
         """
         parts = self.encode_parts(images)
         objects = self.encode_objects(parts)
@@ -290,9 +290,9 @@ class SCAE(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss per image, in nats, and metrics by name. `epoch` and `labels` are unused.
+        """The mean loss of images `[B, 1, S, S]`, in nats, and metrics by name. `epoch` and `labels` are unused.
 
-        The sparsity terms between images depend on the whole batch, so losses depend on the batch size.
+        Two sparsity terms are computed from sums over the batch, so the loss depends on the batch size.
         """
         params, P = self.params, self.params.parts
         parts = self.encode_parts(images, noise[:, :P])

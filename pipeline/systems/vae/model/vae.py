@@ -16,14 +16,14 @@ from pipeline.learning.model import Model
 from pipeline.systems.vae.settings import VAEModelParams
 
 SMALLEST = 1e-6
-"""Least probability of a Bernoulli pixel, and of its complement."""
+"""Probabilities of Bernoulli pixels are clamped to [`SMALLEST`, 1 - `SMALLEST`]."""
 
 
 class VAE(Model):
     """Encoder S * S -> hidden -> (mu, sigma), decoder Z -> hidden -> S * S.
 
     Args:
-        params: sizes and the pixels' standard deviation.
+        params: sizes, and the distribution of pixels.
         image_size: side S of the square images, in pixels.
     """
 
@@ -49,7 +49,7 @@ class VAE(Model):
         return mu, F.softplus(raw) + 1e-4
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Probe features of images `[B, 1, S, S]`: mu_sigma, mean and sd of the code (document 000, section 5.1)."""
+        """Features for probes: "mu_sigma" `[B, 2 Z]`, mean and sd of the code (document 000, section 5.1)."""
         return {"mu_sigma": torch.cat(self.encode(images), dim=1)}
 
     def model(self, images: Tensor) -> Tensor:
@@ -72,8 +72,8 @@ class VAE(Model):
         """The amortised posterior as a Pyro guide. `noise [B, Z]` is standard normal."""
         with pyro.plate("images", images.shape[0]):
             mu, sigma = self.encode(images)
-            # z is a sample of a normal distribution with the caller's noise. Pyro gets it as a delta with the normal
-            # log density of z.
+            # z is sampled from the normal q(z | x) with the caller's noise. Pyro gets z as a delta with the log density
+            # of q.
             z = mu + sigma * noise
             density = dist.Normal(mu, sigma).log_prob(z).sum(-1)
             pyro.sample("z", dist.Delta(z, log_density=density, event_dim=1))
