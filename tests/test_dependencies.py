@@ -288,7 +288,7 @@ def test_no_system_imports_another_shared_rooms_import_no_system_and_the_library
 
 def test_no_two_classes_share_a_name() -> None:
     paths = [*(ROOT / "pipeline").rglob("*.py"), *(ROOT / "stages").rglob("*.py")]
-    classes = [name for path in paths for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE)]
+    classes = [name for path in paths for name in re.findall(r"^class (\w+)[(:]", path.read_text(), re.MULTILINE)]
     assert [name for name, count in Counter(classes).items() if count > 1] == []
 
 
