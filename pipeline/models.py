@@ -38,7 +38,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Scores `[N, classes]`, mean over seeds, of images `[N, C, S, S]` in [0, 1]. `UserError` if there are none."""
+        """Scores `[N, classes]`, mean over seeds, of images `[N, C, S, S]` in [0, 1]. `UserError` if no classifier."""
         parts = [torch.stack([self._scores(model, part) for model in self.models]) for part in self._parts(images)]
         return torch.cat([part.mean(0) for part in parts])
 
@@ -76,7 +76,7 @@ def load_trained(folder: Path) -> TrainedRun:
         name, size = str(summary["run"]), int(summary["image_size"])
     except FileNotFoundError:
         command = f"dvc repro train@{folder.name}"
-        if (folder.parents[1] / "published" / "cards" / f"{folder.name}.md").exists():
+        if (folder.resolve().parents[1] / "published" / "cards" / f"{folder.name}.md").exists():
             command = f"dvc pull -r published {folder.parent.name}/{folder.name}"
         raise UserError(
             f"{folder} has no trained run: `{command}`, in the profile that has it (`python -m pipeline profile`)"

@@ -1,10 +1,10 @@
 """The training loop for all models trained by gradient descent. It trains one seed after the other, can be resumed, and
 does not wait for the device after each step.
 
-An epoch trains on all full batches, reads the metrics from the device once, validates, keeps the best parameters and
-saves a checkpoint. The order of images, the warps and the noise depend only on the seed and the epoch. So a training
-that was interrupted gives the same weights when it is run again (bit for bit on the CPU). With `training.averaging`,
-the average of the weights is validated and kept.
+An epoch trains on all full batches, reads their metrics from the device once, validates, keeps the best parameters and
+saves a checkpoint (at most one in ten seconds). The order of images, the warps and the noise depend only on the seed
+and the epoch. So a training that was interrupted gives the same weights when it is run again (bit for bit on the CPU).
+With `training.averaging`, the average of the weights is validated and kept.
 """
 
 import copy
@@ -46,7 +46,7 @@ class Trained:
         history: one row per replica and epoch, with columns replica (index of its seed), epoch (from 1),
             images_per_second, and `<part>_<metric>` for the parts train, validation and each watched name.
         best_epoch: the epoch whose parameters are kept, by replica.
-        seconds: time of training and validation, summed over replicas. It includes the time before an interruption.
+        seconds: time of training and evaluation, summed over replicas. It includes the time before an interruption.
     """
 
     parameters: list[Parameters]
@@ -256,7 +256,7 @@ class _Loop:
         noise = self.evaluated.draw_noise((len(images),), generator, self.device)
         now = torch.tensor(float(self.epoch + 1), device=self.device)
         sums: dict[str, Tensor] = {}
-        # A loss may depend on the whole batch, so only batches of the training's size give comparable losses.
+        # A loss may depend on the whole batch, so batches have the size of those in training.
         batch = self.training.batch_size
         for first in range(0, len(images), batch):
             part = slice(first, first + batch)

@@ -39,9 +39,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "data-efficiency",
             "svg",
             "Test error against the number of training images",
-            "Networks trained on shares of the images, for as many steps on each, and fewer than in other figures, so "
-            "that errors are higher. Bars are one sd over seeds. Models that learn without labels are classified by a "
-            "linear probe, which is fit on the same images.",
+            "Networks trained on shares of the images, with the same number of steps for each share. Errors are higher "
+            "than in other figures, where trainings are longer. Bars are one sd over seeds. Models that learn without "
+            "labels are classified by a linear probe, which is fit on the same images.",
             "Test errors over the number of training images, a panel for each data set, a series for each run.",
             [record for numbers in measured.values() for record in numbers.records],
             partial(errors_over_images, measured),
@@ -97,7 +97,7 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int
 def capsules_need_less(results: Results) -> Finding | None:
     """The largest ratio of the capsules' test error to the CNN's at an equal number of training images. The claim holds
     if the capsules have fewer parameters and all their errors are lower by more than two standard errors (binomial and
-    over replicas). None if data sets differ, if only one has the largest number of images, or if only one is shared.
+    over replicas). None if the data or the largest numbers of images differ, or fewer than two are shared.
     """
     (capsules, ours, size, errors), (cnn, theirs, cnn_size, cnn_errors) = (
         _network(results, role) for role in ("capsules", "cnn")

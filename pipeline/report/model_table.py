@@ -47,8 +47,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""Errors of probes and clusters on a model's features, and where results have their accuracies: the stage, the ending
-that the item's name adds to the run's, and keys. The key of the features is inserted after the first key.
+"""Errors of probes and clusters on a model's features, and where their accuracies are: the stage, what the item's name
+has after the run's name, and keys. The key of the features is inserted after the first key.
 """
 CLEAN = ("refit", "rotated_0")
 
@@ -128,8 +128,8 @@ def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[Answer]:
     """Yield for each model its test error, then the errors of `PROBED` on the features `Entry.features`."""
     for entry in models:
         yield entry.run, "error_percent", entry.error, entry.records, ""
-        remark = "probe" if entry.how == ITSELF else ""
         for measure, (stage, ending, kind, *place) in PROBED.items():
+            remark = "probe" if entry.how == ITSELF and kind == "probe" else ""
             if numbers := results.numbers(stage, f"{entry.run}{ending}"):
                 yield entry.run, measure, _error(numbers, kind, entry.features, *place), numbers.records, remark
 
@@ -215,8 +215,8 @@ def build(results: Results) -> list[Table]:
     caption = (
         "Test errors in percent, ± one sd over seeds; seconds that all seeds took to train. Compare within the same "
         "data only. Models that learned without labels are classified by the best of their linear probes on clean "
-        "images, in every column; (probe) marks probes on networks that classify themselves. Rotated, warped: probes "
-        "are fitted again to such images, but for those of upright images. Optimised: posteriors, image by image. "
+        "images; (probe) marks probes on networks that classify themselves. Rotated, warped: probes are fitted again "
+        "to such images, but for those of upright images. Optimised: posteriors, image by image. "
         "Clusters: k-means, under the best matching of clusters to classes. "
         "Novel viewpoints: at equal errors on familiar ones. FGSM, BIM: pixels changed by at most 0.1. Equivariance "
         "error, ± one standard error: of the layer that follows moved images best, in parts of the sd of its numbers; "

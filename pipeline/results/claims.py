@@ -70,7 +70,7 @@ class PublicCurve:
         parameters: number of the network's parameters; None where the source does not give it.
         iterations: number of routing iterations; None where the source does not give it.
         read: how the points were read: "printed", from a "log", or `OFF_A_PLOT`.
-        points: pairs of millions of images seen in training and test error in percent.
+        points: images seen in training (millions), and test error (percent) after them.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """The effect of single changes in training on the error on held-out images.
 
-Settings of runs are chosen by this error, never by the test error. For each value of a factor of variation in turn,
-training images with that value are held out. If the factor is the instance, they show new toys. Networks are evaluated
-after the last epoch. If the epoch were chosen by this error, the error would be too low.
+Settings of runs are chosen by this error, never by the test error. Training images with one value of a factor of
+variation are held out, for each of the values `held_out` in turn. If the factor is the instance, they show new toys.
+Networks are evaluated after the last epoch. If the epoch were chosen by this error, the error would be too low.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ SETTINGS = RecipeParams
 
 
 def check(params: SharedParams, where: str, study: RecipeParams) -> None:
-    """ValueError without such a run or factor, or if a condition is invalid, without effect or unfit for the images."""
+    """ValueError if run or factor is unknown, a condition is invalid, or its changes of the model have no effect."""
     run = params.run_of(f"{where}.run", study.run, "matrix_capsules", "cnn")
     assert isinstance(run, CroppedRun)
     params.check_factor(f"{where}.factor", study.factor, run.dataset)

@@ -49,7 +49,7 @@ def moments(images: Tensor) -> Tensor:
 
 
 class MomentAction:
-    """The matrix S `[3, 3]` of second moments of (x, y, 1) becomes G S G^T, where G is g as a homogeneous matrix."""
+    """The matrix S `[3, 3]` of second moments of (x, y, 1) becomes G S G^T, where G is the map as a 3x3 matrix."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
         """S becomes G S G^T."""
@@ -105,7 +105,7 @@ class QuarterTurnNetwork:
 
 
 class QuarterTurnAction:
-    """A quarter turn of the image moves values to the next turn. Other maps have no action."""
+    """A quarter turn of the image moves values to the next turn. Maps that are no quarter turns have no action."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
         """The cyclic shift for a turn by 90, 180 or 270 degrees, else None."""

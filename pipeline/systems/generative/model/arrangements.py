@@ -2,12 +2,12 @@
 
 If exactly one object i is present, the pose of a present part j is the vote (I + A0_i) M_ij plus noise of sd c_ij
 (document 000, equations 4 to 6). The vote is linear in A0_i. So the best object pose B = I + A0_i, under the prior
-N(0, I) of A0_i (equation 2), solves a ridge regression. Up to a constant, the log probability of the parts is
+N(0, I) of A0_i (equation 2), solves a ridge regression. Up to a constant, the log density of the parts and this B is
 
     log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2.
 
-A mixture of O objects is fitted by EM. Its clusters are arrangements of parts up to affine maps. The capsule model's
-objects start from the clusters. At first its guide learns from them which object explains an image (`object_errors`).
+A mixture of O objects is fitted by EM. Its clusters are arrangements of parts up to affine maps. With `seeding`, the
+objects of the capsule model start from them, and its encoder first learns which object explains which image.
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -31,7 +31,7 @@ RIDGE = 1e-3
 LIKELIEST = 0.98
 """Upper limit of the probability that a part is present; the lower limit is 1 - `LIKELIEST`."""
 STARTING_IMAGES = 256
-"""Number of images for a start without a mixture. One image per object gives M_ij. All give the mean poses of parts."""
+"""Images for a start without EM: one image per object gives its M_ij, and all give the mean poses of parts."""
 SMALLEST_EXCESS = 2e-3
 """Least excess of c_ij over its floor after a start from a mixture. At the floor, c_ij would have no gradient."""
 
@@ -146,11 +146,11 @@ def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
 
 
 def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:
-    """Loss of the guide's objects, `[B]`, in nats, if a single object explains each image.
+    """Loss `[N]`, in nats, of the encoder's objects, if a single object explains each image.
 
     The loss of presences is the cross-entropy to the posterior over objects, which are equally likely a priori. The
     loss of a pose has two terms. Half the squared distance to the best pose, in units of the mean c, is weighted by the
-    posterior. Half the squared pose (the prior) is weighted by one minus the posterior. Only the guide gets a gradient.
+    posterior. Half the squared pose (the prior) is weighted by one minus the posterior. Only the encoder has gradients.
     """
     with torch.no_grad():
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)

@@ -47,7 +47,7 @@ def error_over_size(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray) -> Figure:
-    """Figures 2-3: one panel per capsule of two numbers, with squashed vectors `latents [n, m, 2]`. Images of the
+    """Figures 2-3: one panel per capsule (two dimensions), with squashed vectors `latents [n, m, 2]`. Images of the
     capsule's class are blue. A corner shows the class's image in `confident [m, S, S]`.
     """
     classes, columns = len(confident), 5
