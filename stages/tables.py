@@ -40,7 +40,8 @@ def main() -> None:
         for table in tables:
             write_text(path := workspace.tables_folder / f"{table.name}.csv", table.to_csv())
             workspace.run.log_artifact(path, "tables")
-        log_scorecard(workspace, rows, [index, workspace.scorecard_path])
+        files = [index, workspace.scorecard_path]
+        log_scorecard(workspace.run, rows, files, workspace.params, workspace.commit, workspace.dirty)
         run = sum(row["verdict"] != "not run" for row in rows)
         print(f"{run} of {len(rows)} claims run; the page is {index.relative_to(workspace.root)}")
         for reason, items in by_reason(differing, differing).items():

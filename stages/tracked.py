@@ -1,7 +1,5 @@
 """Tracking of stages in MLflow: a run for each stage, and the figures and claims of a whole reproduction."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -10,20 +8,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from psutil import Process
+
+from pipeline.dependencies import Item
 from pipeline.files import json_sha256
 from pipeline.layout import JOURNALS, tracking_store
 from pipeline.settings import flatten
+from pipeline.shared_params import SharedParams
 from pipeline.studies import file_of
 from pipeline.tracking import TrackedRun
-
-if TYPE_CHECKING:
-    from psutil import Process
-
-    from pipeline.dependencies import Item
-    from pipeline.page.scorecard import Row
-    from stages.workspace import Workspace
 
 NOTE = "mlflow.note.content"
 """The tag of a run or an experiment that MLflow shows as its description."""
@@ -102,19 +97,25 @@ def open_run(
     )
 
 
-def log_scorecard(workspace: Workspace, rows: Sequence[Row], files: Sequence[Path]) -> None:
+def log_scorecard(
+    run: TrackedRun,
+    rows: Sequence[Mapping[str, Any]],
+    files: Sequence[Path],
+    params: SharedParams,
+    commit: str,
+    dirty: bool,
+) -> None:
     """Track for the reproduction: claims as metrics, parameters, a description, and files that sum it up."""
-    run, commit, profile = workspace.run, workspace.commit, workspace.profile
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"] != "not run")
     answers = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     note = (
-        f"**{verdicts.total()} of {len(rows)} claims run: {answers}.** Profile `{profile}`, commit "
-        f"{_committed(commit, workspace.dirty)}. Its page is the artifact `index.html`; the figures lie beside it."
+        f"**{verdicts.total()} of {len(rows)} claims run: {answers}.** Profile `{params.profile}`, commit "
+        f"{_committed(commit, dirty)}. Its page is the artifact `index.html`; the figures lie beside it."
     )
-    repeat = _code([f"git checkout {commit}", f"python -m pipeline profile switch {profile}", "make repro"])
+    repeat = _code([f"git checkout {commit}", f"python -m pipeline profile switch {params.profile}", "make repro"])
     run.log_tags({NOTE: "\n\n".join([note, "### Repeat it", repeat])}, of_group=True)
     run.log_metrics(reproduction_metrics(rows), step=0, of_group=True)
-    run.log("params", of_group=True, params=flatten(workspace.params.model_dump(mode="json")))
+    run.log("params", of_group=True, params=flatten(params.model_dump(mode="json")))
     for path in files:
         run.log_artifact(path)
         run.log_artifact(path, of_group=True)
