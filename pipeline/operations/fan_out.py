@@ -7,7 +7,7 @@ makes is a few kilobytes: its entry in dvc.lock, and the outputs that DVC does n
 the task. Dask passes the packet on to the tasks of items that need it. The head writes it into its own repository, and
 checks out the cached outputs. Afterwards `dvc repro` has nothing to run.
 
-Functions whose docstrings begin with "On a worker" are pickled by value: they must not import `pipeline`.
+Functions whose docstrings begin with "On a worker" are pickled by value: they must not call `pipeline`'s modules.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def fan_out(
     """Run the items that the targets need and that are out of date. Returns 1 if an item or DVC's fetch failed, else 0.
 
     `python -m pipeline fan-out --help` describes the arguments. Without a remote, workers use the head's cache, at the
-    same path. Raises `UserError` if there are uncommitted changes, workers cannot be reached or are lost, another
-    fan-out runs, or DVC cannot read the repository.
+    same path. Raises `UserError` if there are uncommitted changes, workers cannot be reached, the scheduler is lost,
+    another fan-out runs, or DVC cannot read the repository.
     """
     commit, dirty = git_state(root)
     if dirty:
@@ -270,7 +270,7 @@ def _call(folder: Path, *command: str) -> str:
     guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # DVC takes the first `python`
-    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # the head delivers shared journals
+    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # else both would send these journals
         env["CAPSULES_MLFLOW"] = "off"
     told = subprocess.run([*guard, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
     if told.returncode:

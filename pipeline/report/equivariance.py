@@ -25,7 +25,7 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures of `probes.equivariance.errors_by_layer`: predictions by theory, a fitted map, no change; resampling."""
+"""Measures, see `errors_by_layer`: prediction by theory, by a fitted map, of no change; image moved there and back."""
 TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
 CONTROLS = ("pixels", "moments", "quarter turns")
 FAMILIES = ("rotation", "shift", "scale", "shear")
@@ -231,13 +231,13 @@ def summary(best: list[Followed]) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """The tables of maps of the plane and of viewpoints that have rows. Raises `ResultError` if a result is corrupt."""
+    """The non-empty tables, of maps of the plane and of viewpoints. Raises `ResultError` if a result is corrupt."""
     items = [(numbers.settings.equivariance[item].run, numbers) for item, numbers in results.executed("equivariance")]
     return [*_maps_of_the_plane(items), *_viewpoints(items)]
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table: a row for each run or control, layer and family. The list is empty without results."""
+    """A list with one table, if there are rows: one for each run or control, layer and family (or quarter turn)."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}

@@ -25,7 +25,7 @@ class CapsNetModelParams(Section):
     classes: int = Field(ge=2, le=1000, description="number of class capsules")
     iterations: int = Field(ge=0, le=100, description="iterations of routing by agreement; 0: unweighted sums")
     counting: Literal["sums", "updates"] = Field(
-        description="iterations are sums (Sabour et al.), or updates of weights before one more sum (document 001)"
+        description="what iterations count: sums (Sabour et al.), or updates of weights, one fewer (document 001)"
     )
     reconstruction: Literal["none", "summed", "mean"] = Field(
         description="squared pixel errors in the loss: none, summed (Sabour et al.), or their mean (document 001)"

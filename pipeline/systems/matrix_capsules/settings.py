@@ -15,18 +15,20 @@ class RoutingLayerParams(Section):
 
     sd: float = Field(gt=0, le=10, description="initial standard deviation of the transformation matrices")
     beta_a: float = Field(ge=-1e6, le=1e6, description="nats: what a capsule saves by being active")
-    beta_u: float = Field(ge=-1e6, le=1e6, description="nats: minus the cost of each number of an unexplained vote")
+    beta_u: float = Field(ge=-1e6, le=1e6, description="nats per element of a vote: minus the cost if unexplained")
 
 
 class BayesParams(Section):
     """Priors of variational Bayes, in the symbols of Ribeiro et al. 2020."""
 
-    alpha0: float = Field(gt=0, le=1e6, description="concentration of the Dirichlet prior of the capsules' shares")
+    alpha0: float = Field(gt=0, le=1e6, description="concentration of the Dirichlet prior of mixing proportions")
     kappa0: float = Field(gt=0, le=1e6, description="weight of the prior mean of a pose, 0, in votes")
     nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions: pose_side^2 + 1 in the paper")
     psi0: float = Field(gt=0, le=1e6, description="scale of precisions, whose prior mean is nu0 psi0")
     precisions: Literal["gamma", "wishart"] = Field(description="gamma: one for each number; wishart: matrix (paper)")
-    shares_of: Literal["layer", "position"] = Field(description="capsules whose shares sum to 1 (authors: position)")
+    shares_of: Literal["layer", "position"] = Field(
+        description="mixing proportions sum to 1 in each (authors: position)"
+    )
 
 
 _ACTS_WITH = {
@@ -54,7 +56,7 @@ class MatrixCapsulesModelParams(Section):
     coordinate_addition: bool = Field(description="positions are added to votes for class capsules")
     coordinate_scale: float = Field(gt=0, le=100, description="offset per position, in coordinate_unit")
     coordinate_unit: Literal["absolute", "floor_sd"] = Field(
-        description="the unit of poses; or the sd of votes at variance_floor (coordinate_scale of the authors: 1.8)"
+        description="absolute: unit of poses; floor_sd: root of variance_floor (authors, with coordinate_scale 1.8)"
     )
     classes: int = Field(ge=2, le=1000, description="class capsules")
 
@@ -66,19 +68,15 @@ class MatrixCapsulesModelParams(Section):
     )
     bayes: BayesParams
     batch_norm: bool = Field(description="normalise feature maps, poses and activations, as in Ribeiro et al. 2020")
-    competition: Competition = Field(description="parents among which a child is divided: all, or of each position")
-    first_shares: Competition = Field(description="as competition, in the first iteration (authors' code: position)")
+    competition: Competition = Field(description="a child's shares sum to 1 over all parents, or at each position")
+    first_shares: Competition = Field(description="as competition (if that is all), at first (authors' code: position)")
     inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
     inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i, from 0: lambda (1 - rate^(i + 1))")
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
     damping: float = Field(ge=0, lt=1, description="weight of the previous mean in the new mean of a pose")
     damped_first: bool = Field(description="damp the first iteration, too, with 0 as previous mean (authors' code)")
-    variance_floor: float = Field(gt=0, le=1, description="added to votes' variances; bayes: unit of coordinates only")
-    saving: float | None = Field(
-        gt=0,
-        le=1e4,
-        description="nats per vote that an active capsule saves: sets betas before training; null: as configured",
-    )
+    variance_floor: float = Field(gt=0, le=1, description="added to votes' variances; in bayes only for floor_sd")
+    saving: float | None = Field(gt=0, le=1e4, description="nats: betas start so that a vote saves this; null: as set")
     beta_a_unit: float = Field(gt=0, le=1e6, description="nats: unit in which beta_a is learnt (authors' code: 5,000)")
     convolutional: RoutingLayerParams
     last: RoutingLayerParams
@@ -91,7 +89,9 @@ class MatrixCapsulesModelParams(Section):
     )
     first_margin: float = Field(ge=0, le=1, description="margin of the spread loss at the start of training")
     last_margin: float = Field(ge=0, le=1, description="margin at the end of training, and in validation")
-    margin_epochs: float = Field(gt=0, le=10_000, description="margin: logistic of epoch / margin_epochs - 4, scaled")
+    margin_epochs: float = Field(
+        gt=0, le=10_000, description="margin rises as the logistic of epoch / margin_epochs - 4"
+    )
     weight_decay: float = Field(ge=0, le=1, description="factor on half the squared weights in the loss")
     mixup: Mixup
 
@@ -120,7 +120,8 @@ class MatrixCapsulesRun(CroppedRun):
     def without_effect(self) -> dict[str, str]:
         """As in `RunSettings`."""
         model, unit = self.model, self.model.coordinate_addition and self.model.coordinate_unit == "floor_sd"
-        return {
+        first_shares = {"first_shares": "competition: all"} if model.competition == "position" else {}
+        return first_shares | {
             name: f"activation: {' or '.join(activations)}"
             for activations, names in _ACTS_WITH.items()
             for name in names

@@ -74,8 +74,8 @@ def rises(values: Sequence[Measured]) -> bool:
 
 
 def groups(compared: Mapping[str, str], names: Collection[str]) -> list[list[str]]:
-    """The runs `names` in groups to show together. The first group has the capsules, SCAE and VAE of `compared`,
-    the runs by role. Every other run is a group of its own.
+    """The runs `names` in groups to show together. The first group has the capsules, SCAE and VAE of `compared`
+    (runs by role). Every other run is a group of its own.
     """
     together = [run for role in ("capsules", "scae", "vae") if (run := compared.get(role, "")) in names]
     alone = [[name] for name in names if name not in together]
@@ -101,7 +101,7 @@ def answer(
     """The finding about a claim that rests on one run. `document` and `tested` go to `results.documents.remarks`.
 
     Args:
-        tested: None if the paper gives no number of test images and seeds.
+        tested: number of test images. If it is None, neither it nor the number of seeds is compared with the paper.
         more: further fields of `Finding`.
     """
     settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
@@ -111,7 +111,7 @@ def answer(
 
 
 def _reached(run: Recorded) -> Recorded:
-    """A run's settings. Settings of seeding are left out if training ends by `seeding_epoch`."""
+    """A run's settings, without the model's `seeding*` if training ends by `seeding_epoch`."""
     if run.model.get("seeding_epoch", 0) < run.training.epochs:
         return run
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})

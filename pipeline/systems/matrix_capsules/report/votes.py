@@ -20,8 +20,8 @@ _SHOWN = 0.99
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Figure 2: the right class's share of assignments near means of class capsules, at the last iteration minus the
-    first, in points. None if the network has one iteration, or if its votes were not measured.
+    """Figure 2: the right class's share of the assignments near means of class capsules. Our number is its change from
+    the first to the last iteration, in percentage points. None for one iteration, or if votes were not measured.
 
     The claim holds if this share and the right class's share of all assignments both rise by more than two standard
     errors (binomial, of the images measured). In untrained networks, both shares rise or fall a little.
@@ -40,7 +40,7 @@ def votes_concentrate(results: Results) -> Finding | None:
     notes.append(f"by chance: {100 / run.model.classes:.0f} %")
 
     holds = True
-    for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # at first, all assignments are even
+    for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # whole[0] is exact: 1 / classes
         variance = sum(share.mean * (1 - share.mean) for share in noisy) / images
         holds &= found[-1].mean - found[0].mean > SIGNIFICANT_SES * math.sqrt(variance)
     said = remarks("matrix_capsules", "iterations_3", run, trial.dataset)
