@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pipeline.dependencies import Graph
 from pipeline.layout import dataset_path, model_folder
@@ -26,13 +26,19 @@ if TYPE_CHECKING:
     from pipeline.shared_params import SharedParams
     from pipeline.tracking import TrackedRun
 
-
 _logger = logging.getLogger(__name__)
 
 CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder of the library's own code."""
 
 Made = TypeVar("Made")
+
+
+class Opened(NamedTuple):
+    """A data set that an item opened or generated. `sha256` is its file's; None if it was generated."""
+
+    label: str
+    sha256: str | None
 
 
 @dataclass(kw_only=True)
@@ -46,7 +52,7 @@ class Context:
         checkpoints: the folder of checkpoints of unfinished trainings. If DVC runs an experiment in a temporary copy of
             the repository, `root` is the copy, and this folder is in the original.
         code: the library's files and folders that the item depends on.
-        opened: for each data set opened or generated, by name: its label, and its file's SHA-256 (None if generated).
+        opened: data sets that were opened or generated, by name.
         seeds: seeds of the first run that was trained or loaded, one per replica.
         epochs: number of epochs of each training, a mean over its replicas.
         last_epoch: the last epoch of the longest training.
@@ -64,7 +70,7 @@ class Context:
     run: TrackedRun
     graph: Graph
     code: tuple[str, ...]
-    opened: dict[str, tuple[str, str | None]] = field(default_factory=dict)
+    opened: dict[str, Opened] = field(default_factory=dict)
     settings_trained: dict[str, Any] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=list)
     epochs: list[float] = field(default_factory=list)
@@ -111,12 +117,12 @@ class Context:
         from pipeline.files import sha256
         from pipeline.memory import COPIES, check_fits
 
-        def read() -> tuple[Dataset, tuple[str, str]]:
+        def read() -> tuple[Dataset, Opened]:
             path = dataset_path(self.root, name)
             needed, what = COPIES * pixel_bytes(path), f"{self.label}: the images of {name}"
             check_fits(needed, what, "Use fewer or smaller images.")
             dataset = load_dataset(path)
-            return dataset, (dataset.label, sha256(path))
+            return dataset, Opened(dataset.label, sha256(path))
 
         dataset, self.opened[name] = self.once(("dataset", name), read)
         return dataset
@@ -129,11 +135,11 @@ class Context:
 
     def sha256(self, dataset: str) -> str:
         """The SHA-256 of the file of an opened data set."""
-        return str(self.opened[dataset][1])
+        return str(self.opened[dataset].sha256)
 
     def generates(self, what: str) -> None:
         """Record that the study generates its data. `what` is the label of the data."""
-        self.opened[what] = what, None
+        self.opened[what] = Opened(what, None)
 
     def models(self, run: str, kind: type[AnyModel], replicas: int | None = None) -> list[AnyModel]:
         """Load the models of a trained run, all of class `kind`: one per replica, or only the first `replicas`.
@@ -197,9 +203,9 @@ class Context:
     @property
     def data(self) -> str | None:
         """The labels of all data opened or generated so far, separated by commas; None if there are none."""
-        return ", ".join(dict.fromkeys(label for label, _ in self._all_opened())) or None
+        return ", ".join(dict.fromkeys(each.label for each in self._all_opened())) or None
 
-    def _all_opened(self) -> list[tuple[str, str | None]]:
+    def _all_opened(self) -> list[Opened]:
         return [each for context in (self, *self.parts) for each in context.opened.values()]
 
     def provenance(self) -> dict[str, Any]:
@@ -207,7 +213,7 @@ class Context:
         opened = self._all_opened()
         return {
             "dataset": self.data,
-            "data_sha256": opened[0][1] if opened else None,
+            "data_sha256": opened[0].sha256 if opened else None,
             "seeds": self.seeds,
             "epochs": sum(self.epochs) / len(self.epochs) if self.epochs else None,
             "trained": self.settings_trained,

@@ -21,6 +21,7 @@ from commands import wait_for
 from records import tracked_events
 
 from pipeline.commits import git_state
+from pipeline.context import Opened
 from pipeline.errors import ParamsError
 from pipeline.layout import model_folder
 from pipeline.results.outcome import Outcome, one
@@ -55,7 +56,7 @@ def in_process(root: Path, body: str, **environment: str) -> subprocess.Popen[st
 
 def test_a_stage_records_and_describes_itself_and_a_training_its_model(root: Path) -> None:
     with stage("train", RUN, root) as workspace:
-        workspace.context.opened["digits"] = "digits", "ab"
+        workspace.context.opened["digits"] = Opened("digits", "ab")
         record = workspace.provenance()
         assert workspace.context.checkpoints == root / ".cache/resume"
         folder = model_folder(root, RUN)

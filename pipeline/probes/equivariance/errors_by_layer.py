@@ -271,17 +271,12 @@ def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
     }
 
 
-@torch.no_grad()
 def changes(read: Read, seen: Tensor, directions: Tensor) -> dict[str, Tensor]:
     """Derivatives of layers' values as images `seen` change along `directions` of the same shape (Gruver et al. 2022).
 
-    They are central differences (f(x + h u) - f(x - h u)) / 2h, where h is `STEP` over the largest |u| of a batch.
-    Images should be in double precision. Automatic differentiation would be wrong for networks that stop gradients, and
-    impossible for operations without a forward mode.
+    They are central differences (f(x + h u) - f(x - h u)) / 2h, where h is `STEP` over the largest |u|. Images should
+    be in double precision. Automatic differentiation fails if a network stops gradients or has no forward mode.
     """
-    found = []
-    for x, u in zip(seen.split(BATCH), directions.split(BATCH), strict=True):
-        h = STEP / float(u.abs().max().clamp_min(1e-30))
-        below, above = read(x - h * u), read(x + h * u)
-        found.append({name: (above[name].numbers - below[name].numbers) / (2 * h) for name in above})
-    return {name: torch.cat([batch[name] for batch in found]) for name in found[0]}
+    h = STEP / float(directions.abs().max().clamp_min(1e-30))
+    below, above = (_read(read, seen + sign * h * directions) for sign in (-1, 1))
+    return {name: (above[name].numbers - below[name].numbers) / (2 * h) for name in above}
