@@ -28,7 +28,7 @@ COUNTS, VALUES = "claims", "claim_values"
 
 
 def _view(stage: str, metrics: Sequence[str], *tags: str, order: str = "tags.`mlflow.runName`") -> dict[str, Any]:
-    """A view of the runs of one stage, sorted by `order`: ascending for a tag, else descending (the latest first)."""
+    """The runs of one stage, with columns `metrics` and `tags`, by `order`: ascending for a tag, else descending."""
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"tags.`{name}`" for name in tags)]
     found = {"searchFilter": f"tags.stage = '{stage}'", "orderByKey": order, "orderByAsc": order.startswith("tags")}
     return {**found, "selectedColumns": ["attributes.`Duration`", *columns]}
@@ -122,7 +122,7 @@ def log_scorecard(
 
 
 def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[str, float]) -> str:
-    """The description of a run on an item `label`: its headline numbers, what it does, and how to repeat it."""
+    """The description of a stage's run: headline numbers, what the stage does, and how to repeat its item `label`."""
     first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:5])
     source = (file_of(name) or Path(__file__).with_name(f"{name}.py")).read_text(encoding="utf-8")
     what = (ast.get_docstring(ast.parse(source)) or name).partition("\n")[0]

@@ -97,7 +97,7 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track the device, `tags`, a description and, without `tags`, trained weights. A failed stage has `tags`."""
+        """Track the device, a description and `tags` (a failed stage's error). Without `tags`, also track weights."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")

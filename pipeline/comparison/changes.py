@@ -1,4 +1,4 @@
-"""Finds the claims that differ between two sides, tests whether chance explains a difference, and describes them."""
+"""Finds and describes claims that differ between two scorecards (sides), and tests whether chance explains this."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,8 +15,8 @@ WORDS: tuple[Word, ...] = get_args(Word)
 """How a claim differs between the sides, the most interesting first."""
 
 LEVEL = 0.05
-"""Approximate upper limit of the false discovery rate: among the tested claims called "moved", the expected share of
-those that differ only by chance. If nothing changed, it is about the probability that any claim is called "moved".
+"""Approximate upper limit of the false discovery rate: among the tested claims called "moved", the expected share that
+differs only by chance. If nothing changed, it is about the probability that any claim is called "moved".
 """
 
 
@@ -26,7 +26,7 @@ class Change:
 
     Attributes:
         difference: `after` minus `before`, in the number's unit; None without two numbers.
-        noise: noise of the difference; None if it is unknown.
+        noise: noise of the difference, by the estimate with the largest p-value; None if it is unknown.
         chance: p-value of the difference under the hypothesis that nothing changed; None if the noise is unknown.
     """
 
@@ -54,7 +54,7 @@ def changes(
         alike = old and new and same(old.value, new.value) and old.verdict == new.verdict
         if (old or new) and not alike:
             found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
-    # Equal numbers are not tested. Most do not depend on what was changed, and more tests would have less power each.
+    # Equal numbers are not tested. Most do not depend on what was changed, and each further test costs others power.
     chances = {change.id: change.chance for change in found if change.chance is not None}
     adjusted = stats.false_discovery_control(list(chances.values())) if chances else []
     moved = {claim for claim, chance in zip(chances, adjusted, strict=True) if chance <= LEVEL}

@@ -1,7 +1,7 @@
 """The noise of a claim's number: between seeds, or between machines that run the same code.
 
 Machines differ in rounding, which training amplifies. The spread between them is measured from results of the same code
-and settings, and kept in `reports/<profile>/noise.json`. For a number from one seed, it is the only estimate of noise.
+and settings, and is in `reports/<profile>/noise.json`. For a number from one seed, this is the only estimate of noise.
 """
 
 import json
@@ -110,8 +110,8 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
     """Estimates of the noise of the difference between two numbers: none, one or two.
 
     The first estimate needs several repetitions (mostly seeds) of at least one number. It uses standard errors if there
-    are any, else standard deviations: a number without repetitions is taken to vary like the other. The second estimate
-    uses both spreads between machines. Estimates of 0 are left out: two or three numbers may be equal by chance.
+    are any, else pooled standard deviations. In the pool, a number without repetitions varies like the other number.
+    The second uses both spreads between machines. Estimates of 0 are left out: a few numbers may be equal by chance.
 
     Args:
         spreads: each side's spread between machines.
@@ -142,7 +142,7 @@ def same(first: float | None, second: float | None) -> bool:
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
-    """The sides, but only the first of those that have the same numbers for all claims that rest on `items`."""
+    """The sides with distinct numbers: of sides with equal numbers for all claims that rest on `items`, the first."""
     found: dict[tuple[str, ...], Side] = {}
     for side in sides:
         numbers = [answer.value for answer in side.answers.values() if answer.items == items]

@@ -100,7 +100,7 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
 
     Args:
         root: the repository.
-        profile: profile of revisions and of the working tree. By default, the profile that is current in the last one.
+        profile: profile of revisions and of the working tree. By default, the current profile of the last of them.
 
     Raises:
         UserError: a word is unknown or ambiguous, or a side lacks the profile or its scorecard, or has damaged files.

@@ -14,11 +14,11 @@ AFFNIST_SIZE = 40
 
 
 def build_affnist(raw: Path, versions: int = 32) -> Dataset:
-    """Read the official affNIST test images, 40x40 pixels, from `test_batches.zip`. All of them are in the test part.
+    """Read the official affNIST test images `[N, 1, 40, 40]` from `raw/test_batches.zip`. All are in the test part.
 
-    The archive has 32 numbered Matlab files. Each file has one random version of all 10,000 MNIST test digits. The
-    first `versions` files are read. The factor `version` is the number of an image's file, from 1. Raises `UserError`
-    if the archive is missing or damaged.
+    The archive has 32 numbered Matlab files. Each file has one randomly warped version of each of the 10,000 MNIST test
+    digits. The first `versions` files are read. The factor `version` is the number of an image's file, from 1. Raises
+    `UserError` if the archive is missing or damaged.
     """
     from scipy.io import loadmat
 

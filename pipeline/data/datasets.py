@@ -1,7 +1,7 @@
 """Stores a data set (images, labels, factors of variation and a fixed split) in one npz file without pickled objects.
 
-Images are in their published order. The split holds indices of images, in this order or shuffled with a seed. Toys are
-rendered, and a data set of toys has only the images of its split.
+Images are in the order of their source. The split holds indices of images, in increasing order or shuffled with a seed.
+A data set of toys has only the images of its split, because toys are rendered.
 """
 
 import zipfile
@@ -57,7 +57,7 @@ class Dataset:
 
 
 def save_dataset(path: Path, dataset: Dataset) -> None:
-    """Write a data set to one npz, atomically. Equal data sets give equal bytes. UserError if it cannot be written."""
+    """Write a data set to one npz, atomically. Equal data sets give equal bytes. UserError if writing fails."""
     texts = {"format": _FORMAT, "name": dataset.name, "label": dataset.label, "classes": dataset.classes}
     arrays: dict[str, NDArray[Any]] = {name: np.array(text, dtype=str) for name, text in texts.items()}
     arrays |= {"images": dataset.images, "labels": dataset.labels}
@@ -67,7 +67,7 @@ def save_dataset(path: Path, dataset: Dataset) -> None:
 
 
 def load_dataset(path: Path, stage: str = "preprocess") -> Dataset:
-    """Load what `save_dataset` wrote. Raises `UserError` if the file is missing, is damaged or holds no data set."""
+    """Load what `save_dataset` wrote. `UserError`, naming the `stage` to run, if the file is missing or damaged."""
     with reading(path, stage), path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         arrays = dict(stored)
         if str(arrays["format"]) != _FORMAT:

@@ -13,7 +13,7 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""Key of a random sample of the images that are not held out. The sample is measured, and not trained on."""
+"""Key, in the result of `hold_out`, of a random sample of images not held out. They are measured, not trained on."""
 
 _SEED = 0
 """Seed for drawing `KNOWN` images and watched test images. Runs with equal settings have the same images."""
@@ -33,7 +33,7 @@ def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[st
     apart. The rest is for training. Returns the data set with this split, and a dictionary. The dictionary has the
     images that were set apart and their classes under `KNOWN`. It is empty if no image was set apart.
 
-    Raises `UserError` if the factor is unknown for an image, if no image has the value, or if none is left to train on.
+    `UserError` if an image's value of the factor is unknown, no image has the value, or no image is left to train on.
     """
     pool, factor = np.concatenate([dataset.split["train"], dataset.split["validation"]]), holdout.factor
     if factor not in dataset.factors:

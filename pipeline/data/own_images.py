@@ -31,7 +31,8 @@ Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
 
 
 def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
-    """Find own images, opening no file. Returns the folder or npz, and the `Part`s of the folder (none for an npz).
+    """Find own images, opening no file. `where` names their entry in messages. A relative path is relative to `root`.
+    Returns the path of the folder or npz, and the `Part`s of the folder (an empty list for an npz).
 
     Raises `UserError` for a path that does not fit `format`, class folders other than `classes`, a class without images
     and a file that is no image. Raises it also for links in folders (DVC does not see changes of their targets), for
@@ -51,7 +52,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
-    """Raise `UserError` if `find` does, or if own images contain or lie in a path that stages write (`outs`)."""
+    """Raise `UserError` if `find` does, or if own images contain, or lie in, a path that stages write (`outs`)."""
     for name, params in own_images.items():
         place = (root / params.path).resolve()
         for out in ((root / out).resolve() for out in outs):
@@ -61,7 +62,7 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 
 
 def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
-    """Read and resize the images of the entry `name` of `own_images`. Returns a data set in the order of `Part`.
+    """Read and resize the images of the entry `name` of `own_images`. Returns a data set, training `Part` first.
 
     The split has no validation images. It has test images only with `test_part`. A relative `params.path` is relative
     to `root`. Prints the number of images before they are decoded, then the number of duplicates if there are any.
@@ -147,7 +148,7 @@ def _decoded(file: Path, channels: int) -> Image.Image:
         with Image.open(file, formats=("PNG", "JPEG")) as image:
             if image.width * image.height > LARGEST:
                 raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
-            # An animated PNG would be read as its first image. A JPEG may have a second image, a phone's preview.
+            # Of an animated PNG, only the first image would be read. A second image in a JPEG may be a phone's preview.
             if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
                 raise UserError(f"{file} is animated: save it as one image")
             if image.mode not in ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA"):
@@ -181,7 +182,7 @@ def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArra
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
-    """An image resized to a square of `params.side` pixels. An image of this size keeps its pixels."""
+    """An image as a square of side `params.side` pixels, by `params.fit`. An image of this size keeps its pixels."""
     side, bicubic = params.side, Image.Resampling.BICUBIC
     if params.fit == "crop":
         shortest = min(image.size)
@@ -224,7 +225,7 @@ def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> li
 
 
 def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Images `[N, H, W]`, `[N, H, W, C]` or `[N, C, H, W]` as `[N, C, H, W]`."""
+    """Images `[N, H, W]`, `[N, H, W, C]` or `[N, C, H, W]` as `[N, C, H, W]`. UserError for another type or shape."""
     if images.dtype != np.uint8:
         raise UserError(f"{where} holds {images.dtype} numbers, expected bytes (uint8), 0 black and 255 white")
     match images.shape:

@@ -67,7 +67,7 @@ class Content:
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """The array of unsigned bytes in a gzip'd idx file (the format of MNIST), in the shape that the file states.
 
-    Format: two zero bytes, the element type, the number of dimensions, the dimensions (big-endian), the elements.
+    Format: 2 zero bytes, element type and number of dimensions (a byte each), dimensions (big-endian uint32), elements.
     """
     with gzip.open(path) as file:
         content = file.read()
@@ -133,10 +133,10 @@ def _cifar10(raw: Path) -> Content:
 
 
 def read_matrix(path: Path) -> NDArray[Any]:
-    """The array in a gzip'd file of NORB's binary matrix format: bytes or 32-bit integers, in the stated shape.
+    """The array of bytes or int32 in a gzip'd file of NORB's binary matrix format, in the shape that the file states.
 
     Format, all little-endian: a magic number for the element type, the number of dimensions, the dimensions (padded to
-    at least three), the elements.
+    at least three), the elements. All but the elements are uint32.
     """
     with gzip.open(path) as file:
         content = file.read()
@@ -165,7 +165,7 @@ def _norb(label: str, train: Arrays, test: Arrays) -> Content:
 
 
 def _smallnorb(raw: Path) -> Content:
-    """The official files, three for each part, halved to 48x48 pixels as in document 004, section 5."""
+    """The official files, three for each part. Images are halved to 48x48 pixels as in document 004, section 5."""
 
     def part(prefix: str) -> Arrays:
         images, category, info = (read_matrix(raw / f"{prefix}-{kind}.mat.gz") for kind in ("dat", "cat", "info"))
@@ -230,7 +230,7 @@ READERS: dict[str, Callable[[Path], Content]] = {
 
 
 def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
-    """Read the data set `datasets.<name>` of params.yaml from its raw data, and split it.
+    """Read the data set `datasets.<name>` of params.yaml from the folder `raw`, centre its images, and split it.
 
     Test images come from the official test part. If there is none, as for digits, they come from the whole set. With a
     `split_seed`, each part is a random sample. Validation and test images do not depend on `params.train`.
@@ -270,8 +270,9 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
 
 
 def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:
-    """The indices of each part, random if there is a seed. Without a seed, training has the first images outside the
-    test part, validation the last. Test has the first of the test part or, if there is none, those before validation.
+    """The indices of each part, drawn at random if there is a seed. Without a seed, training has the first images
+    outside the official test part, and validation has the last. The test has the first images of the official test
+    part. If there is no official test part, it has the images just before the validation images.
     """
     pool_size, train, validation = len(content.labels) - content.test, params.train, params.validation
     try:

@@ -22,7 +22,7 @@ class Published:
         classes: number of classes.
         images: number of training images, or of all images if there is no official test part; None if unknown.
         test: number of images in the official test part; 0 if there is none, or if the number is unknown.
-        factors: names of the factors of variation that are known for every image; None if unknown.
+        factors: names of the factors of variation that are known for every image; None if known for some images only.
     """
 
     channels: int

@@ -1,4 +1,4 @@
-"""Downloads raw data. A source has files, each with its SHA-256. A file comes from the first mirror with this hash."""
+"""Downloads raw data. A source has files, each with its SHA-256. A file is from the first mirror whose copy has it."""
 
 import logging
 import shutil
@@ -45,7 +45,7 @@ class Source:
 
 NORB_TRAINING = "smallnorb-5x46789x9x18x6x2x96x96-training"
 NORB_TESTING = "smallnorb-5x01235x9x18x6x2x96x96-testing"
-"""Prefixes of smallNORB's file names: categories x instances x elevations x azimuths x ..."""
+"""Prefixes of smallNORB's file names: categories x instances x elevations x azimuths x lightings x cameras x pixels."""
 
 _SMALLNORB48 = {
     "train.npz": "b88f9fd1e4e60d5d24771e6474f3cb4a991dc179a98a16ae362d04d53f2cde9d",
@@ -113,7 +113,7 @@ SOURCES = {
 def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
     """Download the files of a source to `folder`, except files there with the right hash. Returns the files' paths.
 
-    `mirror`, a folder or URL, is tried first. Its files are `<Source.folder>/<file>`, or `<name>/<file>` if this folder
+    `mirror`, a folder or URL, is tried first. Its files are `<Source.folder>/<file>`, or `<name>/<file>` if this string
     is empty. Toys have no files, so only a README is written. Raises `UserError` if no mirror has a file with the right
     hash, if `mirror` is a URL with an unknown scheme, or if a file cannot be written.
     """
@@ -128,7 +128,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
-    """Get a file from the first of `places` (folders, URLs) with it, unless `target` has its hash. Returns `target`."""
+    """Get a file from the first of `places` (folders, URLs) that has it, unless it is at `target`. Returns `target`."""
     source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:
@@ -155,7 +155,7 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
 
 
 def _download(url: str, output: str, _: object) -> None:
-    """Copy a local file or download a URL to `output`, for pooch. If the connection breaks, it is tried again. Raises
+    """Copy a local file or download a URL to `output`, for pooch. A broken download starts again. Raises
     `UserError` if the local file does not exist, the server cannot be reached or refuses, or every connection breaks.
     """
     parsed = urlparse(url)

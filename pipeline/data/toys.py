@@ -28,7 +28,7 @@ ELEVATIONS = tuple(range(30, 75, 5))
 """Height of the cameras above the horizon in degrees."""
 
 DISTANCE = 6.5
-"""Distance from a toy's centre to the midpoint of the cameras. A toy's radius is about 1."""
+"""Distance from a toy's centre to the midpoint of the cameras. The unit of lengths is about a toy's radius."""
 BASELINE = 1.0
 """Distance between the two cameras."""
 PIXEL = 1 / 18.5
@@ -42,7 +42,7 @@ class Light(NamedTuple):
     """A distant lamp, a sky that is brightest above, and the background.
 
     Attributes:
-        around, up: direction towards the lamp, in degrees to the right of the cameras and above the horizon.
+        around, up: direction from the toy to the lamp: degrees from the cameras to their right, and above the horizon.
         lamp, sky, ambient: brightness that each adds to a white surface: `lamp` to a surface that faces the lamp,
             `sky` to a surface that faces up (half as much if it faces sideways, 0 if down), `ambient` to every surface.
         background: brightness where a ray hits nothing.
@@ -232,8 +232,8 @@ def stereo_cameras(elevation: float) -> list[tuple[Floats, Floats]]:
 
 
 def cast(solid: Toy, grey: float, azimuth: float, eye: Floats, frame: Floats, light: Light, size: int) -> Floats:
-    """Brightness `[size, size]` (0 black, 1 white) of a toy, rotated by `azimuth` degrees, in the image of a camera
-    that `eye` and `frame` describe as in `stereo_cameras`. `grey` is the share of light that the toy reflects.
+    """The image `[size, size]` of a toy rotated by `azimuth` degrees, as brightness (0 black, 1 white). `eye` and
+    `frame` describe the camera as in `stereo_cameras`. `grey` is the share of light that the toy reflects.
     """
     # Everything is computed in the toy's coordinates, in which camera and lamp turn the other way.
     back = turntable(azimuth).T

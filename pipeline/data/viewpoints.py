@@ -39,10 +39,11 @@ def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "ele
 
 
 def neighbours(labels: NDArray[Any], factors: Mapping[str, NDArray[Any]], by: str) -> NDArray[np.int64]:
-    """Pairs of images of one toy in the same light, one step (`STEPS`) of the factor `by` apart. Returns the indices
-    `[P, 2]` of the images before and after the step, sorted by the image before it. Unknown viewpoints have no pairs.
+    """Pairs of images of one toy in the same light whose viewpoints differ by one step (`STEPS`) of the factor `by`
+    alone. Returns the indices `[P, 2]` of the images before and after the step, sorted by the first index.
 
-    `labels` (classes) and each of `factors` are `[N]`. `by` is azimuth or elevation. Azimuths wrap around.
+    `labels` (classes) and each of `factors` are `[N]`. `by` is azimuth or elevation. Azimuths wrap around. Images with
+    an unknown viewpoint are in no pair. There are no pairs if one of the four factors is missing.
     """
     import pandas as pd
 

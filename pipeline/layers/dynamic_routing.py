@@ -16,7 +16,7 @@ _BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
 
 
 def squash(vectors: Tensor) -> Tensor:
-    """Shorten vectors `[..., D]` to lengths below 1, and short vectors to almost 0 (document 001, section 2)."""
+    """Vectors `[..., D]` of length r, shortened to r^2 / (1 + r^2), which is below 1 (document 001, section 2)."""
     # The smallest positive number replaces 0, because the root has no gradient at 0.
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     return vectors * (squares.sqrt() / (1 + squares))
@@ -46,8 +46,7 @@ def products(votes: Tensor, capsules: Tensor) -> Tensor:
 
 def agreement(votes: Tensor, updates: int) -> Tensor:
     """Weights `[B, n, m]` after `updates` updates: a softmax, over the capsules above, of logits that start at zero.
-
-    Each update computes the capsules above from the current weights, and adds their products with the votes to logits.
+    Each update computes the capsules above from the current weights, and adds their products with votes to the logits.
     """
     logits = votes.new_zeros(votes.shape[:3])
     for _ in range(updates):
@@ -57,7 +56,6 @@ def agreement(votes: Tensor, updates: int) -> Tensor:
 
 def route(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
     """Weighted sums `[B, n, D]` of the votes of `capsules [B, m, d]`, after `updates` updates of the weights.
-
     Gradients flow through every iteration.
     """
     sums: Tensor = _DynamicRoute.apply(capsules, transformations, updates)
@@ -98,11 +96,11 @@ def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
 
 
 def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
-    """The gradient of a loss by the votes, from its gradient by the last weighted sum, `[B, n, D]`.
+    """The gradient `[B, n, m, D]` of a loss by the votes, from its `gradient [B, n, D]` by the last weighted sum.
 
     From logits a, an iteration computes weights c = softmax(a), sums s = sum_i c_i votes_i and capsules v = squash(s).
-    It then adds votes_i v to a_i. Each of these two products adds a number times a vector to the gradient by votes_i:
-    the sum adds c_i times the gradient by s, the scalar product adds the gradient by a_i times v.
+    It then adds votes_i v to a_i. Here i is a capsule below. The product c_i votes_i adds c_i times the gradient by s
+    to the gradient by votes_i. The product votes_i v adds the gradient by a_i times v.
     """
     logits, weights, sums = votes.new_zeros(votes.shape[:3]), [], []
     for _ in range(updates):

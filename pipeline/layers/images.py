@@ -8,7 +8,7 @@ from pipeline.layers.poses import compose, invert
 
 
 def standardise(images: Tensor) -> Tensor:
-    """Each image with mean 0 and variance 1 over its pixels and channels. A uniform image becomes 0."""
+    """Each image minus the mean of its n = C S S values, divided by their standard deviation (at least 1 / n)."""
     centred = images - images.mean((-3, -2, -1), keepdim=True)
     variance = centred.square().mean((-3, -2, -1), keepdim=True)
     count = images.shape[-3:].numel()
@@ -16,9 +16,8 @@ def standardise(images: Tensor) -> Tensor:
 
 
 class ChannelsLastConvolution(nn.Module):
-    """A convolution whose kernels are stored with their channels last.
-
-    The convolution then computes with channels last, which is faster and keeps the numbers of a capsule side by side.
+    """A convolution whose kernels are stored with their channels last. PyTorch then computes with channels last.
+    This is faster, and the numbers of a capsule (channels of one position) are side by side in memory.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ def centre_crop(images: Tensor, size: int) -> Tensor:
 
 
 def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
-    """From images `[B, C, S, S]`, the squares whose upper left corners are at `places [B, 2]` (row, column)."""
+    """Squares `[B, C, size, size]` of images `[B, C, S, S]`, upper left corners at `places [B, 2]` (row, column)."""
     along = torch.arange(size, device=images.device)
     rows = (places[:, 0, None] + along)[:, None, :, None]  # (B, 1, size, 1)
     columns = (places[:, 1, None] + along)[:, None, None, :]  # (B, 1, 1, size)

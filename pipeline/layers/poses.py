@@ -1,6 +1,6 @@
 """Affine poses in the plane.
 
-A pose maps a capsule's local frame to that of the image, for objects and parts alike. Frames are squares [-1, 1] x
+A pose maps a capsule's local frame to the image's frame, for objects and parts alike. Frames are squares [-1, 1] x
 [-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b. Capsules store six numbers `A`, the
 pose minus the identity, row by row: matrix = I + A (document 000, section 2.1). Rotating the image by R multiplies
 every pose from the left: I + A becomes R (I + A).
@@ -46,10 +46,8 @@ def compose(outer: Tensor, inner: Tensor) -> Tensor:
 
 
 def invert(matrix: Tensor) -> Tensor:
-    """The inverse of each map `[..., 2, 3]`.
-
-    A determinant below 1e-3 in absolute value is set to 1e-3 with its sign, so that a template seen edge-on stays
-    finite.
+    """The inverse of each map `[..., 2, 3]`. A determinant below 1e-3 in absolute value is set to 1e-3 with its sign.
+    This keeps the inverse finite if a pose squeezes a template to a line.
     """
     a, b = matrix[..., 0, 0], matrix[..., 0, 1]
     c, d = matrix[..., 1, 0], matrix[..., 1, 1]

@@ -1,7 +1,7 @@
 """Renders templates at their poses by alpha compositing (document 000, section 2.1).
 
-On a CPU, a compiled kernel (`rendering.cpp`) renders without an array for each layer. `plain_render` is the readable
-form.
+A layer is a template drawn at its pose. On a CPU, a compiled kernel (`rendering.cpp`) renders without an array of
+all layers. `plain_render` is the readable form.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ def _ticks(like: Tensor, size: int) -> Tensor:
 
 
 def sampling_points(A: Tensor, size: int) -> Tensor:
-    """The position (I + A)^-1 x of each image pixel x in each template's frame, `[B, P, size, size, 2]`.
+    """The positions (I + A)^-1 x `[B, P, size, size, 2]` of pixels x in templates' frames, for poses `A [B, P, 6]`.
 
     The terms of columns and of rows are computed separately and added in one pass over the result. One matrix product
     over all pixels takes twice as long on a CPU.
@@ -74,8 +74,8 @@ def composite(layers: Tensor) -> Tensor:
 
 
 def render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
-    """Draw templates `[P, 2, h, w]` (intensity and opacity in [0, 1]) at poses `A [B, P, 6]`. Their opacity is
-    multiplied by `presence [B, P]`, in [0, 1]. Returns images `[B, size, size]`.
+    """Draw templates `[P, 2, h, w]` (intensity and opacity in [0, 1]) at poses `A [B, P, 6]`. A template's opacity is
+    multiplied by its `presence [B, P]`, in [0, 1]. Returns images `[B, size, size]`.
     """
     found = compiled_render if supported(templates, A, presence) else plain_render
     return found(templates, A, presence, size)

@@ -36,7 +36,7 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
     """Random crops of images `[B, C, S, S]` with changed brightness, warped if `augmentation.warps`."""
     B, size = len(images), augmentation.crop
-    # Place (two numbers), gamma, and an unused number. Without the last, a seed would give other crops than before.
+    # Place (two numbers), gamma, and an unused number: without it, a seed would give other crops than in old results.
     draws = torch.rand(B, 4, generator=generator, device=images.device)
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:

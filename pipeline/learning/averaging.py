@@ -4,10 +4,10 @@ After step t, with the weights w_t,
 
     average_t = (1 - c_t) average_(t-1) + c_t w_t,    c_t = (p + 1) / (t + p),    p = 1 / window - 2
 
-The weights of step s count about as s^p. This is an exponential moving average whose horizon grows with training: the
-mean age of the averaged weights is always `window * t` steps. An average with a fixed decay rate needs a new rate for
-each number of epochs and batch size, and a correction for its initial values. Polynomial decay needs neither: `window`
-keeps its meaning in shortened trainings, and the initial weights get no weight, because c_1 = 1.
+The share of w_s in the average is about proportional to s^p. This is an exponential moving average whose horizon grows
+with training: the mean age of the averaged weights is always `window * t` steps. An average with a fixed decay rate
+needs a new rate for each number of epochs and batch size, and a correction for its initial values. Polynomial decay
+needs neither: `window` keeps its meaning in shortened trainings, and the initial weights have no share, as c_1 = 1.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Stores trained weights, and checkpoints during training: named tensors with a JSON header in one safetensors file.
 
-A training's fingerprint is a hash of its parameters, data and code. The fingerprint names the folder of the training's
-checkpoint. So a training with a changed parameter never uses an old checkpoint. If the parameter is changed back, the
-old checkpoint is found again.
+A training's fingerprint is a hash of its settings, data and code. The fingerprint names the folder of the training's
+checkpoint. So a training with a changed setting never uses an old checkpoint. If the setting is changed back, the old
+checkpoint is found again.
 """
 
 import hashlib
@@ -69,7 +69,7 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
 
 
 def fingerprint(**dependencies: Any) -> str:
-    """A hash of everything a training depends on: JSON values by name."""
+    """A hash (16 hexadecimal digits) of everything that a training depends on: JSON values by name."""
     return json_sha256(dependencies)[:16]
 
 

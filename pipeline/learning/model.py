@@ -29,7 +29,7 @@ class Model(nn.Module):
     """Number of training images that `end_epoch` needs."""
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
-        """Noise `[*shape, noise_size]` for an array of images of this shape, such as (steps, batch size). Here none."""
+        """Noise `[*shape, noise_size]` for `shape` images, such as (steps, batch size). The base class has none."""
         return torch.empty((*shape, 0), device=device)
 
     @abstractmethod
@@ -43,7 +43,7 @@ class Model(nn.Module):
         """
 
     def beginning_images(self, epoch: int) -> int:
-        """Largest number of training images that `begin_epoch` uses before an epoch."""
+        """Largest number of training images that `begin_epoch` uses before `epoch`, counted from 0."""
         return 0
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
@@ -75,7 +75,7 @@ class EvaluationInputs:
 
     Attributes:
         sections: sections of `params.yaml` that the stage depends on, by name. A package uses only its section.
-        official: reads affNIST's test images. Returns None without `official_affnist`, or if image sizes differ.
+        official: reads affNIST's test images. Returns None if params.yaml does not ask for them, or their size differs.
     """
 
     models: Sequence[Model]

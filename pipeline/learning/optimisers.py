@@ -58,8 +58,8 @@ class RMSProp(Optimiser):
 
         s = decay s + (1 - decay) g^2,  v = momentum v + lr g / sqrt(s + eps),  w = w - v
 
-    torch's RMSProp differs in three points, and a tuned step size depends on each: s starts at 0 and not at 1, eps is
-    added outside of the root, and a change of lr rescales the whole velocity at once.
+    Here, s starts at 1. torch's RMSProp differs in three points, and a tuned step size depends on them. In torch, s
+    starts at 0, eps is added outside of the root, and a change of lr rescales the whole velocity at once.
     """
 
     decay = momentum = 0.9
@@ -78,7 +78,7 @@ class RMSProp(Optimiser):
 
 
 def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Adam | RMSProp:
-    """The optimiser of a training. RMSProp's constants are from the code of SCAE's authors."""
+    """The optimiser of a training. RMSProp's constants are from the authors' code of stacked capsule autoencoders."""
     if training.optimiser == "adam":
         return Adam(parameters, training.learning_rate)
     return RMSProp(parameters, training.learning_rate, eps=1e-2 / training.batch_size**2)

@@ -95,7 +95,7 @@ def train_run(
     before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
-        """Track a seed's metrics. With one seed, names have no suffix, and the speed is tracked only at the end."""
+        """Track metrics as `<name>/<replica>`. With one seed, names have no suffix, and speed is tracked at the end."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}
@@ -141,7 +141,7 @@ def best_rows(trained: Trained) -> pd.DataFrame:
 
 
 def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Spread over replicas of the highest validation bound (`bound`). If there is none, of the lowest loss (`loss`)."""
+    """Spread over replicas of the highest validation bound, as `bound`. Without it, of the lowest loss, as `loss`."""
     replicas = history.groupby("replica")
     if "validation_bound" in history:
         return {"bound": spread(replicas["validation_bound"].max())}

@@ -30,7 +30,7 @@ class AugmentationParams(Section):
 class CropParams(Section):
     """Random crops in random light, drawn again in every epoch. They are warped if a setting of warps is not 0.
 
-    Gain and offset are drawn for each channel, because standardised images hide what all channels share.
+    Gain and offset are drawn for each channel, because standardisation removes a gain or offset that channels share.
     All other changes are the same for all channels. Validation and tests use the unchanged central crop.
     """
 
@@ -94,7 +94,7 @@ class RunSettings(Section):
 
     @property
     def channels(self) -> int:
-        """Channels of the images that the model takes: its `views`, or 1 if it has no such setting."""
+        """Number of channels of the model's images: its setting `views`, or 1 if it has no such setting."""
         return getattr(self.model, "views", 1)
 
     @property

@@ -212,7 +212,7 @@ class _Loop:
             chosen = order[step * batch : (step + 1) * batch]
             images = augment(self.images[chosen], self.task.augmentation, generator)
             loss, metrics = self.model(images, noise[step], times[step], self.labels[chosen])
-            # Zeros for unused parameters, such as the betas of matrix capsules with `activation: mixing`.
+            # Unused parameters, such as the betas of matrix capsules with `activation: mixing`, have the gradient 0.
             gradients = torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
             norm = clip(gradients, self.training.gradient_clip)
             metrics = {"loss": loss.detach(), **metrics, "gradient_norm": norm}

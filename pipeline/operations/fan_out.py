@@ -104,7 +104,7 @@ def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
 
 
 def _job(root: Path, commit: str, remote: str | None, repository: str | None) -> dict[str, Any]:
-    """The data from which a worker makes its clone. Without a remote, the clone shares folders with the head."""
+    """The data from which a worker makes its clone, and without a remote, the head's folders that it shares."""
     with Repo(str(root)) as repo:
         cache = repo.config["cache"].get("dir") or str(root / ".dvc" / "cache")
     folders = {} if remote else {name: str(root / name) for name in (CHECKPOINTS, JOURNALS)}
@@ -270,7 +270,7 @@ def _call(folder: Path, *command: str) -> str:
     guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # DVC takes the first `python`
-    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # else both would send these journals
+    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # the head sends shared journals
         env["CAPSULES_MLFLOW"] = "off"
     told = subprocess.run([*guard, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
     if told.returncode:

@@ -117,7 +117,7 @@ def stored(root: Path, output: Output) -> list[Path]:
 
 
 def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
-    """Keep only complete outputs of `locked` with small files on the remote. Returns why others were removed."""
+    """Keep only complete outputs of `locked` with small files on the remote. Returns reasons by removed output."""
     kept, refused = set(), {}
     for output in locked:
         if not _place(root, output.md5).exists():

@@ -82,7 +82,7 @@ class Delivery:
     def run(self) -> Iterator[str]:
         """Deliver all new events, oldest run first. Yield the ids of runs that had new events.
 
-        A run whose process is gone without an end event is marked as killed. A failed delivery does not stop others.
+        A run whose process is gone without an end event is marked as killed. If one delivery fails, the others go on.
         Raises `UserError` if the store does not answer or rejected a run, and `TimeoutError` if another process
         delivers for over a minute.
         """
@@ -209,7 +209,7 @@ class _Run:
                     self._client.log_batch(run, **{kind: batch[begin : begin + BATCH]})
 
     def _find(self, key: str, tags: Mapping[str, Any], name: str = "", time: int | None = None) -> str | None:
-        """The id of the run whose tag `key` has the value in `tags`; None if it is missing, or deleted in MLflow.
+        """MLflow's id of the run whose tag `key` is `tags[key]`. None if the run is missing, or deleted in MLflow.
         With `time` (the start of the run, in ms since 1970), a missing run is created.
         """
         from mlflow.entities import ViewType
