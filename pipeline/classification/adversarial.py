@@ -5,9 +5,9 @@ lowers the loss of another class instead. The basic iterative method (BIM) takes
 [0, 1], and epsilon is in the same unit.
 
 White-box attacks are made through the model's own loss and, if this differs, also through the cross-entropy of its
-logits. The spread loss of a confident network is exactly 0 and has no gradient. An image withstands an attack if it is
-classified correctly in both cases. A targeted attack succeeds if the target is predicted in one case or both. Black-box
-attacks use the source model's own loss.
+logits. The spread loss of confident matrix capsules is exactly 0, and so is its gradient. An image withstands an attack
+if it is classified correctly in both cases. A targeted attack succeeds if the target is predicted in one case or both.
+Black-box attacks are made through the own loss of another model, the source.
 """
 
 from collections.abc import Sequence
@@ -62,10 +62,10 @@ def attacked(
     Args:
         images: `[N, C, s, s]` in [0, 1].
         classes: the correct classes or, if `targeted`, the target classes.
-        steps: 1 for FGSM, several for BIM; each moves by epsilon / steps.
+        steps: number of steps, 1 for FGSM, several for BIM. Each changes a pixel by up to epsilon / steps.
         targeted: whether to move towards `classes` rather than away from them.
         through: the model's own loss, or cross-entropy of its logits.
-        start: `gradient` at the images, if it is known.
+        start: the result of `gradient` at `images`, or None to compute it.
     """
     changed, sign = images, -1 if targeted else 1
     for number in range(steps if epsilon else 0):
@@ -132,8 +132,8 @@ def black_box(
 
 
 def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> dict[str, float]:
-    """Sizes of a loss's derivatives by pixels. `zeros` is the share that is exactly 0. `median` is the median of the
-    rest (0 if there are none). `without` is the share of images whose derivatives are all 0.
+    """Absolute values of a loss's derivatives by pixels. `zeros` is the share that is exactly 0. `median` is the median
+    of the rest (0 if there are none). `without` is the share of images whose derivatives are all 0.
 
     A network that is hard to attack only because gradients are exactly 0 is not robust.
     """
@@ -154,8 +154,8 @@ def outcome(
     augmentation: CropParams,
     title: str,
 ) -> Outcome:
-    """White-box attacks on all replicas of both networks, black-box attacks through the first convolutional network on
-    all other networks, and the sizes of gradients. The arrays are a few attacked images.
+    """White-box attacks on all replicas of capsules and convolutional networks, black-box attacks through `cnns[0]` on
+    all other replicas, and `gradient_sizes`. The arrays are a few attacked images.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device

@@ -28,7 +28,7 @@ class Classifier(Model):
 
     @abstractmethod
     def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Scores `[B, n]`; `noise [B, noise_of_scores]` is for dropout, used in training mode only."""
+        """Scores `[B, n]`. Dropout in training mode uses `noise [B, noise_of_scores]`, uniform in [0, 1)."""
 
     @abstractmethod
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ def scores(model: Classifier, images: Tensor) -> Tensor:
 
 
 def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
-    """The central crops of uint8 images `[N, C, S, S]`, in [0, 1], as classifiers are tested on them."""
+    """Central crops `[N, C, s, s]` in [0, 1] of uint8 images `[N, C, S, S]`. Classifiers are tested on these crops."""
     return centre_crop(torch.from_numpy(images), augmentation.crop).float() / 255
 
 
@@ -66,7 +66,7 @@ def classification_errors(
     model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
 ) -> pd.DataFrame:
     """Shares of misclassified test images, a row per metric. `centre` is for middle crops. `<factor>-<value>` is for
-    middle crops of images with this value. `crops` (with `many_crops`) is for scores averaged over 13 crops.
+    middle crops of images with this factor's value. `crops` (with `many_crops`) is for scores averaged over 13 crops.
 
     Averaged scores are activations for capsules, as in the document, and probabilities for networks with logits.
     """

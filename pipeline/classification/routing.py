@@ -49,7 +49,7 @@ class RoutedLayer(NamedTuple):
 
     Attributes:
         entropy: sum over the capsules below of their activation times E (see `routed_layer`), `[B]`.
-        active: sum of the activations of capsules below with more than one parent, `[B]`.
+        active: sum of the activations of the capsules below with two or more possible parents, `[B]`.
         activations: largest activation of each type over positions, `[B, D]`.
     """
 

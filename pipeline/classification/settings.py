@@ -26,7 +26,7 @@ class ClassifierRun(RunSettings):
 
 
 class CroppedRun(ClassifierRun):
-    """A run of one of document 004's networks. It sees crops, and may be validated on held-out objects."""
+    """A run of one of document 004's networks. It sees crops. Validation images may be held out by a factor's value."""
 
     augmentation: CropParams
     holdout: HoldoutParams | None = Field(description="held-out images for validation; null: the data set's own")

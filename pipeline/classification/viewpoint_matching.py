@@ -5,7 +5,7 @@ to generalise better. So the networks are compared at equal errors on familiar v
 
 1. Errors of the worse network are means over its last epochs. The minimum of many noisy errors would be too low.
 2. Errors of the better network (in the document the capsules) are those at the epoch where its error on familiar test
-   images first falls to the worse network's, interpolated linearly between epochs.
+   images first falls to the mean of step 1, interpolated linearly between epochs.
 """
 
 from collections.abc import Mapping
@@ -65,8 +65,8 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
     """Compare networks where their errors on familiar viewpoints are equal. One row per replica and network, with the
-    columns replica, network and `COLUMNS`. Values of the worse network are means over its last `LATE` epochs. Those of
-    the better one are where its error on familiar viewpoints first falls to the worse one's, at the earliest epoch 1.
+    columns replica, network and `COLUMNS`. Values of the worse network are means over its last `LATE` epochs. Values of
+    the better one are interpolated where its familiar error first falls to the worse one's, at the earliest epoch 1.
 
     Args:
         curves: `errors` of both networks, with a column network. Replicas without both networks are left out.

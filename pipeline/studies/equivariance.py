@@ -64,8 +64,8 @@ def measure(context: Context) -> Outcome:
 
 
 def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
-    """By factor, pairs of test images one step of the viewpoint apart, as two arrays of indices `[N, 2]`: at most
-    `fit_images` pairs of half of the toys, and `images` of the others. A factor needs at least 8 pairs in each array.
+    """By factor, two arrays `[N, 2]` with the indices of pairs of test images one step of the viewpoint apart: up to
+    `fit_images` of half of the toys, `images` of the others. Factors with under 8 pairs of either half are left out.
     """
     import numpy as np
 

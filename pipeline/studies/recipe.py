@@ -109,7 +109,7 @@ def measure(context: Context) -> Outcome:
 def errors(trained: Trained) -> pd.DataFrame:
     """Errors in [0, 1] and seconds of training: one row per replica and metric. Columns: replica, metric, value.
 
-    After the last epoch, `new` is the error on held-out images, and `known` on other images left out of training, if
+    After the last epoch, `new` is the error on held-out images, `known` on the random `known_share` of other images, if
     any. `train` is the mean error on augmented training images in the last epoch. `seconds` is a mean over replicas.
     """
     last = trained.history.groupby("replica").tail(1).rename(columns={column: name for name, column in ERRORS.items()})

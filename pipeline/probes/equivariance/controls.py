@@ -30,7 +30,7 @@ def controls(edge: str) -> dict[str, Read]:
 
 
 def moments(images: Tensor) -> Tensor:
-    """Centroid (x, y) and second moments (xx, xy, yy) about the middle of the frame, `[B, 1, 5]`.
+    """Centroid (x, y) and second moments (xx, xy, yy), `[B, 1, 5]`, in the frame [-1, 1] x [-1, 1] of the image.
 
     Content is the difference of pixels and background. The background is the median of the pixels on the edge, channel
     by channel. Negative differences are kept, so that moments are ratios of linear functions of the content.

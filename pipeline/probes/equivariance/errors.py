@@ -7,7 +7,7 @@ The error of a prediction of f(g x) is the root of
 over images x, where mean and mean' are the means of f(x) and of f(g x). The denominator is a variance, so errors do not
 change if f is scaled or a constant is added. So they are no smaller for a network that maps all images to nearly the
 same features. If f(x) and f(g x) vary equally, the prediction mean' has an error of 1. Predicting the features of
-another image has an error of about 1.4. Features whose relative sd is below `COLLAPSED` have no error.
+another image has an error of about 1.4. No error is computed for features whose relative sd is below `COLLAPSED`.
 
 For errors within classes, the means are taken over images of the same class. So these errors are no smaller for
 features that depend on little but the class.

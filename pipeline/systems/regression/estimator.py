@@ -23,8 +23,8 @@ from pipeline.systems.regression.settings import Decision, ScheduleParams
 class CapsuleRegression(ClassifierMixin, BaseEstimator):
     """Classification by vectors of competing length, fit by expectation maximisation.
 
-    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers. Gaussian noise is added
-    to the vector. The probability of a class is its vector's expected share of the sum of squared lengths. A capsule of
+    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers. Gaussian noise of sd 1
+    is added. The probability of a class is its vector's expected share of the sum of squared lengths. A capsule of
     size 1 is one weight vector, as in logistic regression. A larger capsule spans a subspace in which its class varies.
 
     Args:
@@ -33,19 +33,19 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
             "all-vs-all": a model for each pair of classes, with a vote.
         fit_intercept: whether to append a one to every input. Without it, x and -x give the same result, because
             lengths are even functions of the input.
-        ridge: penalty on squared weights, in units of a feature's mean square times the number of examples.
+        ridge: penalty on squared weights, in units of the features' mean square times the number of examples.
         momentum: gamma of equation 27.
         thresholds: nu of each round of training (equation 26).
-        patience: number of iterations without a lower validation error after which a round ends, for each round.
+        patience: number of iterations without a new lowest validation error after which a round ends, for each round.
         max_iter: maximum number of iterations.
         validation_fraction: share of each class's examples held out to end rounds and choose the weights. If no example
-            is held out, the training examples are used.
+            is held out, the training examples do both.
         device: "cpu", "cuda" or another torch device.
-        random_state: seed or generator for the split.
+        random_state: seed or generator for the choice of held-out examples.
 
     Attributes:
         classes_: the class labels, sorted.
-        capsules_: weights `[problems, capsules, size, features (+ 1)]`.
+        capsules_: weights `[problems, capsules, size, features]`, or features + 1 with `fit_intercept`.
         n_iter_: number of iterations, the maximum over the problems.
         n_features_in_: number of features.
         history_: data frame with one row per iteration and problem, see `fits.fit`.
@@ -120,8 +120,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The label of each input `[n, features]` by the document's rule: the most probable class, or in all-vs-all the
-        class with the most votes of pairs. The two may differ in all-vs-all (see `predict_proba`).
+        """Labels `[n]` of inputs `X [n, features]` by the document's rule: the most probable class, or in all-vs-all
+        the class that wins the most pairs. This class may not be the most probable one in `predict_proba`.
         """
         scores = self._for_rows(class_scores, X)  # raises if the estimator is not fitted
         return self.classes_[scores.argmax(axis=1)]

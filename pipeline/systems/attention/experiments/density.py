@@ -26,7 +26,7 @@ APART = 2.0
 
 def run(study: DensityStudy) -> Outcome:
     """One row per dimension, concentration and `what`. If `what` is poses or cues, z is the largest deviation of a mean
-    of q / p from one, in standard errors. If it is literal or printed, mass is equation 7's integral (`literal_mass`).
+    of q / p from one, in standard errors. For literal and printed, mass is equation 7's integral (`literal_mass`).
     """
     random = np.random.default_rng(study.seed)
     n = study.components
@@ -80,6 +80,6 @@ def scores_of_cues(components: Components, cues: Tensor) -> list[float]:
 
 
 def _scores(log_ratios: Tensor) -> list[float]:
-    """Deviations of the means of exp(`[samples, tests]`) from one, in standard errors."""
+    """Deviations of the means over samples of exp(`log_ratios [samples, tests]`) from one, in standard errors."""
     ratios = log_ratios.exp()
     return [float(z) for z in (ratios.mean(0) - 1) / (ratios.std(0) / math.sqrt(len(ratios)))]

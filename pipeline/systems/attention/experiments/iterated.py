@@ -12,8 +12,8 @@ from pipeline.systems.attention.settings import IteratedStudy
 
 
 def run(study: IteratedStudy) -> Outcome:
-    """One row per sd, scale and iteration: the entropy of attention (nats), the share of parts with a `single` parent
-    (of weight above 0.99), and the share of parts with the `right` parent. Scenes have all objects and no clutter.
+    """One row per sd of parts, scale and iteration: mean entropy of attention (nats), and shares of parts whose largest
+    weight is above 0.99 (`single`), or is that of their true parent (`right`). Scenes have all objects and no clutter.
     """
     random = np.random.default_rng(study.seed)
     n = study.objects

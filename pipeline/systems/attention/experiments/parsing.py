@@ -1,6 +1,6 @@
 """Variational inversion compared with routing on generated scenes (left open in document 001, section 4.2).
 
-All methods are given the transformations and the parts. Inversion is also given the model's scales (kappa, sigma), or
+All methods are given the matrices W and the parts. Inversion is also given the model's scales (kappa, sigma), or
 learns them from parts and cues. Baselines use the parts' votes: dynamic routing, EM routing and a form of k-means. The
 two routing methods are run with as few iterations as published, from one start. Dynamic routing is also run with more
 iterations. EM routing is also run with more iterations and starts, without and with the density of clutter. EM
@@ -111,7 +111,7 @@ def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
 
 
 def lead_of(leads: list[Tensor]) -> dict[str, float]:
-    """Lead of inversion over a method, from the leads on the scenes `[B]` of each setting. Settings have equal weights.
+    """Lead in `found` of inversion over a method, from leads by scene `[B]` per setting. Settings have equal weights.
 
     Returns:
         the mean, its standard error, and the number of scenes; `more`, the number of settings in which inversion finds
@@ -147,7 +147,7 @@ def shapes(parts: int) -> Tensor:
         at = (np.arange(parts) + 0.5) / parts * lengths[-1]
         places = np.interp(at, lengths, ring.real) + 1j * np.interp(at, lengths, ring.imag)
         edge = np.diff(ring)[np.searchsorted(lengths, at, side="right") - 1]
-        for row, numbers in ((0, places), (2, edge / abs(edge))):  # complex numbers times s exp(i a)
+        for row, numbers in ((0, places), (2, edge / abs(edge))):  # multiplies s exp(i a) by complex numbers
             of_shape[:, row, 2], of_shape[:, row, 3] = numbers.real, -numbers.imag
             of_shape[:, row + 1, 2], of_shape[:, row + 1, 3] = numbers.imag, numbers.real
     return torch.from_numpy(W).transpose(0, 1).float()

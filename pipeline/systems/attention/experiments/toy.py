@@ -59,7 +59,7 @@ def least_weight(rate: float, steps: int) -> float | None:
 
 
 def run(study: ToyStudy) -> Outcome:
-    """One row per reading, weight and penalty, with h1, h2, h3 after inference, and two measures of their sparsity.
+    """One row per reading, weight and penalty: h1, h2, h3 after inference, with their `hoyer` and `effective_number`.
 
     The numbers also have `single_winner_from`, the least weight of L1 in two-sided with a single active unit.
     """

@@ -11,7 +11,7 @@ the steps, the parts' sds shrink from larger values to the sds of the model. Onl
 continue in the second half. At the end the best start is kept. Estimates of the bound are noisy, and the largest of
 several is biased upwards. So starts are compared with the same noise, and the bound is reported with new noise.
 
-Shapes: B scenes, R starts of each scene; other letters as in `top_down`.
+Shapes: B scenes, R starts of each scene, n objects with poses of D numbers, m parts with poses of d numbers.
 """
 
 import math
@@ -108,7 +108,7 @@ class _Search:
     def ascend(
         self, hierarchy: Hierarchy, q: Gaussian, log_scales: Tensor | None = None, widest: float = 1.0
     ) -> Gaussian:
-        """`q` after half of the steps, by Adam. Sds shrink as in `from_starts`. `log_scales` are learned in place."""
+        """`q` after half of the steps, by Adam. Parts' sds shrink as in `from_starts`. `log_scales` change in place."""
         steps = self.settings.steps // 2
         means, log_sds = (each.clone().requires_grad_() for each in q)
         learned = [means, log_sds] + ([] if log_scales is None else [log_scales])

@@ -54,7 +54,7 @@ def em_routing(
         floor: minimum sd.
         starts: number of starts. The first has uniform parents, the others random parents. Each scene keeps the start
             with the highest likelihood.
-        log_clutter: log density of each part under clutter, per unit of votes, `[B, m]`, or None without clutter.
+        log_clutter: log density, in the space of votes, of each part under clutter, `[B, m]`, or None without clutter.
     """
     B, m, n, _ = votes.shape
     noise = torch.randn(B, starts, m, n, generator=torch.Generator().manual_seed(seed), dtype=votes.dtype)
@@ -79,7 +79,9 @@ def em_routing(
 
 
 def k_means(votes: Tensor, iterations: int) -> Parse:
-    """Assign each part to the object with the mean vote nearest to the part's vote. Empty objects keep their mean."""
+    """Assign each part to the object whose pose is nearest to the part's vote for it. A pose is the mean vote of the
+    object's parts, at first of all parts. Objects without parts keep their pose.
+    """
     poses = votes.mean(1)
     parents = votes.new_zeros(votes.shape[:3])
     for _ in range(iterations):

@@ -9,9 +9,9 @@ Attention of a part over its predictions, iterated, selects one parent:
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
 Equation 7 turns attention into a density of the part's pose V_i, a mixture of Gaussians around the predictions. Its
-weights are a softmax of von Mises-Fisher (VMF) densities. A softmax of log densities is used here, as in equation 6. As
-printed, the weights depend on the same pose as the Gaussians. The mixture's integral (`literal_mass`) is then not one:
-it is near n if directions determine the parent. It is one if weights depend on the *previous* pose, as in equation 6.
+weights are a softmax of von Mises-Fisher (VMF) densities. A softmax of log densities is used here, as in equation 6. In
+the document the weights depend on the same pose as the Gaussians. The mixture's integral (`literal_mass`) is then not
+one: it is near n if directions determine the parent. It is one if weights use the *previous* pose, as in equation 6.
 So a part with parent s_i has two observables here, its pose and a cue q_i, the direction in which to look for the part:
 
     s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
@@ -137,7 +137,7 @@ class Hierarchy:
 
     def components(self, poses: Tensor, present: Tensor | None = None) -> Components:
         """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`. Objects
-        in the mask `present [..., n]` (by default all) have equal prior probabilities. Absent objects have none.
+        in the mask `present [..., n]` (by default all) have equal prior probabilities, absent objects 0.
         """
         U = self.predictions(poses)
         nothing = torch.zeros_like(U[..., :1, :])
@@ -169,7 +169,7 @@ class Scenes:
 
     Attributes:
         parts: poses `[B, m, d]`.
-        cues: directions `[B, m, d]`.
+        cues: unit vectors `[B, m, d]`.
         parents: index of the object of each part, `[B, m]`. Clutter has index n.
         poses: poses of all objects, present or absent, `[B, n, D]`.
         present: mask of the objects in the scene, `[B, n]`.
@@ -232,7 +232,7 @@ def literal_mass(components: Components, samples: int) -> dict[str, float]:
     of `literal` are a softmax of log densities (`log_weights`). Weights of `printed` are a softmax of densities.
     """
     U, sigma = components.predictions, components.sigma
-    V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (K, n, d), from each component
+    V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (samples, n, d), from each component
     cues = torch.nn.functional.normalize(V, dim=-1)
     log_weights = {"literal": components.log_weights(cues), "printed": components.log_printed_weights(cues)}
     return {name: float(each.exp().diagonal(dim1=1, dim2=2).sum(-1).mean()) for name, each in log_weights.items()}

@@ -83,7 +83,7 @@ def _log_bessel(order: float, kappa: NDArray[np.float64]) -> NDArray[np.float64]
     """log of I_v(kappa) / (kappa / 2)^v / exp(kappa), for v = `order`. Near 0 it is computed by I_v's power series."""
     from scipy.special import ive
 
-    is_near = kappa**2 < 32 * (order + 1)  # the series converges; further out SciPy's function does not underflow
+    is_near = kappa**2 < 32 * (order + 1)  # the series converges here, SciPy's function does not underflow elsewhere
     near = np.where(is_near, kappa, 0.0)
     away = np.where(is_near, np.sqrt(32 * (order + 1)), kappa)
     term, total = np.ones_like(near), np.ones_like(near)

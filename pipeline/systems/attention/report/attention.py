@@ -85,7 +85,7 @@ def one_parent(numbers: Numbers) -> Answer:
 
 def density_and_samples_agree(numbers: Numbers) -> Answer:
     """Section 4.2: the largest deviation between density and samples over all tests, in standard errors. If density and
-    samples agree, some test fails with a probability of at most 1e-3.
+    samples agree, the probability that any of the tests fails is at most 1e-3.
     """
     z = numbers.needed("largest_z")
     limit = float(norm.isf(1e-3 / numbers.at("tests") / 2))
@@ -102,7 +102,7 @@ def density_and_samples_agree(numbers: Numbers) -> Answer:
 
 def inversion_finds_more(numbers: Numbers) -> Answer:
     """Section 4.2: percent of parents found by inversion minus percent found by dynamic routing, mean over settings.
-    Routing has the better of two numbers of iterations. `sd` is the standard error of the mean difference by scene.
+    Routing has the better of two numbers of iterations. `Measured.sd` is the standard error of this mean over scenes.
     """
     ours, settings = 100 * numbers.at("found", "inversion", "mean"), numbers.at("settings")
     leads = {

@@ -11,8 +11,8 @@ from pipeline.systems.regression.settings import ConvergenceStudy
 
 
 def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
-    """One row per variant and iteration: log-loss and training error of the multiclass model. Variants of EM are plain,
-    with momentum, with a threshold, and with both. Fits are in float64, so that rounding hardly lowers the likelihood.
+    """One row per variant of EM and iteration: log-loss (as in `fits.fit`) and training error of the multiclass model.
+    EM is plain, with momentum, a threshold or both. Fits are in float64, so rounding hardly lowers the likelihood.
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
     problems = Problems(*inputs.without_validation(), architecture, dtype=torch.float64)

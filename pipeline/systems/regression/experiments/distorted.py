@@ -39,11 +39,11 @@ def distort(
     shift: float = 1.0,
     elastic: float = 0.7,
 ) -> Tensor:
-    """Float images `[B, 1, S, S]`, each with its own random distortion. The outside is black.
+    """Float images `[B, 1, S, S]`, each with its own random distortion. Pixels from beyond the edges are 0.
 
     Args:
         generator: generator on the CPU, so that all devices give the same images.
-        strength: factor on the amounts below. All amounts but `elastic` are bounds of uniform distributions.
+        strength: factor on the amounts below. Each but `elastic` is the bound a of a uniform draw in [-a, a].
         angle: largest rotation, in degrees.
         stretch: largest change of the scale of each axis, as a share.
         shear: largest shift of x, as a share of y.
@@ -70,10 +70,10 @@ def distort(
 
 
 def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Inputs:
-    """Inputs with distorted copies of the training images added to the training part, `examples` in total.
+    """Inputs with distorted copies of the training images added to the training part, to a total of `examples`.
 
     The numbers of copies of any two images differ by at most one. Copies are projected onto the singular vectors of
-    the original images. The other parts are unchanged.
+    the original images. The validation and test parts are unchanged.
     """
     count = len(inputs.X["train"])
     which = torch.arange(max(examples, count)) % count
@@ -90,8 +90,8 @@ def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Input
 def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
     """One row per strength of distortions, from 0: errors of one architecture after training with distorted copies.
 
-    Training errors include the distorted copies. The numbers are of strength 0, and of the other strength with the
-    fewest validation errors.
+    Training errors include the distorted copies. The outcome's numbers are the errors at strength 0, and at the nonzero
+    strength with the lowest validation error.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Errors and calibration of capsule regression by capsule size and architecture, and of baselines (Figures 2-5).
+"""Errors and calibration of capsule regression by size and architecture, and of baselines (document 002, Figures 2-5).
 
 Do predicted probabilities agree with frequencies? Images are put into bins of equal width by their confidence, the
 probability of the class that they are assigned to. Bin b has n_b of n images, their mean confidence is c_b, and a share
@@ -103,7 +103,7 @@ def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y
 
 
 def squashed(W: Tensor, X: Tensor) -> Tensor:
-    """Equation 29: each capsule's mean vector divided by the norm of all capsules' vectors together, `[n, m, d]`."""
+    """Equation 29: mean vectors `[n, m, d]`, divided by each input's norm over all m d numbers. `W` is `[m, d, p]`."""
     means = prior_means(W, X)
     return means / means.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]
 
@@ -135,21 +135,20 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figure 4, equation 30, `[m, d, S, S]`: for each capsule element, the class's image with its largest square."""
+    """Figure 4, equation 30, `[m, d, S, S]`: each class's training image with the largest square of each element."""
     latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
     return {"prototypes": inputs.images["train"][torch.stack(best).cpu().numpy(), 0]}
 
 
 def variety(prototypes: NDArray[np.generic]) -> float:
-    """Share of distinct images among a class's prototypes `[m, d, S, S]`, averaged over classes."""
+    """Share of distinct images among a class's d prototypes, averaged over the classes of `prototypes [m, d, S, S]`."""
     return float(np.mean([len(np.unique(each.reshape(len(each), -1), axis=0)) / len(each) for each in prototypes]))
 
 
 def baseline(name: str, inputs: Inputs) -> dict[str, Any]:
-    """The row of a scikit-learn classifier on the same inputs. Its hyperparameter is `chosen` on the validation part.
-
-    `seconds` is the time of the fits with all values of the hyperparameter, and of their errors.
+    """The row of a scikit-learn classifier. Inputs are the capsules', divided by their training root mean square. The
+    hyperparameter is `chosen` on the validation part. `seconds` is the time of all its values' fits and of all errors.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

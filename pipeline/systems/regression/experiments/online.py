@@ -30,9 +30,8 @@ from pipeline.systems.regression.settings import OnlineStudy
 
 
 def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
-    """One row per method and pass: log-loss on the training part and errors on all parts, from the subspace start.
-
-    Only the use of the data is compared. Updates have no threshold. They have momentum if the method's name says so.
+    """One row per method and pass: normalised training log-loss (see `fits.fit`) and errors on all parts. All methods
+    begin at the subspace start. Updates have no threshold, and momentum only if the method's name says so.
     """
     X, y = inputs.X["train"], inputs.y["train"]
     problems = Problems(X, y, build_architecture("multiclass", study.size, inputs.classes))
@@ -47,7 +46,7 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
                 online.learn(X[rows.to(X.device)].double(), y[rows.to(y.device)])
             yield problems.whitened(online.W)
 
-    # Batch EM is incremental EM with a single batch. The first update of both takes a pass over the data.
+    # Batch EM is incremental EM with a single batch. The first update of incremental EM takes a pass over all batches.
     methods = {
         "batch": incremental(problems, [problems.examples], W, 0.0),
         "batch, momentum": incremental(problems, [problems.examples], W, study.momentum),
@@ -65,7 +64,7 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     table = pd.DataFrame(rows)
     last = table.groupby("method")[["log_loss", *PARTS]].last()
     goal = last.T["batch"] + 1e-12
-    # Passes until a method reaches batch EM's final value, or `study.passes` + 1.
+    # Passes until a method's log-loss or error falls to the final one of plain batch EM, or `study.passes` + 1.
     reached = {
         key: table[table[key] <= goal[key]].groupby("method")["passes"].min() for key in ("log_loss", "validation")
     }
@@ -109,7 +108,7 @@ class Online:
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:
         self.architecture, self.W, self.ridge, self.rate, self.seen = architecture, W, ridge, rate, 0
-        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])  # mean of x x^T, class by class
+        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])  # a class's sum of x x^T / n
         self.posteriors = torch.zeros_like(W)  # mean of E[h | x, y] x^T
         self._pass = EStep(architecture, W.dtype, W.device)
 

@@ -10,7 +10,7 @@ from pipeline.systems.regression.settings import RidgeStudy
 
 
 def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
-    """One row per penalty, from 0: errors of one architecture. The row with the lowest validation error is chosen."""
+    """One row per penalty (`Problems.ridge`), from 0: errors of one architecture. The validation error chooses one."""
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows = []
     for penalty in sorted({0.0, *study.penalties}):

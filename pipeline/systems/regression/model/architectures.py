@@ -42,7 +42,7 @@ class Architecture:
         return len(self.capsules), int(self.capsules.max()) + 1, self.size
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
-        """Sums `[K, ...]` of `of_classes [m, ...]` over each problem's classes. `[1, ...]` if no class is excluded."""
+        """Sums of `of_classes [m, ...]` over each problem's classes, `[K, ...]`, or `[1, ...]` if each has all."""
         seen = (self.capsules >= 0).to(of_classes)
         seen = seen if bool((seen == 0).any()) else seen[:1]
         return torch.einsum("km,m...->k...", seen, of_classes)
@@ -86,7 +86,7 @@ def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> T
     """Probabilities of the classes `[n, m]`. Rows sum to 1. They are `class_scores`, except in all-vs-all with m > 2.
 
     In all-vs-all the probabilities of the pairs are coupled (see `couple`). The most probable class may then differ
-    from the decision, the class with the most votes, because votes with a probability near 1/2 count as much as others.
+    from the decision, the class with the most votes: a vote counts fully even if the pair's probability is near 1/2.
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)

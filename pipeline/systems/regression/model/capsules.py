@@ -74,7 +74,7 @@ def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 class InterpolationTable:
-    """`interpolation` for one s from a table. It is much faster, exact to float32's precision, and in float64 to 1e-9.
+    """`interpolation` for one s by a fast look-up in a table. Errors are at float32's precision, in float64 up to 1e-9.
 
     The nodes are equally spaced in u = beta / (beta + s + 1). Both functions are smooth in u on all of [0, 1].
     """
@@ -136,9 +136,9 @@ def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
 
 
 def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
-    """A capsule's weights `[size, p]` (equation 28): scaled leading eigenvectors of `moment [p, p]`, float64. `moment`
-    is the mean of x x^T over the inputs x of the capsule's classes. Raises `ValueError` with the classes' numbers if
-    these inputs span fewer than `size` dimensions.
+    """A capsule's weights `[size, p]` (equation 28): leading eigenvectors of `moment [p, p]`, float64, each divided by
+    sqrt(size * eigenvalue). `moment` is the mean of x x^T over the inputs x of the capsule's classes. Raises
+    `ValueError` with the classes' numbers if these inputs span fewer than `size` dimensions.
     """
     values, vectors = torch.linalg.eigh(moment)
     values, vectors = values.flip(0)[:size], vectors.flip(1)[:, :size]

@@ -1,7 +1,7 @@
 """EM for capsule regression (document 002, section 2.3), over many problems at once.
 
-An iteration is two matrix products and elementwise work between them. The first product, M = X W^T, gives the capsules'
-vectors of all examples. The posterior means are M with every vector scaled by Q / P (equation 19, `capsules.py`). Then
+An iteration is two matrix products and elementwise work between them. The first product, M = X W^T, gives the prior
+means of all examples. The posterior means are M with every vector scaled by Q / P (equation 19, `capsules.py`). Then
 
     W <- (posterior means)^T X (X^T X)^-1                                                    (equation 22)
 
@@ -53,15 +53,15 @@ class Examples:
         return torch.arange(len(self.counts)).repeat_interleave(torch.tensor(self.counts)).to(self.inputs.device)
 
     def blocks(self, capsules: Tensor, numbers: int) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
-        """All rows in blocks of up to `BLOCK` elements. All rows of a block belong to the same problems.
+        """All rows, in blocks with up to `BLOCK` elements of vectors. All rows of a block belong to the same problems.
 
         Args:
             capsules: the capsule of each class in each problem, `[K, m]`, see `Architecture`.
-            numbers: number of elements of the capsules' vectors for one problem and row.
+            numbers: number C d of elements of the capsules' vectors for one problem and row.
 
         Yields:
-            the rows of a block; the k problems that include them, `[k]`, or None for all problems; the capsule of each
-            row's class in each of these problems, `[k, n]`, or `[k, 1]` if all rows have the same class.
+            a slice of b rows; the k problems that include these rows, `[k]`, or None for all problems; the capsule of
+            each row's class in each of these problems, `[k, b]`, or `[k, 1]` if all rows have the same class.
         """
 
         def slices(start: int, stop: int, problems: int) -> Iterator[slice]:
@@ -85,8 +85,8 @@ class Statistics:
     """Results of one pass over the examples, by problem.
 
     Attributes:
-        moments: sum over the examples of posterior means times inputs, `[K, C, d, r]`.
-        log_likelihood: sum over the examples, in nats, `[K]`, float64.
+        moments: sum over the examples of posterior means times inputs, `[K, C, d, r]`. Empty without thresholds.
+        log_likelihood: sum of log P(y | x) over the examples, in nats, `[K]`, float64.
         errors: number of misclassified examples, `[K]`.
     """
 
@@ -133,7 +133,7 @@ class EStep:
         return Statistics(moments, likelihood, errors)
 
     def _scaled(self, vectors: Tensor, own: Tensor, thresholds: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Equations 16-19 and 25 of a block: vectors `[k, C, d, n]`, own `[k, n]` or `[k, 1]`, thresholds `[k]`.
+        """Equations 16-19 and 25: vectors `[k, C, d, n]`, the capsule `own [k, n or 1]` of a row's class, nu `[k]`.
 
         Returns:
             the log-probability `[k, n]` of each example's own class; whether the example is misclassified, `[k, n]`;
@@ -172,7 +172,7 @@ class Problems:
     Raises `ValueError` if a class has no examples, or all inputs are zero.
 
     Args:
-        ridge: penalty on squared weights, in units of a feature's mean square times the number of examples.
+        ridge: penalty on squared weights, in units of the features' mean square times a problem's number of examples.
         dtype: dtype of the iterations.
     """
 
@@ -218,7 +218,7 @@ class Problems:
 
     def subspace_start(self) -> Tensor:
         """Whitened weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28). Raises
-        `ValueError` if the examples of a capsule's classes span fewer dimensions than its size.
+        `ValueError` if the examples of a capsule's classes span fewer dimensions than the capsule's size.
         """
         _, C, d = self.architecture.shape
 

@@ -2,7 +2,7 @@
 
     W(t+1) = EM_nu(W(t)) + gamma (W(t) - W(t-1))                                             (equation 27)
 
-A round has a threshold nu and ends when the validation error has not fallen for `patience` iterations. The next round
+A round has a threshold nu. It ends after `patience` iterations without a new lowest validation error. The next round
 starts from the best weights so far, without momentum. Every problem goes through the rounds at its own pace. It stops
 after the last round or after `most_iterations`.
 
@@ -42,7 +42,7 @@ class State:
     Attributes:
         W, previous: current and previous weights, `[K, C, d, r]`.
         best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
-        waited: iterations since the validation errors last fell or the round began.
+        waited: iterations since `fewest` last fell or the round began, whichever is later.
         round: index of the round, from 0. After the last round it is the number of rounds.
         iterations: number of iterations so far.
     """
@@ -157,7 +157,7 @@ class Inputs:
         classes: number of classes.
         images: images `[n, 1, S, S]`, uint8.
         checkpoints: folder for checkpoints of unfinished fits, or None without checkpoints.
-        depends: JSON values that a fit depends on besides its own settings.
+        depends: JSON values besides a fit's own settings. A checkpoint is used only if all these values are the same.
     """
 
     X: dict[str, Tensor]

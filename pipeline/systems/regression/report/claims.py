@@ -92,7 +92,7 @@ Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
 
 
 def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)) -> Measure:
-    """The measure of a claim by `check` on one study per role. Our number is the first study's. All must confirm it."""
+    """A claim's measure by `check` on a study per role. Our number is the first study's. All must confirm the claim."""
 
     def measure(results: Results) -> Finding | None:
         answers = {}
@@ -160,7 +160,7 @@ def own_rim(study: RegressionStudy) -> Answer:
 
 
 def prototypes_differ(study: RegressionStudy) -> Answer:
-    """Figure 4: percent of a capsule's prototypes that are different images."""
+    """Figure 4: percent of distinct images among a capsule's prototypes, mean over capsules."""
     variety = study.mean("prototypes")
     return 100 * variety, variety > 0.5
 
@@ -203,7 +203,7 @@ def fewer_passes(study: RegressionStudy) -> Answer:
     """Section 4: passes of incremental EM to plain batch EM's final log-loss, in percent of the passes of batch EM.
     The faster variant of each counts, with or without momentum (equation 27).
 
-    The note has all four: incremental EM can be faster than plain batch EM, and slower than batch EM with momentum.
+    The note has all four counts: incremental EM can beat plain batch EM, and be slower than batch EM with momentum.
     """
     names = ("incremental", "incremental, momentum", "batch", "batch, momentum")
     *incremental, plain, momentum = names

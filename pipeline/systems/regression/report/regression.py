@@ -194,7 +194,7 @@ _COLUMNS = {
 
 
 def build(results: Results) -> list[Table]:
-    """A table for each study of kind "grid", a row for each architecture and size or other classifier."""
+    """A table for each study of kind "grid": a row per architecture and size, and a row per other classifier."""
     tables = []
     for study in executed(results):
         data, records = study.table(()), study.numbers.records
