@@ -33,7 +33,7 @@ MODELS = {name: system.run for name, system in SYSTEMS.items() if system.run is 
 CLASSIFIERS = tuple(name for name, run in MODELS.items() if issubclass(run, ClassifierRun))
 """Names of the systems that learn from labels."""
 SWEPT = tuple(name for name, system in SYSTEMS.items() if system.swept)
-"""Names of the systems that the sweep over rotations can train."""
+"""Names of the systems that the study `sweep`, over ranges of rotations, can train."""
 ROUTED = tuple(name for name, system in SYSTEMS.items() if system.has("routing"))
 """Names of the systems whose routing the stage `routing` can measure."""
 REPORTS = {name: system for name, system in SYSTEMS.items() if system.has("report")}
@@ -47,9 +47,9 @@ else:
 
 
 def build_model(run: RunSettings, image_size: int) -> Model:
-    """A freshly initialised model of a run. The images of its data set are square, `image_size` pixels a side.
+    """A freshly initialised model of a run whose data set has square images, `image_size` pixels a side.
 
-    Its initial values come from torch's global random state.
+    If the run crops images, the model is for the crop's size. Initial values come from torch's global random state.
     """
     module, name = SYSTEMS[run.variant].model.split(".")
     build: type[Any] = getattr(SYSTEMS[run.variant].part(f"model.{module}"), name)
@@ -58,7 +58,7 @@ def build_model(run: RunSettings, image_size: int) -> Model:
 
 
 def count_parameters(run: RunSettings, image_size: int) -> int | None:
-    """Count a model's parameters on torch's meta device. Returns None if the device lacks an operation of the model.
+    """Count all parameters of a run's model on torch's meta device. None if the device lacks an operation of the model.
 
     Raises:
         UserError, ValueError, RuntimeError: the settings are impossible, for example a kernel larger than the image.

@@ -17,15 +17,15 @@ class System:
         name: name of the system's package, and `variant` of its runs.
         label: name in figures and tables.
         description: text on the system's model cards.
-        document: number of the document that makes claims about the system, or uses the system as a baseline.
+        document: number, such as "004", of the document that makes claims about the system or has it as a baseline.
         colour, marker: colour `#rrggbb` and matplotlib marker in figures. Empty for a system that no figure compares.
         run: class of an entry of `runs`; None if no model of the system is trained by gradient descent.
         model: class of the system's models, as `<module>.<class>` in the system's package `model`. The class takes the
             settings of a model, and the side of the square images that the model sees, in pixels.
-        swept: whether the sweep over rotations can train the system.
+        swept: whether the study `sweep`, over ranges of rotations, can train the system.
         capsules: whether the system's layers are capsules.
-        layers: measure of equivariance by name of the layer, for layers that should be equivariant: "own" uses the
-            action that theory gives the layer, "fitted" a fitted linear map.
+        layers: for each layer that should be equivariant, by its name, the map that predicts the moved layer: "own",
+            the action that theory gives this layer, or "fitted", a linear map fitted to data.
     """
 
     name: str

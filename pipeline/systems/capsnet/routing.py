@@ -21,10 +21,10 @@ def iterations_of(model: CapsNet) -> int:
 
 @torch.no_grad()
 def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
-    """The first `iterations` of routing of images `[B, 1, S, S]` in [0, 1], even if the network runs fewer.
+    """Route class capsules for `iterations`, even if the network runs fewer, on images `[B, 1, S, S]` in [0, 1].
 
     Parts are the capsules below: primary capsules at X positions, or middle capsules without positions (X is 1). In
-    iteration 1 a part gives all classes the same share. Activations of parts and classes are lengths.
+    iteration 1, a part gives all classes the same share. Activations of parts and classes are lengths.
     """
     capsules = forward_pass(model.layers()[:-1], images)[-1]
     types = capsules.shape[1] if model.middle else model.params.types
@@ -45,7 +45,7 @@ def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
 
 @torch.no_grad()
 def routed_layers(model: CapsNet, images: Tensor) -> list[RoutedLayer]:
-    """The middle capsules, if there are any, and the class capsules, of images `[B, 1, S, S]` in [0, 1].
+    """Measures of middle capsules, if there are any, then of class capsules, on images `[B, 1, S, S]` in [0, 1].
 
     Every capsule sees all capsules below. Activations are lengths. Shares are the weights of the last sum of votes.
     """

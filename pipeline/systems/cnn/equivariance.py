@@ -1,7 +1,7 @@
 """The layers of a convolutional network whose equivariance is measured, and their actions (`probes.equivariance`).
 
-The action on the maps after the second pooling is to resample them as the image is resampled: convolutions commute with
-shifts by whole strides. Theory gives no action for the hidden features, the input of the last layer.
+The action resamples the maps after the second pooling as the image is resampled. Apart from edges, these maps shift by
+one pixel if the image shifts by four. Theory gives no action for the hidden features, the input of the last layer.
 """
 
 from torch import Tensor

@@ -21,7 +21,7 @@ def iterations_of(model: MatrixCapsules) -> int:
 
 @torch.no_grad()
 def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations:
-    """The first `iterations` of routing of images `[B, C, s, s]` in [0, 1], even if the network runs fewer.
+    """Route class capsules for `iterations`, even if the network runs fewer, on images `[B, C, s, s]` in [0, 1].
 
     Parts are the capsules below the class capsules. In iteration 1, all classes get the same share of a part. The
     M-step computes the class capsules from the shares. The E-step then computes the shares of the next iteration.
@@ -42,9 +42,9 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
 def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
     """Measures of each layer of convolutional capsules, then of class capsules, on images `[B, C, s, s]` in [0, 1].
 
-    Shares are the assignments used by the last M-step. They sum to 1 over all parents that see a capsule. With
-    competition "position" they sum to 1 at each parent position, so that no tree is possible. With activation "mixing",
-    the activations of a layer sum to 1. They are multiplied by the number of capsules: equal activations become 1.
+    Shares are the assignments used by the last M-step. They sum to 1 over all parents that see a child. With
+    competition "position", they sum to 1 at each parent position. A child seen from several then has several parents.
+    With activation "mixing", a layer's activations sum to 1. Here they are multiplied by the number of capsules.
     """
     found = []
     for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):

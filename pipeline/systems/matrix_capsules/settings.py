@@ -11,7 +11,7 @@ Competition = Literal["all", "position"]
 
 
 class RoutingLayerParams(Section):
-    """Initial values of a layer of routed capsules."""
+    """Initial values of the parameters of a layer of routed capsules."""
 
     sd: float = Field(gt=0, le=10, description="initial standard deviation of the transformation matrices")
     beta_a: float = Field(ge=-1e6, le=1e6, description="nats: what a capsule saves by being active")
@@ -37,7 +37,7 @@ _ACTS_WITH = {
     ("mdl", "bayes"): ("saving", "beta_a_unit"),
     ("bayes",): ("bayes",),
 }
-"""Settings of the model that have an effect only with some values of `activation`, by these values."""
+"""Names of the model's settings that have an effect only with some values of `activation`, by these values."""
 
 
 class MatrixCapsulesModelParams(Section):
@@ -118,7 +118,7 @@ class MatrixCapsulesRun(CroppedRun):
     model: MatrixCapsulesModelParams
 
     def without_effect(self) -> dict[str, str]:
-        """As in `RunSettings`."""
+        """The settings that the model ignores, as in `RunSettings`."""
         model, unit = self.model, self.model.coordinate_addition and self.model.coordinate_unit == "floor_sd"
         first_shares = {"first_shares": "competition: all"} if model.competition == "position" else {}
         return first_shares | {

@@ -1,8 +1,8 @@
 """The layers of a stacked capsule autoencoder whose equivariance is measured, and their actions.
 
-The layers are the poses of parts, and the votes (poses of parts that objects predict). A transformation of the image
+Two layers are the poses of parts, and the votes (predictions of these poses by objects). A transformation of the image
 multiplies both from the left. For votes this holds because a vote is the object's pose times a pose in the object's
-frame. Weights are the presences of parts and of votes. A third layer, the presences of objects, should not change.
+frame. Weights are the presences of parts and of votes. The third layer, the presences of objects, should not change.
 """
 
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The layer of a VAE whose equivariance is measured: the mean of the code. Theory gives no action for this layer."""
+"""The layer of a VAE whose equivariance is measured: the posterior mean of the code. Theory gives no action for it."""
 
 from torch import Tensor
 

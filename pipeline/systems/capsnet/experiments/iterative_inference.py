@@ -12,12 +12,11 @@ There are two interpretations of the top layer. With `predicted`, as in appendix
 from the layer below. v is not inferred and has no prediction error. With `free`, v is inferred and has a prediction
 error. L1 of weight 1 then leaves only the capsule of a clamped label active, because predicted lengths are below 1.
 
-The gradient by a layer's activities depends on two errors: the layer's own and that of the layer above. For free v, L1
-has no derivative at its minimum 0. So a proximal step for L1, which shortens capsules, follows each gradient step on
-the other terms.
+The gradient by a layer's activities depends on two errors: the error of this layer and the error of the layer above.
+For free v, L1 has no derivative at its minimum v = 0. So gradient steps leave L1 out. A proximal step for L1, which
+shortens capsules, follows each gradient step.
 
-Sparsity is measured on the lengths of a layer's capsules, after the forward pass and after inference under several
-conditions.
+Sparsity is measured on the lengths of a layer's capsules, after the forward pass and after inference.
 """
 
 import math
@@ -47,11 +46,11 @@ BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
-"""Longer capsules count as saturated: if the squash's input grows by 1 %, length L grows by 2 (1 - L) < 0.2 %."""
+"""Longer capsules count as saturated: if the squash's input grows by 1 %, length L grows by 2 (1 - L) % < 0.2 %."""
 
 
 def _shortens(condition: InferCondition) -> bool:
-    """Whether a proximal step takes the place of the penalty's gradient."""
+    """Whether a proximal step replaces the gradient of the penalty (see the module)."""
     return condition.output == "free" and condition.penalty == "L1"
 
 
@@ -63,12 +62,13 @@ def energies_and_gradients(
     Each layer is predicted from the layer below alone, so that only two errors enter the gradient by its activities.
 
     Args:
-        constant: the first layer's prediction from the image.
+        activities: of the inferred layers, `[B, ...]` each, without the images.
+        constant: the first layer's prediction from the images.
         target: 1 for the class of each image, else 0, `[B, n]`. It is not used if the label is free.
 
     Returns:
-        energies `[terms, B]`: a term for each inferred layer, then the label's and the penalty's; gradients by each
-        inferred layer's activities, without the penalty of a proximal step; class capsules `[B, n, D]`.
+        energies `[terms, B]`, a term for each inferred layer, then the label's and the penalty's; gradients by each
+        inferred layer's activities, without L1 if a proximal step replaces its gradient; class capsules `[B, n, D]`.
     """
     with torch.enable_grad():
         leaves = [each.detach().requires_grad_() for each in activities]
@@ -133,7 +133,7 @@ def infer(
 def sparsity_of_inference(
     models: Sequence[CapsNet], dataset: Dataset, settings: InferParams, device: torch.device, title: str
 ) -> Outcome:
-    """Sparsity after the forward pass on all test images, and after inference on the first ones, by replica.
+    """Sparsity after the forward pass on all test images, and after inference on the first `settings.images` of them.
 
     The networks' parameters are frozen: inference changes only activities.
 
@@ -142,11 +142,11 @@ def sparsity_of_inference(
         measure. Measures of all rows: hoyer with its standard error over images, entropy, effective_number (means over
         images with an active capsule), silent (share of images without one). After the forward pass: saturated (share
         of capsules), length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index before
-        the squash). Class capsules: right (share of images whose longest capsule is the class's), length_right,
-        length_others (mean lengths). Class capsules after inference: energy (mean over images), falls (share of images
-        whose energy never rose), last_drop (relative fall of the energy over the last tenth of the steps). Arrays of
-        the first replica, for a few images: `images`, `labels`, `capsules_<condition> [k, n, D]`; means over images:
-        `energies_<condition> [steps + 1, terms]`.
+        the squash). Class capsules: right (share of images whose class's capsule is longest, not silent), and mean
+        lengths: length_right (of the image's class), length_others. Class capsules after inference: energy (mean over
+        images), falls (share of images whose energy never rose), last_drop (relative fall of this mean over the last
+        tenth of the steps). Arrays of the first replica, for k images: `images`, `labels`,
+        `capsules_<condition> [k, n, D]`. Means over images: `energies_<condition> [steps + 1, terms]`.
 
     Raises:
         UserError: inference diverged.

@@ -2,8 +2,8 @@
 
     image -> convolution, ReLU -> convolution, squash: primary capsules -> [middle capsules ->] class capsules
 
-Votes are weighted by routing by agreement, or not at all ("0 iterations"). A class capsule's length shows whether its
-class is present (equation 3, margin loss). A decoder, if there is one, reconstructs the image from its class's capsule.
+Routing by agreement weights the votes. With 0 iterations, votes have no weights. A class capsule's length shows whether
+its class is present (equation 3, margin loss). A decoder, if any, reconstructs the image from its class's capsule.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
 """
@@ -28,7 +28,7 @@ _TRANSFORMATION_SD = 0.1
 
 
 def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
-    """Activities of each layer, from the images up."""
+    """Activities of each layer in order, without the images."""
     activities = []
     for layer in layers:
         images = layer(images)
@@ -40,7 +40,7 @@ class CapsuleLayer(nn.Module):
     """A layer of capsules: each capsule below has a transformation to each capsule above.
 
     Args:
-        below, above: number of capsules, and their dimensions.
+        below, above: number and dimensions of the capsules below, (m, d), and of this layer's capsules, (n, D).
         updates: number of updates of the weights by routing, or None for unweighted sums of votes.
     """
 

@@ -28,18 +28,17 @@ CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "routed_margin": ({"reconstruction": "none"}, SKY, "--", "routing, no reconstruction"),
     "unrouted_margin": ({"iterations": 0, "reconstruction": "none"}, ORANGE, "--", "no routing, no reconstruction"),
 }
-"""The conditions of appendix A, by their names in evidence and `documents.yaml`. Each has its changes to the model of
-`routed` (routing, reconstruction term of the loss), and its colour, line style and label in figures.
-"""
+"""The conditions of appendix A, by their names in evidence and `documents.yaml`: changes to the model of `routed`
+(routing, reconstruction term of the loss), then colour, line style and label in figures."""
 FIRST_EPOCHS, SLOWER = 3, 1.05
-"""Learning "starts slower" if loss without / with routing (geometric mean, `FIRST_EPOCHS` epochs) exceeds `SLOWER`."""
+"""Learning "starts slower" if the loss without routing, divided by the loss with it, exceeds `SLOWER`. The ratio is a
+geometric mean over the first `FIRST_EPOCHS` epochs and over replicas."""
 LIKE_LOSS = 1.5
 """Two best losses are "nearly the same" up to this ratio (the paper's figure has a logarithmic axis)."""
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
 """Conditions in results. `FORWARD` and `START` are the forward pass, of all test images and of the images used for
-inference. `PLAIN` and `SPARSER` are inference, without a penalty (Figure 1D) and with L1 (Figure 1E).
-"""
+inference. `PLAIN` and `SPARSER` are inference, without a penalty (Figure 1D) and with L1 (Figure 1E)."""
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
 """Largest difference between two Hoyer indices that count as equal; smallest index that counts as sparse."""
 ALMOST_ALL, MOSTLY = 0.95, 0.5
@@ -73,7 +72,7 @@ class Network(NamedTuple):
         return remarks("capsnet", document, {**self.run, **self.inference}, self.dataset)
 
     def measured(self, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
-        """The measure `name` of a layer's capsules after a condition of iterative inference."""
+        """The measure `name` of a layer's capsules in a condition: a forward pass, or a kind of iterative inference."""
         return self.numbers.needed("condition", condition, layer, name)
 
 
@@ -99,8 +98,8 @@ def _said(pair: Mapping[str, Network]) -> list[Remark]:
 
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
-    """The training and the losses, a row per epoch and replica, of each of `CONDITIONS`. A condition is left out if it
-    was not trained, or if its settings have other changes. Raises `NotMeasuredError` if `routed` was not trained.
+    """The training, and the losses (a row per epoch and replica), of each of `CONDITIONS`. A condition is left out if
+    it was not trained, or if it changes other settings. Raises `NotMeasuredError` if `routed` was not trained.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}
@@ -171,7 +170,9 @@ def inferred_pair(results: Results) -> dict[str, Network]:
 
 
 def sparse_without_routing(results: Results) -> Finding:
-    """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass, with routing minus without."""
+    """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass, with routing minus without. The
+    claim holds if both indices are at least `SPARSE` and differ by at most `LIKE_SPARSITY`.
+    """
     pair = inferred_pair(results)
     with_, without = (each.measured(FORWARD) for each in pair.values())
     return Finding(

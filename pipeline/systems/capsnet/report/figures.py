@@ -29,7 +29,7 @@ _PANELS = (
     ("unrouted", PLAIN, "D: inference"),
     ("unrouted", SPARSER, "E: inference with L1"),
 )
-"""The panels of Figure 1: network, condition, title."""
+"""The panels of Figure 1: name of the network in evidence, condition of inference, title."""
 _SPARSITY = {
     "hoyer": ("Hoyer's index", 3),
     "hoyer_standard_error": ("standard error", 3),
@@ -50,7 +50,7 @@ _SPARSITY = {
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Yield Figure 2, from the conditions of `trained_conditions`, and Figure 1, from the studies of `inferred_pair`.
-    Figure 1 is left out if a study has no examples.
+    A figure is left out if its results are missing, Figure 1 also if a study has no arrays of example images.
     """
     with suppress(NotMeasuredError):
         trained = trained_conditions(results)

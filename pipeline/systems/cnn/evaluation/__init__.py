@@ -1,4 +1,4 @@
-"""The evaluation of a trained network, the same as for every classifier of crops."""
+"""The evaluation of a trained network, the same as for every classifier that sees crops."""
 
 from pipeline.classification.errors import evaluate
 

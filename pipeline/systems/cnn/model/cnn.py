@@ -1,6 +1,6 @@
 """The convolutional baseline of document 004, section 5. It has 4.2 million parameters at 32x32 pixels.
 
-    image -> convolution, ReLU, pooling -> the same -> fully connected, ReLU, dropout -> classes
+    image -> convolution, ReLU, pooling -> convolution, ReLU, pooling -> fully connected, ReLU, dropout -> classes
 
 Shapes: B images `[B, C, S, S]` in [0, 1], n classes.
 """
@@ -32,7 +32,7 @@ class CNN(Classifier):
         self.last = nn.Linear(params.hidden, params.classes)
 
     def maps(self, images: Tensor) -> Tensor:
-        """Feature maps after the second pooling, `[B, channels, S / 4, S / 4]`."""
+        """Feature maps after the second pooling, `[B, channels, S // 4, S // 4]`."""
         x = F.max_pool2d(self.first(standardise(images)).relu(), 2)
         return F.max_pool2d(self.second(x).relu(), 2)
 

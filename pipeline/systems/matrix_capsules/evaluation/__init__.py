@@ -1,5 +1,5 @@
 """The evaluation of trained matrix capsules: test errors, and distances of votes to the poses of class capsules.
-Routing should gather votes around the pose of the right class (document 004, section 5, Figures 2 and B.2).
+Routing should gather votes around the pose of the right class's capsule (document 004, section 5, Figures 2 and B.2).
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsule
 
 _AT_ONCE = 32
 VOTED = 500
-"""Number of test images whose votes are measured, from the first on."""
+"""Number of test images whose votes are measured. They are the first ones."""
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
@@ -48,8 +48,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 @torch.no_grad()
 def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Distances of votes to the pose of their class capsule, and weights of the votes, in every iteration. A weight is
-    the assignment times the child's activation. Both arrays are `[iterations, N, n, votes]`, for n classes.
+    """Distances of votes to the pose of their class capsule, and weights of the votes, in every iteration. A vote's
+    weight is its assignment times its child's activation. Both arrays are `[iterations, N, n, votes]`, for n classes.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
@@ -71,8 +71,8 @@ def concentration(
     distance: NDArray[np.float32], shares: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> pd.DataFrame:
     """The right class's share of the weight of votes, from the results of `distances`. Columns: of, iteration, share.
-    Rows with `of` "all" count all votes. Rows with "near" count votes within a radius of the pose of their class
-    capsule. In the first iteration, votes within the radius have a tenth of all weight.
+    Rows with `of` "all" count all votes. Rows with "near" count votes at most a radius from their class capsule's pose.
+    The radius is chosen so that votes within it have a tenth of all weight in the first iteration.
     """
     right = np.eye(shares.shape[2])[labels].astype(bool)  # (N, n)
     order = np.argsort(distance[0], axis=None)
@@ -88,8 +88,8 @@ def concentration(
 def histograms(
     distance: NDArray[np.float32], shares: NDArray[np.float32], chosen: list[int], bins: int = 40
 ) -> dict[str, NDArray[Any]]:
-    """Weighted histograms of distances in k `chosen` images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
-    most = float(np.quantile(distance[:, chosen], 0.99))
+    """Sums of `shares` by bin of distance, in k images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
+    most = float(np.quantile(distance[:, chosen], 0.99))  # farther votes are in no bin
     edges = np.linspace(0, most, bins + 1)
     counts = np.zeros((len(chosen), len(distance), distance.shape[2], bins))
     for row, t, n in np.ndindex(*counts.shape[:3]):

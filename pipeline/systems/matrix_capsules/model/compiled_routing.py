@@ -1,7 +1,7 @@
 """EM routing by the compiled kernel (`em_routing.cpp`): results and gradients of `em_routing.route`, ten times faster.
 
-`procedure_1` is a form for readers. Shapes are as in `em_routing`, except for transformations `[places, c, I, D, I]`.
-I is the side of a matrix pose or the length of a vector. `places` is k, or 1 if all k positions share transformations.
+`procedure_1` is the form for readers. Shapes are as in `em_routing`, except for transformations `[places, c, I, D, I]`.
+I is the side of a matrix pose, or the length of a vector pose. `places` is k, or 1 if positions share transformations.
 """
 
 from pathlib import Path
@@ -14,13 +14,13 @@ from pipeline.systems.matrix_capsules.model.em_routing import Routing
 
 _SOURCE = Path(__file__).with_name("em_routing.cpp")
 _FORMS = ((4, 4), (1, 16))
-"""Rows and columns of the poses that the kernel is compiled for. A vector has one row."""
+"""Rows and columns of the poses that the kernel is compiled for. A vector pose has one row."""
 _MOST_ITERATIONS = 8
 _ACTIVATIONS = ("mdl", "mixing", "bayes")
 
 
 def supported(poses: Tensor, transformations: Tensor, routing: Routing) -> bool:
-    """Whether the kernel can route these capsules."""
+    """Whether the kernel is compiled and can route capsules with these poses, transformations and settings."""
     inner = transformations.shape[-1]
     return (
         poses.device.type == "cpu"
@@ -43,7 +43,7 @@ def route(
     """As `em_routing.route`, for transformations `[places, c, I, D, I]`. The arguments must be `supported`.
 
     Args:
-        form: the kernel compiled for an instruction set, by default for that of this processor.
+        form: the compiled kernel. By default, the one for this processor's instruction set.
 
     Raises:
         MemoryError: the kernel ran out of memory.

@@ -1,30 +1,30 @@
 """EM routing (document 004, Procedure 1): capsules fit Gaussians to the votes of the capsules below them.
 
 Shapes: B images; children at X positions, c types each, poses of P numbers; parents at p positions, D types each. A
-parent sees N = k c children at k positions (`receptive_fields`). Votes are `[B, p, D, N, P]`. Assignments are the
-shares of children given to parents, `[B, p, D, N]`. A child's shares sum to 1 over all parents that see it. With
-`competition: position`, they sum to 1 over the D parents at each position.
+parent sees N = k c children at k positions (`receptive_fields`), position by position. Votes are `[B, p, D, N, P]`.
+Assignments `[B, p, D, N]` are the shares of children given to parents. A child's shares sum to 1 over all parents that
+see it. With `competition: position`, they sum to 1 over the D parents at each position.
 
 The votes for one image are c D k p P numbers. Each iteration reads them twice. So `route` works on a few images at a
 time, whose votes fit in the cache. Moments and log densities are matrix products that read votes and their squares in
 one pass. The backward pass computes votes again, so that they are not stored. In training on a GPU, `route` works on
-all images at once, with sums instead of matrix products. `torch.compile` makes one kernel of each pass over the votes,
-and one of the gradient by votes, summed over iterations.
+all images at once, with sums instead of matrix products. There, `torch.compile` makes one kernel for each pass
+over the votes, and one for the gradient by votes, which is a sum over iterations.
 
 If votes agree and are far from 0, rounding in single precision spoils variances that are computed from moments. So the
 unweighted mean of the votes for each parent is subtracted first, and added to poses at the end. Results are the same.
 
-M-steps follow the procedure as printed. The authors' code has no factor 1/2 before log variances, which acts like twice
-as large a lambda. Its beta_u is in units of (1 + ln 2 pi) / 2 nats. Its beta_a is in units of -5,000 nats.
-An M-step uses only the moments of votes. It returns the constant and the vectors linear and quadratic `[P]` with which
-the E-step computes, for a vote V, log(density * activation) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
+M-steps follow the procedure as printed. The authors' code has no factor 1/2 before log variances. The effect is that of
+a doubled lambda. In that code, beta_u is in units of (1 + ln 2 pi) / 2 nats, and beta_a in units of -5,000 nats.
+An M-step uses only the moments of votes. It gives a parent coefficients: a constant, linear `[P]`, quadratic `[P]`.
+For a vote V, the E-step computes log(density * activation) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
 
 Variational Bayes (Ribeiro et al. 2020, `activation: bayes`) has a Dirichlet prior of the capsules' mixing proportions,
-normal priors of poses, and Gamma or Wishart priors of precisions. The authors' code has Wishart priors with P + 1
-degrees of freedom, and uses only the diagonals of their posteriors. It multiplies the entropy of votes by the mixing
-proportion and then adds beta_u, a constant that batch norm removes. Here P beta_u is added to the entropy before the
-product. The latest version of the authors' code also divides a child among the capsules of one position, and leaves
-mixing proportions out of the numerator of assignments. Here assignments are computed as in the paper.
+normal priors of poses, and Gamma or Wishart priors of precisions. Ribeiro's code has Wishart priors with P + 1 degrees
+of freedom, and uses only the diagonals of the posteriors. It multiplies the entropy of votes by the mixing proportion.
+It then adds beta_u, a constant that batch norm removes. Here P beta_u is added to the entropy before it is multiplied.
+The latest version of Ribeiro's code also divides a child among the capsules of one position, and leaves mixing
+proportions out of the numerator of assignments. Here assignments are computed as in the paper.
 """
 
 import math
@@ -64,7 +64,7 @@ class Routing:
     offsets: Tensor | None = None
 
     def first_shares(self, types: int) -> Tensor:
-        """Assignments in iteration 1, `[p, k]`. They are the same for all `types` parents and all children's types."""
+        """Assignments in iteration 1, `[p, k]`. They are equal for all `types` parent types and all child types."""
         children, params = self.fields.children, self.params
         alone = "position" in (params.competition, params.first_shares)
         return 1.0 / (types * (torch.ones_like(children) if alone else self.fields.counts[children]))
@@ -81,9 +81,9 @@ class Moments:
     """Moments of the votes for each parent. The weight of a vote is its assignment times its child's activation.
 
     Attributes:
-        mass: sum of the weights, `[...]`.
-        first: weighted sum of the votes, `[..., P]`.
-        second: weighted sum of the votes' squares, `[..., P]`.
+        mass: sum of the weights, `[B, p, D]`.
+        first: weighted sum of the votes, `[B, p, D, P]`.
+        second: weighted sum of the votes' squares, `[B, p, D, P]`.
     """
 
     mass: Tensor
@@ -96,9 +96,9 @@ class Parents:
     """Capsules after an M-step.
 
     Attributes:
-        poses: `[..., P]`.
-        activations: from 0 to 1, or logits with batch norm, `[...]`.
-        constant, linear, quadratic: coefficients for the E-step (see the module), `[...]`, `[..., P]`, `[..., P]`.
+        poses: `[B, p, D, P]`.
+        activations: from 0 to 1 or, with batch norm, logits, `[B, p, D]`.
+        constant, linear, quadratic: for the E-step (see the module), `[B, p, D]`, `[B, p, D, P]`, `[B, p, D, P]`.
     """
 
     poses: Tensor
@@ -114,7 +114,7 @@ class Step(NamedTuple):
     Attributes:
         assignments: of children to parents, the input of the M-step, `[B, p, D, N]`.
         moments: of the votes minus their unweighted mean.
-        parents: the result of the M-step. Its coefficients are for votes minus their unweighted mean.
+        parents: the result of the M-step. Its coefficients, not its poses, are for votes minus their unweighted mean.
     """
 
     assignments: Tensor
@@ -130,8 +130,8 @@ def route(
     Args:
         poses: of the children, `[B, X, c, P]`.
         activations: of the children, from 0 to 1, `[B, X, c]`.
-        transformations: from each position in a receptive field and child type to each parent type, `[k, c, P, D, P]`.
-        beta_a, beta_u: of each parent type, in nats, `[D]`.
+        transformations: `[k, c, P, D, P]`: position in the field, child type, pose element, parent type, vote element.
+        beta_a, beta_u: of each parent type, `[D]`, in nats. beta_u is per element of a vote.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
     fused = poses.is_cuda and torch.is_grad_enabled()
@@ -243,7 +243,7 @@ def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
 
 
 def _log_densities(votes: Tensor, both: Tensor | None, parents: Parents) -> Tensor:
-    """Log of each vote's density times its parent's activation (bayes: its mixing proportion), `[B, p, D, N]`."""
+    """Log of the product of a vote's density and its parent's activation (bayes: mixing proportion), `[B, p, D, N]`."""
     if both is None:
         linear, quadratic = parents.linear.unsqueeze(-2), parents.quadratic.unsqueeze(-2)
         along = (votes * (linear + quadratic * votes)).sum(-1)
@@ -254,7 +254,7 @@ def _log_densities(votes: Tensor, both: Tensor | None, parents: Parents) -> Tens
 
 
 def _share(logits: Tensor, routing: Routing) -> Tensor:
-    """Softmax of `logits [B, p, D, N]` over the parents of every child."""
+    """Softmax of `logits [B, p, D, N]` over the parents among which a child is divided (`competition`)."""
     if routing.params.competition == "position":
         return logits.softmax(2)
     fields, by_place = routing.fields, (routing.fields.children.shape[1], -1)  # N -> (k, c)
@@ -273,13 +273,13 @@ def m_step(
     origin: Tensor,
     params: MatrixCapsulesModelParams,
 ) -> Parents:
-    """Parents after an M-step. The setting `params.activation` decides its form.
+    """Parents after an M-step. The setting `params.activation` selects the form of the M-step.
 
     Args:
-        before: poses of the previous iteration, in the coordinates of the votes. None in the first iteration.
-        beta_a, beta_u: of each capsule type, `[D]`, in nats.
+        before: poses of the previous iteration minus the votes' unweighted mean, `[B, p, D, P]`. None in the first one.
+        beta_a, beta_u: of each parent type, `[D]`, as in `route`.
         inverse_temperature: lambda of this iteration.
-        origin: the pose 0 in the coordinates of the votes: minus their unweighted mean, `[..., P]`.
+        origin: the pose 0 minus the votes' unweighted mean, `[B, p, D, P]`.
     """
     if params.activation == "bayes":
         return _bayes(moments, beta_a, beta_u, origin, params)

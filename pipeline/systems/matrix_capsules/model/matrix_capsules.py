@@ -38,8 +38,8 @@ from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 _BALANCED_ON = 64
 """Number of images on which betas are set before training (`RoutedCapsules.balance`)."""
 _MEASURED_ON = 2048
-"""Number of images on which the mean and variance of batch norm are measured. torch's running averages, in batches of
-128, depend on about as many."""
+"""Number of images on which the mean and variance of batch norm are measured. torch's running averages depend on about
+as many images, if a batch has 128."""
 
 
 class BatchNorm(nn.Module):
@@ -47,7 +47,7 @@ class BatchNorm(nn.Module):
 
     Args:
         types: number of channels, or of capsule types.
-        axis: the axis of types in tensors.
+        axis: the axis of types in an input.
         learnt: whether the normalised values are scaled and shifted by trained parameters.
     """
 
@@ -146,7 +146,7 @@ class RoutedCapsules(nn.Module):
         self.fields, self.params, self.last, self.iterations = fields, params, last, params.iterations
         places, layer = (1, params.last) if last else (fields.children.shape[1], params.convolutional)
         side = params.pose_side
-        # A transformation acts on every row of a 4x4 pose alike, or on all 16 numbers of a vector.
+        # A transformation acts on every row of a matrix pose alike, or on all numbers of a vector pose.
         inner = side if params.pose == "matrix" else side**2
         start = torch.empty(places, types_below, inner, types, inner)
         self.transformations = nn.Parameter(nn.init.trunc_normal_(start, std=layer.sd, a=-2 * layer.sd, b=2 * layer.sd))
@@ -180,13 +180,13 @@ class RoutedCapsules(nn.Module):
         return self.norm_poses(poses), self.handed_on(activations)
 
     def handed_on(self, activations: Tensor) -> Tensor:
-        """The layer's output activations, from those of an M-step (with batch norm, logits still to be normalised)."""
+        """The layer's output activations, from the `activations` of an M-step, which are logits with batch norm."""
         normalised = self.norm_activations(activations)
         return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
-        """Set the betas of each type from the votes of `capsules`. With beta_u, a vote costs -`saving` nats on average.
-        beta_a is the mean cost of a capsule. A capsule with the mean cost thus has activation 1/2.
+        """Set the betas of each type from the votes of `capsules`, the layer below. beta_u is such that a vote costs
+        -`saving` nats on average. beta_a is the mean cost of a capsule. A capsule of this cost has activation 1/2.
 
         Activations then grow with assigned mass, not only with agreement. Agreement means little before training.
         """
@@ -222,8 +222,8 @@ def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
-    """Offsets of votes, `[k, P]`: row and column of a child, from the middle of the receptive field, scaled. They are
-    the first two elements of the right-hand column of a matrix, or of a vector. All other elements are 0.
+    """Offsets of votes, `[k, P]`: row and column of a child, from the middle of the receptive field, scaled by
+    settings. They are the first two elements of a matrix's right-hand column, or of a vector. All others are 0.
     """
     k, side = fields.children.shape[1], params.pose_side
     height = round(k**0.5)
@@ -289,7 +289,7 @@ class MatrixCapsules(Classifier):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """As `Classifier.forward`. In training, the first `early_epochs` have `early_iterations` of routing."""
+        """As `Classifier.forward`. In training, routing uses `early_iterations` in the first `early_epochs` epochs."""
         early = self.training and self.params.early_epochs > 0 and float(epoch) < self.params.early_epochs
         self.route_for(self.params.early_iterations if early else self.params.iterations)
         return super().forward(images, noise, epoch, labels)

@@ -20,12 +20,12 @@ def procedure_1(
     settings must be activation "mdl", competition "all", first_shares "all", and damped_first false.
     """
     params, fields = routing.params, routing.fields
-    votes = torch.einsum("bpkci,kcidj->bpdkcj", fields.gather(poses), transformations)
+    votes = torch.einsum("bpkci,kcidj->bpdkcj", fields.gather(poses), transformations)  # (B, p, D, k, c, P)
     if routing.offsets is not None:
         votes = votes + routing.offsets[:, None]  # coordinate addition, (k, 1, P)
     active = fields.gather(activations)[:, :, None]  # (B, p, 1, k, c)
     parents = fields.counts[fields.children][None, :, None, :, None] * len(beta_a)  # number of parents of a child
-    R = torch.ones_like(active) / parents  # assignments, (B, p, D, k, c), even at first
+    R = torch.ones_like(active) / parents  # assignments, (B, p, 1, k, c) at first, then (B, p, D, k, c)
     mean = None
     for i in range(routing.iterations):
         # M-step: each parent's Gaussian and activation
@@ -37,7 +37,7 @@ def procedure_1(
         variance = (weight * squares).sum((3, 4)) / mass + params.variance_floor
         cost = (mass * (beta_u[:, None] + 0.5 * variance.log())).sum(-1)  # nats, (B, p, D)
         logits = routing.inverse_temperature(i) * (beta_a - cost)
-        # E-step: each child divides itself among all parents that see it, in proportion to a_j N(vote; mean, variance)
+        # E-step: a child divides itself among the parents that see it, in proportion to activation * density of vote
         spread = variance[:, :, :, None, None]
         log_density = logsigmoid(logits)[..., None, None] - 0.5 * ((2 * math.pi * spread).log() + squares / spread).sum(
             -1

@@ -1,7 +1,7 @@
 """Receptive fields of convolutional capsules, and sums over all parents of a child.
 
-The layer below has `H x H` positions. A kernel of `K x K` positions moves over it by a stride. It stops at `p` parent
-positions, `H' = (H - K) // stride + 1` a side. Each of these sees `k = K K` positions below. A child may be seen from
+The layer below has `H x H` positions. A kernel of `K x K` positions moves over it by a stride, to `p = H' H'` parent
+positions, `H' = (H - K) // stride + 1`. A parent position sees `k = K K` positions below. A child may be seen from
 several parent positions, from one (in a corner), or from none (in a last row or column that the kernel does not reach).
 """
 
@@ -12,14 +12,14 @@ from pipeline.errors import UserError
 
 
 class ReceptiveFields:
-    """The receptive fields of one layer.
+    """The receptive fields of one layer, from `height` H, side K of the `kernel` and `stride`, all in positions below.
 
     Attributes:
         side: H', the number of parent positions a side.
         children: the positions below that each parent position sees, row by row, `[p, k]`.
         counts: the number of parent positions that see each position below, `[X]`, X = H H.
-        slots: for each position below, the indices in the flattened `children` at which it stands, `[X, most]`. Here
-            most is the largest count. Shorter rows are padded with p k, the size of `children`.
+        slots: for each position below, the indices in the flattened `children` at which it stands, `[X, most]`, where
+            `most` is the largest of `counts`. Shorter rows are padded with p k, the size of `children`.
 
     Raises:
         UserError: the kernel is larger than the layer below.

@@ -37,9 +37,9 @@ class Seen(NamedTuple):
 
     Attributes:
         images: millions of images seen in training, mean over seeds.
-        error: error (percent) on the whole test set at the end of training.
-        curve: error (percent) on watched test images by millions of images seen, mean over seeds. Empty if no images
-            were watched.
+        error: error (percent) on the middle crops of all test images at the end of training.
+        curve: error (percent) on the test images that the run's setting `watched` counts, by millions of images seen,
+            mean over seeds. Empty if `watched` is 0.
     """
 
     trial: Trial

@@ -1,6 +1,6 @@
 """Adversarial attacks on matrix capsules and on the convolutional network (document 004, section 6, Figures 3 and B.3).
 
-Epsilon is the largest change of a pixel. A mean over epsilons has equal weights for all epsilons above 0 in a study.
+Epsilon is the largest change of a pixel in [0, 1]. A mean over epsilons has equal weights for all above 0 in a study.
 All epsilons are tried on the same images. So the sampling noise of a mean is as large as that of a single epsilon.
 
 Both networks are attacked on the same images, and most often fail on the same images. Result tables lack predictions
@@ -29,7 +29,7 @@ from pipeline.systems.matrix_capsules.report.runs import LOOKS, NETWORKS
 
 COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss")
 METHODS = {"FGSM": "-", "BIM": "--"}
-"""Methods of attack, and their line styles."""
+"""Methods of attack (fast gradient sign, basic iterative), and their line styles."""
 LARGEST_UNDETECTED = 5.0
 """Largest value of two standard errors (points) with which a study has enough images to rule out a difference."""
 KINDS = {
@@ -47,8 +47,8 @@ class Attacked(NamedTuple):
     """An executed study of attacks.
 
     Attributes:
-        percent: a DataFrame with a row for each epsilon, rising. Levels of columns: measure (value, or own_loss for
-            attacks through the network's own loss alone, as in the document), kind, method, network, replica.
+        percent: accuracies or success rates (`KINDS`), a row per epsilon, rising. Levels of columns: measure (value, or
+            own_loss: through the network's own loss alone, as in the document), kind, method, network, replica.
         images: number of test images attacked.
         chance: accuracy of a guess, in percent.
     """
@@ -115,7 +115,7 @@ class Attacked(NamedTuple):
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """The finding of a check. None if the study has no table, no epsilon 0 or no epsilon above 0."""
+    """The finding of `check` on the study that evidence names. None if it lacks a table, epsilon 0 or larger ones."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     table = results.table("attack", item, COLUMNS)
     if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:

@@ -126,7 +126,7 @@ def in_percent(share: Measured) -> str:
 
 
 def row_of(trial: Trial) -> str | None:
-    """The claim about a trial's row of Table 1. None if it fits no row, or changes settings outside `CONDITION`."""
+    """Id of the claim about a trial's row of Table 1. None without a row, or if settings outside `CONDITION` change."""
     if trial.run.variant != "matrix_capsules" or not trial.changes.keys() <= set(CONDITION):
         return None
     theirs, ours = documents()["matrix_capsules"], trial.run.model
@@ -140,8 +140,8 @@ def paper_error(trial: Trial) -> float | None:
 
 
 def _row(results: Results, row: str) -> Finding:
-    """Test error of a row of Table 1, from the middle crop. A note has the error of the unchanged network, if this was
-    trained alike. The unchanged network is `small` of evidence's networks if there is one, else row `iterations_3`.
+    """Test error of a row of Table 1, from the middle crop. A note has the error of the unchanged network, if
+    settings outside `CONDITION` are equal. This network is evidence's `small` if there is one, else row `iterations_3`.
     """
     evidence = results.evidence.matrix_capsules
     trial = trial_of(results, evidence.table_1.get(row))

@@ -25,7 +25,7 @@ SETTINGS = AblationParams
 
 
 def check(params: SharedParams, where: str, study: AblationParams) -> None:
-    """ValueError if the run is of another variant, or a condition is invalid, without effect or does not fit."""
+    """ValueError if the run's variant is wrong, or a condition is invalid, has no effect or does not fit the data."""
     params.check_changes_of_model(where, study.run, "matrix_capsules", study.conditions)
 
 

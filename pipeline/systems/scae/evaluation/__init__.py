@@ -13,8 +13,8 @@ from pipeline.results.spread import spread
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Evaluate probes, and `presence_information_by_object`: the information in the prior presences a_k max_m a_km,
-    summed over objects, in nats. The model does not sample presences. They are read as probabilities of being present.
+    """Evaluate probes, and `presence_information_by_object`: the information about the image in `Objects.presence`, in
+    nats, summed over objects. The model does not sample presences. Here they are probabilities of being present.
     """
     outcome = evaluation.evaluate(inputs)
     images = inputs.dataset.part("test")[0]

@@ -6,8 +6,8 @@ generative model:
     d_m, A_m, z_m = CNN(x)                                          parts: presence, pose, features
     p(x_ij) = sum_m p_m,ij N(x_ij; c_m T_m,ij, 1)                   pixels: a mixture over warped templates T and a
         p_m,ij prop. to d_m exp(alpha_m,ij)                         background; colour c_m from z_m, mixing logits alpha
-    a_k, V_k, a_km, D_km, sigma_km = set transformer({parts})       objects: presence, pose, votes' presences and
-                                                                    deformations
+    a_k, V_k, a_km, D_km, sigma_km = set transformer({parts})       objects: presence, pose; their votes: presences,
+                                                                    deformations, sds; static_km is a parameter
     p(A_m) = sum_k a_k a_km N(A_m; V_k (static_km + D_km), sigma_km) + a dummy of fixed weight and density
 
 Values and details are as in the authors' code. Two details are unexpected. The weights a_k a_km of votes do not sum to
@@ -67,7 +67,7 @@ class Objects:
 def constrained_pose(x: Tensor) -> Tensor:
     """Map six unconstrained numbers `[..., 6]` to a pose, `[..., 6]`.
 
-    A number x gives, in this order: two scales sigmoid(x) + 0.01; an angle 2 pi x; a shear and two shifts tanh(5 x).
+    The numbers x give, in this order: two scales sigmoid(x) + 0.01; an angle 2 pi x; a shear and two shifts tanh(5 x).
     """
     raw_sx, raw_sy, turns, raw_shear, raw_x, raw_y = x.unbind(-1)
     sx, sy = raw_sx.sigmoid() + 0.01, raw_sy.sigmoid() + 0.01
@@ -78,7 +78,7 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Two entropies of the objects' shares of `presence [B, O]`: of one image (mean over B), and of the batch's sum."""
+    """Two entropies (nats) of objects' shares of `presence [B, O]`: in one image, mean over B; in the sum over B."""
 
     def entropy(share: Tensor) -> Tensor:
         return -torch.xlogy(share, share.clamp_min(_SMALLEST)).sum(-1)
@@ -89,8 +89,8 @@ def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_sparsity(presence: Tensor, per_image: float, classes: int) -> tuple[Tensor, Tensor]:
-    """Two mean squared distances for `presence [B, O]`: of an image's sum over objects from `per_image`, mean over
-    images; and of an object's sum over the batch from B / classes, mean over objects.
+    """Two mean squared distances for `presence [B, O]`: between an image's sum over objects and `per_image`, mean over
+    images; between an object's sum over images and B / classes, mean over objects.
     """
     within = (presence.sum(1) - per_image).square().mean()
     return within, (presence.sum(0) - len(presence) / classes).square().mean()
@@ -114,7 +114,7 @@ class Attention(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Single-head self-attention of the parts and a feed-forward map, each followed by LayerNorm: `[B, P, d]`."""
+    """Single-head self-attention of parts `[B, P, d]`, then a feed-forward map. Both are residual, before LayerNorm."""
 
     def __init__(self, width: int, mask: str) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class SCAE(Model):
         self.pooling = AttentionPooling(width, P, POSE_SIZE + 1 + params.part_features)
 
         size = params.template_size
-        # The initial logits are rows of a random orthogonal matrix, rescaled to [0, 1]; templates are their sigmoids.
+        # Initial logits are rows of a random orthogonal matrix, rescaled to [0, 1]. Templates are the logits' sigmoids.
         count = max(P, size * size)
         orthogonal = torch.linalg.qr(torch.rand(count, count))[0][:P, : size * size]
         low, high = orthogonal.min(), orthogonal.max()
@@ -237,7 +237,7 @@ class SCAE(Model):
         """Encode objects from parts. The gradient reaches the parts' features, but not presences, poses and templates.
 
         Args:
-            noise: `[B, O + O * P]`, uniform in [-1, 1]; times `presence_noise`, it is added to the presence logits.
+            noise: `[B, O + O * P]`, uniform in [-1, 1]. Times `presence_noise`, it is added to the logits of presences.
         """
         P, O = self.params.parts, self.params.objects
         presence, A = parts.presence.detach(), parts.poses.detach()

@@ -1,4 +1,4 @@
-"""The evaluation of a trained VAE, the same as for every model with features."""
+"""The evaluation of a trained VAE, the same as for every model with features for probes."""
 
 from pipeline.probes.evaluation import evaluate
 

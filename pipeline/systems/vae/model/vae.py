@@ -72,8 +72,7 @@ class VAE(Model):
         """The amortised posterior as a Pyro guide. `noise [B, Z]` is standard normal."""
         with pyro.plate("images", images.shape[0]):
             mu, sigma = self.encode(images)
-            # z is sampled from the normal q(z | x) with the caller's noise. Pyro gets z as a delta with the log density
-            # of q.
+            # z is sampled from q(z | x) with the caller's noise. Pyro gets z as a delta with the log density of q.
             z = mu + sigma * noise
             density = dist.Normal(mu, sigma).log_prob(z).sum(-1)
             pyro.sample("z", dist.Delta(z, log_density=density, event_dim=1))
