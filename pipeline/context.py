@@ -35,7 +35,7 @@ Made = TypeVar("Made")
 
 
 class Opened(NamedTuple):
-    """A data set that an item opened or generated. `sha256` is its file's; None if it was generated."""
+    """A data set that an item opened or generated. `sha256` is the hash of its file; None if it was generated."""
 
     label: str
     sha256: str | None

@@ -87,7 +87,7 @@ class Graph:
             target, source = part, values
             for key in path:
                 target, source = target.setdefault(key, {}), source[key]
-            if not isinstance(target.get(last), dict):  # a dict that is there came with its whole section
+            if not isinstance(target.get(last), dict):  # a dict is complete: its section was copied
                 target[last] = source[last]
         return part
 
@@ -102,7 +102,7 @@ class Graph:
         return [item for out, item in self._by_output.items() if out.startswith(f"{dep}/") or dep.startswith(f"{out}/")]
 
     def _expand(self, stage: str, entry: Mapping[str, Any]) -> Iterator[Item]:
-        """The items of a stage."""
+        """Yield the items of a stage. `entry` is the stage's section in `dvc.yaml`."""
         if "foreach" in entry:
             values = self._value(entry["foreach"])
             keyed = isinstance(values, Mapping)

@@ -97,7 +97,7 @@ def read_yaml(path: Path) -> Any:
     """The content of a YAML file; None if it is empty.
 
     Merged sections (`<<: *name`) share objects, so copy a section before you change it. Raises `UserError` if the file
-    is missing, unreadable or not UTF-8, or as `parse_yaml`.
+    is missing, unreadable or not UTF-8, or if `parse_yaml` does.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -49,12 +49,12 @@ class Kernel:
     lanes: int
 
     def call(self, function: str, *arguments: Struct | Tensor | None) -> None:
-        """Call a function with its arguments' addresses. Tensors must be kept alive. `MemoryError`: memory is full."""
+        """Call a function with its arguments' addresses. The caller must keep tensors alive. Raises `MemoryError`."""
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 
     def kept_floats(self, layout: Struct) -> int:
-        """Number of floats that the kernel's forward pass keeps for the backward pass."""
+        """Number of floats that the forward pass keeps for the backward pass, in EM routing for each image."""
         self.library.kept_floats.restype = ctypes.c_int64  # ctypes would assume 32 bits
         return int(self.library.kept_floats(ctypes.byref(layout)))
 

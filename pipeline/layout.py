@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 JOURNALS = ".tracking"
 """The folder of the journals of tracked runs."""
 CHECKPOINTS = ".cache/resume"
-"""The folder of checkpoints. It has a folder for each replica of a training. DVC does not delete them."""
+"""The folder of checkpoints. It has a folder for each replica of a training. DVC does not delete these folders."""
 
 
 def find_root() -> Path:

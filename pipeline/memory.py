@@ -11,7 +11,7 @@ _LIMIT = Path("/sys/fs/cgroup/memory.max")
 """The file with the memory limit of a container. The machine's own numbers do not show it."""
 
 COPIES = 3
-"""Copies of a data set's pixels in memory during training: the whole set, its parts, and the parts on the device."""
+"""Copies of the pixels in training: the whole data set, its parts (training, test, ...), the parts on the device."""
 
 WEIGHT_COPIES = 4
 """Memory of a training in multiples of the weights: the weights, their gradients and Adam's two moments."""

@@ -46,7 +46,7 @@ class CheckedParams(SharedParams):
         return self
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Yield (dotted place, settings) of each study; `in_sets`: also in sets. ValueError if a name occurs twice."""
+        """Yield (dotted place, settings) of each study (`in_sets`: also in sets). ValueError if a name occurs twice."""
         section = self.section(kind)
         if isinstance(section, Section):
             yield kind, section

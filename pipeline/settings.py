@@ -50,7 +50,7 @@ def check_once(names: list[str]) -> list[str]:
 
 
 def check_distinct(angles: list[float]) -> list[float]:
-    """Return the angles unchanged. ValueError if two agree in six significant digits: results are named by these."""
+    """Return the angles unchanged. ValueError if two agree in six digits, by which results are named."""
     check_once([f"{angle:g}" for angle in angles])
     return angles
 

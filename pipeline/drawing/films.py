@@ -21,7 +21,7 @@ from pipeline.drawing.style import VERMILLION, plain
 
 _COLOURS = 128
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
-"""Colours of a share of 0 and of the largest share of all. They differ in lightness."""
+"""Colours of a share of 0 and of the largest share in a film. They differ in lightness."""
 _SIDE, _EDGE = 112, 4
 """Pixels: approximate side of a map of shares in `strip`, and width of the edge around the right class's map."""
 _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
@@ -39,7 +39,8 @@ def turning(
     Args:
         values: angles of the slider, `[N]`, degrees.
         strips: name of each strip, and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
-        frames: `[N, P, 4, 2]`, corners (x, y) of parts, from -1 to 1 over a picture. The first two are the upper edge.
+        frames: corners (x, y) of parts, `[N, P, 4, 2]`. A picture is [-1, 1] x [-1, 1], y down. The first two
+            corners are the upper edge.
         presences: presences of the parts, `[N, P]`, in [0, 1].
         colours: colours of the parts, `[P, 3]`, in [0, 1].
     """

@@ -75,7 +75,7 @@ in_house_style = matplotlib.rc_context(RC)
 
 
 def panels(columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of `columns` plots side by side; sizes in inches. Without pyplot, so that no global state remains."""
+    """A figure of `columns` plots side by side; sizes in inches. It is made without pyplot's global state."""
     figure = Figure(figsize=(width, height))
     axes = figure.subplots(1, columns, squeeze=False, **options)
     return figure, list(axes[0])

@@ -98,7 +98,7 @@ Heads = dict[str, tuple[str, int]]
 
 
 def cells(numbers: Numbers, heads: Heads, *place: str) -> dict[str, Measured | None]:
-    """Measurements by column, from `place` and its name without `_percent`. Headings with (%) multiply them by 100."""
+    """By column, the number under keys `place` and column (without `_percent`); times 100 for a heading with (%)."""
     found: dict[str, Measured | None] = {}
     for column, (words, _) in heads.items():
         value = numbers.measured(*place, column.replace("_percent", ""))

@@ -32,7 +32,7 @@ _SOURCE = ("stage", "item", "tracking_run")
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
 FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
-"""Prefixes of the names of figures on the first screen, one for each document."""
+"""Prefixes of the names of figures on the page's first screen, a prefix for each document."""
 FRONT_SIZE = (640, 320)
 """Maximum width and height of a figure on the first screen, in pixels: twice its size on the page, for dense screens.
 A taller figure is cropped at the bottom.
@@ -83,7 +83,7 @@ def write_figures(folder: Path, results: Results) -> Written:
 
 def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
     """The figures on disk whose results have not changed since they were drawn. Also the executed items whose arrays or
-    tables were missing then, as text such as "evaluate/vae (its table)".
+    tables were missing when the folder was last written, as text such as "evaluate/vae (its table)".
     """
     path = folder.with_suffix(".json")
     content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"figures": [], "incomplete": []}
@@ -137,7 +137,7 @@ def vector_uri(svg: str) -> str:
 
 
 def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
-    """The first PNG named as in `FRONT`, made smaller, as `uri`, and its title as `alt`. None if there is none."""
+    """The first PNG named as in `FRONT`: `uri` (data URI, at most `FRONT_SIZE`), `alt` (title). None without one."""
     shown = next((each for each in figures if each.kind == "png" and each.name.startswith(FRONT)), None)
     if shown is None:
         return None
@@ -176,7 +176,9 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Yield a table for each probed run. A row has features, angle, and mean accuracy of `refit` probes over seeds."""
+    """Yield a table for each probed run. A row has features, angle (degrees) and, averaged over seeds, the
+    accuracy of probes that were fit on training images with the rotations of the test images (`refit`).
+    """
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")
         table = results.table("evaluate", run, columns) if numbers.names("probe") else None

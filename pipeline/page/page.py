@@ -206,14 +206,14 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
         "tone": tone,
         "tier": tier(row),
         "judged": row["judged"] if row.get("judged", verdict) != verdict else "",  # older scorecards lack it
-        # -s runs these two stages alone. They depend on every result of the profile.
+        # With -s, DVC runs only these two stages. Without it, DVC would run every item that they depend on.
         "commands": [*switch, _repro(items), "dvc repro -s figures tables"] if items else [],
     }
 
 
 def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
-    """How to test a claim: advice in words, with the time that the last run took, and a shell command. `kind` is that
-    of the row's `why`. If `paper`, the claim's row in profile paper, was run, the advice is to use that profile.
+    """How to test a claim: advice in words, with the time that the items took, and a shell command. `kind` is the kind
+    in the row's `why`. `paper` is the claim's row in profile paper. If it was run, the advice is to use that profile.
     """
     change, switch = CHANGES[kind], ""
     if paper and paper["verdict"] != "not run":

@@ -139,7 +139,7 @@ def _by_kind(remarks: Sequence[Remark]) -> list[Remark]:
 
 def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
     """The kind and the text of the first candidate cause of a disagreement with the document. None if the verdict is
-    "within" or "holds". See the rules above.
+    "within" or "holds". The kind is "not run" if the verdict is. See the rules above.
     """
     if judged in ("within", "holds"):
         return None
@@ -182,7 +182,7 @@ def build_scorecard(
     Args:
         measures: the measure of each claim, by the claim's id; `report.measures()` by default.
         profile: the name of the profile, for the rows.
-        others: `<stage>/<item>` of results that differ from the profile. A row lists those that its number rests on.
+        others: `<stage>/<item>` of results that differ from the profile. A row lists the ones that its number uses.
         drafts: whether drafts answer claims. If not, a claim that rests on a draft is "not run", and a note has the
             verdict that the draft would give.
     """

@@ -29,7 +29,7 @@ from pipeline.systems import REPORTS
 
 
 def modules(part: str) -> Iterator[tuple[Any, str]]:
-    """Yield each module that defines `part`, such as `draw`, and its document's number ("" if it has none)."""
+    """Yield each report module that defines the name `part`, and its document's number ("" if it has none)."""
     packages = [(system.part("report"), system.document) for system in REPORTS.values()]
     for package, document in [*packages, (sys.modules[__name__], "")]:
         for name in sorted(found.name for found in iter_modules(package.__path__)):

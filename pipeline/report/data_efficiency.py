@@ -19,7 +19,7 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """The document that makes the claim."""
 ITSELF = "itself"
-"""The key of errors of a model's own predictions. The other keys are the features that a linear probe was fit on."""
+"""Key of the errors of a model's own predictions. The other keys name the features that a linear probe was fit on."""
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
@@ -97,7 +97,7 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int
 def capsules_need_less(results: Results) -> Finding | None:
     """The largest ratio of the capsules' test error to the CNN's at an equal number of training images. The claim holds
     if the capsules have fewer parameters and all their errors are lower by more than two standard errors (binomial and
-    over replicas). None if the data or the largest numbers of images differ, or fewer than two are shared.
+    over replicas). None if the data sets or largest numbers of images differ, or fewer than two numbers are shared.
     """
     (capsules, ours, size, errors), (cnn, theirs, cnn_size, cnn_errors) = (
         _network(results, role) for role in ("capsules", "cnn")

@@ -25,7 +25,9 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures, see `errors_by_layer`: prediction by theory, by a fitted map, of no change; image moved there and back."""
+"""Measures of `errors_by_layer`: the errors of predictions by theory, by a fitted map and of no change, and the error
+of moving an image there and back.
+"""
 TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
 CONTROLS = ("pixels", "moments", "quarter turns")
 FAMILIES = ("rotation", "shift", "scale", "shear")
@@ -68,7 +70,7 @@ def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
 
 @dataclass(frozen=True)
 class Followed:
-    """A layer of a trained network that is meant to move with the image, and its errors over all transformations.
+    """A layer of a trained network that should be equivariant, and its mean errors over transformations (`overall`).
 
     Attributes:
         measure: how its values on moved images are predicted: `OWN` (theory), or `FITTED` if theory has no prediction.
@@ -237,7 +239,7 @@ def build(results: Results) -> list[Table]:
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table, if there are rows: one for each run or control, layer and family (or quarter turn)."""
+    """A list with one table, empty without rows. A row is of a run or control, a layer, a family (or quarter turn)."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}
@@ -301,7 +303,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
-    """Each family with its middle magnitude. For the control of quarter turns, all pairs that have an exact action."""
+    """Pairs (family, magnitude): the middle magnitude of each family; of "quarter turns", all with an exact action."""
     if subject == "quarter turns":
         own = ("relative_error", subject, "turns", OWN)
         return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]

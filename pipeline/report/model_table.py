@@ -47,8 +47,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""Errors of probes and clusters on a model's features, and where their accuracies are: the stage, what the item's name
-has after the run's name, and keys. The key of the features is inserted after the first key.
+"""For each error of probes or clusters on a model's features, where the accuracy is: the stage, the suffix of the item
+after the run's name, and the number's keys. The key of the features is inserted after the first of these keys.
 """
 CLEAN = ("refit", "rotated_0")
 
@@ -104,7 +104,7 @@ def _best_features(numbers: Numbers) -> str:
 
 
 def _regressions(results: Results) -> Iterator[Entry]:
-    """Yield capsule regressions: for each study of kind "grid" and architecture, the one with the largest capsules."""
+    """Yield the regression with the largest capsules for each architecture of each study of kind "grid"."""
     for study in executed(results):
         table = study.table(("model", "size", "test", "parameters", "seconds")) if study.kind == "grid" else None
         if table is None:

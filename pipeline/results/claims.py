@@ -69,8 +69,8 @@ class PublicCurve:
         source: paper, repository, and the place in it.
         parameters: number of the network's parameters; None where the source does not give it.
         iterations: number of routing iterations; None where the source does not give it.
-        read: how the points were read: "printed", from a "log", or `OFF_A_PLOT`.
-        points: images seen in training (millions), and test error (percent) after them.
+        read: where the points are from: "printed" in a text, the "log" of a training, or `OFF_A_PLOT`.
+        points: pairs: number of images seen in training, in millions, and test error at that point, in percent.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Puts into words how a result's settings differ from a document's, which are in `documents.yaml` in this folder.
+"""Describes in words how a result's settings differ from a document's. `documents.yaml` has the document's settings.
 
 Our settings are read from the record of the result, because the settings of the profile may have changed since.
 """
@@ -14,7 +14,7 @@ from pipeline.results.findings import NOT_THE_PAPERS_DATA, Kind, Remark
 from pipeline.results.reading import Recorded
 
 LABELS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "smallnorb": "smallNORB", "cifar10": "CIFAR-10"}
-"""Names of data sets in the documents, by source."""
+"""Names that the documents give to data sets, by `source` of the data set in `params.yaml`."""
 COPIES = {
     "smallnorb48": "decoded from JPEG copies (the paper's: the published files)",
     "smallnorb48-posed": "the test part alone, split by instance, decoded from JPEG copies (the paper's: both parts)",
@@ -49,7 +49,7 @@ def remarks(
     Args:
         system, name: keys of the document's network or study in `documents.yaml`.
         settings: settings of our run or study.
-        dataset: settings of its data set.
+        dataset: settings of the data set of our run or study.
         replicas, tested: numbers of seeds and of test images; not compared if None.
         share: share of the training images that the run sees.
     """
@@ -80,7 +80,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """Remarks on other or fewer data than the document's. Other data get no remark on training set size."""
+    """Remarks on data other than the document's, or fewer images. For other data, training images are not counted."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -94,7 +94,7 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:
-    """`steps` of the training, and `epoch_steps`, those of an epoch, as text. Upper bounds if images are held out."""
+    """Numbers of training steps: `steps` in all, `epoch_steps` in one epoch (text). Upper bounds with a `holdout`."""
     dataset, holdout = ours.dataset, ours.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
     steps = int(images * share) // ours.training.batch_size
@@ -102,7 +102,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (dotted key, ours, theirs) for each setting that differs. From {least: n}, only a value below n differs."""
+    """Yield (dotted key, ours, theirs) for each setting that differs. For theirs {least: n}, only ours < n differs."""
     for key, value in theirs.items():
         if key in ("words", "budget", "published_code") or key not in ours:  # the first three are no settings
             continue

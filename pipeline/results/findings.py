@@ -1,4 +1,4 @@
-"""The finding about one claim, with remarks on its setting and on how far its network was trained."""
+"""What was measured for a claim, how its settings differ from the document's, and how far a network was trained."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Remark(str):
     """How a setting differs from the document's, in words.
 
     Attributes:
-        untested: whether a worse number does not test its claim, because this difference may explain it.
+        untested: whether this difference may explain a worse number. A worse number is then "not tested".
     """
 
     kind: Kind
@@ -44,7 +44,7 @@ class Learned:
         training_error: error on the augmented training images in the last epoch; None if unknown. It is unknown with
             mixup, which gives images two classes.
         measured: images measured after every epoch: "test" (watched test images) or "validation".
-        before, last: mean errors on these images over the second to last and over the last eighth of the epochs.
+        before, last: mean errors on these images, over the second to last eighth of the epochs and the last eighth.
         images: number of images measured; 0 if this number or the errors are unknown.
     """
 
@@ -65,7 +65,7 @@ class Finding:
         records: provenance of every item that the measurement uses.
         remarks: how the setting differs from the paper's; empty if it does not.
         notes: other observations that a reader of the verdict should know.
-        others: our numbers by other protocols, by name. The scorecard adds them to the notes with their verdicts.
+        others: our numbers with other protocols, by protocol. The scorecard adds them and their verdicts to notes.
         learned: how far the network was trained; None if this is unknown, or if the claim is not about its error.
     """
 
@@ -83,7 +83,7 @@ Measure = Callable[[Results], Finding | None]
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
-    """How far the classifier `run` behind a result was trained; None if its training or its history is missing."""
+    """How far the classifier `run` was trained for the result `numbers`; None without its training or history."""
     trained = training_behind(results, numbers, run)
     columns = ("replica", "epoch", "train_accuracy", "validation_accuracy")
     table = results.table("train", run, columns) if trained else None
@@ -105,7 +105,7 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
 
 
 def _error(accuracies: list["pd.Series[float]"]) -> float:
-    """Error in percent, from accuracies: the mean over the epochs of each seed, then over seeds."""
+    """Error in percent from accuracies in [0, 1], one series of epochs per seed: mean over epochs, then over seeds."""
     return 100 * (1 - sum(float(each.mean()) for each in accuracies) / len(accuracies))
 
 

@@ -1,4 +1,4 @@
-"""The state of each item (`STATES`), from a comparison with the current parameters, and the hours that it takes.
+"""The state of each item (a key of `STATES`), and the hours that it takes. States compare results with parameters.
 
 When parameters change, old results stay until their stage runs again. Results of items that were removed from the
 parameters stay until someone deletes them. Reports mark both kinds. `dvc status` finds changes of code.
@@ -35,7 +35,7 @@ class ItemStatus:
         hours: hours that the item took, or would take; None if unknown.
         estimated: whether `hours` is an estimate, the median of the items of its stage.
         commit: short hash of the commit that the result was made from; "" if unknown.
-        changed: for a stale item, each changed setting, with its value in the result and its value now.
+        changed: (dotted name, value in the result, value now) of each changed setting of a stale item; else empty.
     """
 
     label: str
@@ -69,8 +69,8 @@ def statuses(
     Args:
         expected: the settings by `<stage>/<item>`, for every item of the profile.
         publish: whether to mark results made from uncommitted changes as drafts.
-        locked: the items whose results are as in the profile's `dvc.lock`; by default, all items.
-        running: whether the item with a label is running.
+        locked: labels of the items whose results have the hash in the profile's `dvc.lock`; by default, all items.
+        running: a function that says whether the item with a given label is running.
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
     stages = dict.fromkeys([*(label.partition("/")[0] for label in expected), *folders])
@@ -120,15 +120,15 @@ def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, l
 
 
 def recorded_hours(numbers: Numbers) -> float | None:
-    """Hours that an item took; None if they are not recorded. Of two recorded times, the larger counts. If a
-    training was resumed, its numbers have the seconds of all its parts, and its provenance those of the last.
+    """Hours that an item took; None if they are not recorded. The larger of two recorded times counts: after a training
+    was resumed, its numbers have the seconds in total, and its provenance has only those after the interruption.
     """
     known = [each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if each is not None]
     return max(known) / 3600 if known else None
 
 
 def table(found: list[ItemStatus]) -> list[str]:
-    """The items as lines of text, named as for `dvc repro`, and a line with the count and hours of each state."""
+    """Lines of text: items, named as for `dvc repro`, with changed settings; last, counts and hours of the states."""
     width = max((len(each.label) for each in found), default=0)
     lines = []
     for each in found:

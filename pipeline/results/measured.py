@@ -38,15 +38,15 @@ class Measured:
         return replace(self, mean=100 * (1 - self.mean), sd=100 * self.sd)
 
     def minus(self, other: Measured) -> Measured:
-        """The difference of two means, with the sd of independent measurements: 0 (unknown) if either has one replica.
+        """The difference of two means. Its sd is that of independent measurements, or 0 if unknown (see `_with`).
 
         For numbers of the same replicas this sd is too large if they correlate positively, too small if negatively.
         """
         return self._with(other, self.mean - other.mean, math.hypot(self.sd, other.sd))
 
     def over(self, other: Measured) -> Measured:
-        """The ratio of two numbers of at least 0, with the sd of independent measurements to first order (as in
-        `minus`). The ratio is infinite if only `other` is 0, and 1 if both are 0.
+        """The ratio of two numbers of at least 0. Its sd is to first order, for independent measurements (see `_with`).
+        If `other` is 0, the ratio is infinite (1 if both are 0), and its sd is 0.
         """
         if other.mean == 0:
             return self._with(other, math.inf if self.mean else 1.0, 0.0)
@@ -54,7 +54,7 @@ class Measured:
         return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
 
     def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """`mean`, `sd` and the smaller n of both. sd becomes 0 (unknown) if n is 1 and `self` has no standard error."""
+        """`mean`, `sd` and the smaller n of both. sd becomes 0 (unknown) if n is 1 and it is not a standard error."""
         n = min(self.n, other.n)
         return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 
@@ -68,5 +68,5 @@ class Measured:
         return self.mean - other.mean > SIGNIFICANT_SES * math.hypot(self.se, other.se)
 
     def variance_of_share(self, images: float) -> float:
-        """The squared standard error of a share of `images` test images: binomial variance plus squared `se`."""
+        """The squared standard error of `mean`, a share in [0, 1] of `images` images: binomial plus squared `se`."""
         return self.mean * (1 - self.mean) / images + self.se**2

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 MOST_HEADLINES = 12
 RECORD = "record"
-"""Key under which a result's file has all numbers and their provenance, next to the headline numbers. They are in a
-list because DVC does not compare lists: `dvc metrics diff` then shows only the headline numbers.
+"""Key under which a result's file has all numbers and their provenance, next to the headline numbers. Its value
+is a list because DVC does not compare lists: `dvc metrics diff` then shows only the headline numbers.
 """
 
 
@@ -46,7 +46,7 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
     """Combine the outcomes of several studies into one, with numbers, rows and arrays by the study's name.
 
     Args:
-        datasets: label of each study's data set; recorded only if the labels differ.
+        datasets: label of each study's data set, by the study's name. Labels are recorded only if they differ.
 
     Returns:
         An outcome with numbers under `studies`, arrays named `<study>/<name>`, and one table with the rows and columns
@@ -82,9 +82,9 @@ def _leaves(numbers: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 
 
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The headline numbers (means over replicas), nested as in `numbers` and rounded.
+    """The headline numbers `names` (means over replicas), nested as in `numbers`, with four significant digits.
 
-    Names are keys joined by dots. A key may contain dots, too. Names without a number are left out.
+    Names are keys of `numbers` joined by dots. A key may contain dots, too. Names without a number are left out.
     """
     found = {".".join(keys).removesuffix(".mean"): (keys, value) for keys, value in _leaves(numbers)}
     nested: dict[str, Any] = {}

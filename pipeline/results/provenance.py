@@ -13,7 +13,7 @@ def unique(values: Iterable[Any]) -> list[Any]:
 
 
 def distinct(records: Iterable[Record]) -> list[Record]:
-    """The last of all records with the same stage, item and tracked run, at the position of the first of them."""
+    """One record per combination of stage, item and tracked run: the last one, at the position of the first one."""
     kept = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}
     return list(kept.values())
 

@@ -1,9 +1,9 @@
 """Reads and checks the result files of one profile.
 
-If a file is missing, its item was not executed. Methods then return `None`, and callers must handle it. `ResultError`
-names a file that cannot be read or has another form. So no figure or verdict is based on a guess.
+If a file is missing, its item was not executed. Methods then return `None`, and callers must handle it. If a file is
+corrupt or has an unexpected form, they raise `ResultError`. So no figure or verdict is based on a guess.
 
-A study is an item of its own (as in `regression`), or one of a set (`regression_sets`): see `studies_of`.
+An item of a stage such as `regression` is one study. An item of `regression_sets` is a set of studies (`studies_of`).
 """
 
 import io
@@ -44,7 +44,7 @@ class Recorded(dict[str, Any]):
 
 
 class ResultError(UserError):
-    """A result file is corrupt or has another form. The message names the file, the problem and a remedy."""
+    """A result file is corrupt or has an unexpected form. The message names the file, the problem and a remedy."""
 
     @classmethod
     def at(cls, path: Path, problem: str) -> Self:
@@ -80,7 +80,7 @@ class Numbers:
         return list(value) if isinstance(value, dict) else []
 
     def measured(self, *keys: str) -> Measured | None:
-        """The mean, sd and n under `keys`, or None if they are missing; `ResultError` for a value of another form."""
+        """The mean, sd and n under `keys`, or None if they are missing; `ResultError` if the value lacks one."""
         value = self.at(*keys)
         if value is None:
             return None
@@ -102,7 +102,7 @@ class Numbers:
         return None if value is None else float(value)
 
     def part(self, *keys: str) -> "Numbers":
-        """The dict under nested `keys`, with the provenance of the whole result."""
+        """The numbers in the dict under nested `keys`, with the provenance of the whole result."""
         return Numbers(self.path, {**self.at(*keys), "provenance": self.records})
 
     def about(self, label: str) -> "Numbers":
@@ -120,7 +120,7 @@ class Numbers:
 
     @property
     def trained(self) -> Recorded:
-        """Settings of the runs that the study itself trained, by name; empty if it trained none."""
+        """Settings of the runs that the item itself trained, by the training's key (`Context.train`); empty if none."""
         return Recorded(self.records[-1].get("trained") or {})
 
     def run(self, name: str) -> Recorded:
@@ -174,7 +174,7 @@ class Results:
                 yield item, numbers
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
-        """The item named by evidence, and its numbers. `NotMeasuredError` if none is named, or it was not executed."""
+        """The item that evidence names, and its numbers. `NotMeasuredError` if `item` is None or was not executed."""
         numbers = self.numbers(stage, item) if item else None
         if not item or not numbers:
             raise NotMeasuredError(f"evidence of {stage} is not there")
@@ -245,9 +245,9 @@ def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]
 
 
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
-    """The provenance records of the trainings of `runs`, on which a result is based, then of the result itself.
+    """The provenance records of the trainings of `runs`, then those of the result `numbers` that is based on them.
 
-    Trainings that `training_behind` does not find are left out. Drafts are kept: they make the number a draft, too.
+    Trainings that `training_behind` does not find are left out. Drafts are included: they make the result a draft, too.
     """
     everything = replace(results, drafts=True)
     found = (training_behind(everything, numbers, run) for run in runs)
@@ -255,15 +255,15 @@ def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record
 
 
 def training_behind(results: Results, numbers: Numbers, run: str) -> Numbers | None:
-    """The training of a run that a result is based on. None if the training is missing, or if its record and the
-    result's record have different settings of the run or its data set.
+    """The numbers of the training of `run` that the result `numbers` is based on. None if the training is missing, or
+    if the two results were made with different settings of the run or its data set.
     """
     trained = results.numbers("train", run)
     return trained if trained and _training_of(trained, run) == _training_of(numbers, run) else None
 
 
 def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
-    """The settings that weights depend on: of the run, with patience capped at the epochs, and of its data set."""
+    """Settings that weights depend on: of the run (`patience` above `epochs` has no effect), and of its data set."""
     settings, dataset = numbers.run(run), numbers.dataset_of(run)
     training = settings.training
     return {**settings, "training": {**training, "patience": min(training.patience, training.epochs)}}, dataset
@@ -335,7 +335,7 @@ class Study:
 
 
 def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]:
-    """All executed studies of a stage and of the sets beside it (`<stage>_sets`), as objects of `kind`.
+    """All executed studies of a stage and of the sets beside it (`<stage>_sets`), as objects of the class `kind`.
 
     Sets come last. Items are in natural order, studies in their set's order. `ResultError` if a result is corrupt.
     """

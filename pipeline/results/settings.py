@@ -1,7 +1,7 @@
 """The section `evidence` of `params.yaml`: it names the items that answer the documents' claims.
 
-A role is a kind of evidence, such as the capsules of Table 1. Claims on the same evidence share a role. The profile
-names an item for each role. Claims whose role is left out are "not run".
+A role stands for evidence that claims rest on, such as the capsules of Table 1. Claims on the same evidence share a
+role. The profile names an item for each role. If it leaves out a role, the claims of the role are "not run".
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
-"""The item of each role: a key of a section of params.yaml or, in `networks` (see `Role`), <ablation>/<condition>."""
+"""The item of each role, by the role's name: a key of `Role.section` or, in `networks`, also <ablation>/<condition>."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 ROWS = (
@@ -26,8 +26,8 @@ class Role(NamedTuple):
 
     Attributes:
         section: section of `params.yaml` that has the item. `networks` stands for runs and conditions of `ablation`.
-        kind: the required variant of a run, kind of a study, or axis of viewpoints; "" if all items are allowed, and
-            None if params.yaml names an unknown role, which is an error.
+        kind: what the item must be: the variant of a run, the kind of a study, or the axis of a study of viewpoints.
+            "" allows every item. None marks an unknown role in params.yaml, which is an error.
     """
 
     where: str
@@ -48,7 +48,7 @@ def group(section: str, kinds: Mapping[str, str]) -> Any:
 
 class GenerativeEvidence(Section):
     """Evidence for document 000. `affine` has the runs for affNIST, `table_1` the runs for other claims about runs.
-    `optimise` has all rotations. `optimise_upright`, if given, measures the gain in accuracy on more, upright images.
+    `optimise` has all rotations. `optimise_upright`, if given, has more images, all upright, for the gain in accuracy.
     """
 
     table_1: Roles = group("runs", VARIANTS)
@@ -67,7 +67,7 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Evidence for the networks of document 001. Of `middle`, the first measured entry is judged."""
+    """Evidence for the networks of document 001. The first entry of `middle` that was measured is judged."""
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
     inference: Roles = group("infer", dict.fromkeys(("routed", "unrouted"), ""))
@@ -75,7 +75,7 @@ class CapsNetEvidence(Section):
 
 
 class RegressionEvidence(Section):
-    """Evidence for document 002: for each kind of study, a study on each data set of the document or a substitute."""
+    """Evidence for document 002. Each kind of study has a role per data set, for a study on it or on a substitute."""
 
     grid: Roles = group("regression", dict.fromkeys(DATASETS, "grid"))
     convergence: Roles = group("regression", dict.fromkeys(DATASETS, "convergence"))
@@ -124,7 +124,7 @@ class EvidenceParams(Section):
 
 
 def roles_in(section: Section, where: str = "evidence") -> Iterator[Role]:
-    """Yield every role that is filled in a section of `params.yaml`. `where` is the place of the section."""
+    """Yield every role of `section` that has an item. `where` is the dotted place of `section` in `params.yaml`."""
     for field, info in type(section).model_fields.items():
         value, place = getattr(section, field), f"{where}.{field}"
         extra: Any = info.json_schema_extra

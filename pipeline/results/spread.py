@@ -15,7 +15,7 @@ def spread(values: Iterable[float]) -> dict[str, float]:
 
 
 def spread_each(replicas: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """The spread over replicas of each number, by name."""
+    """`spread` of each number over `replicas`, by the number's name. All replicas have the same names."""
     return {name: spread(numbers[name] for numbers in replicas) for name in replicas[0]}
 
 
