@@ -1,3 +1,3 @@
-"""Speed, against references and against the machine's limits."""
+"""Benchmarks: how fast the code is, compared with other code and with the machine's limits."""
 
-import pipeline  # noqa: F401  a Python without the packages ends here, with one message
+import pipeline  # noqa: F401  exits with one message if packages are missing

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: how fast, against the least possible and against references."""
+"""`python -m benchmarks`: times the code, and compares each duration with the least possible and with a reference."""
 
 from __future__ import annotations
 
@@ -71,10 +71,8 @@ def main(
 
 
 def merge(path: Path, rows: Sequence[Row], device: str, machine: str, commit: str) -> None:
-    """Add `rows` to those in `path`, in place of earlier ones of the same name and device.
-
-    Raises:
-        UserError: it cannot be written.
+    """Add `rows` to the JSON list in `path`. A row replaces an earlier row with the same name and device. Raises
+    `UserError` if the file cannot be written.
     """
     from pipeline.files import write_json
 
@@ -87,7 +85,7 @@ def merge(path: Path, rows: Sequence[Row], device: str, machine: str, commit: st
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows for reading: value, limit and share, reference and ratio; then what limits and references are."""
+    """Text: a table of value, limit, share of the limit, reference and ratio; then what limits and references are."""
     import pandas as pd
 
     forms = {"limit": "{:.4g}", "share_of_limit": "{:.1%}", "reference": "{:.4g}", "ratio": "{:.2f} x"}
@@ -95,7 +93,7 @@ def table(rows: Sequence[Row]) -> str:
     for name, form in forms.items():
         values = [getattr(row, name) for row in rows]
         cells[name.removesuffix("_of_limit")] = ["" if value is None else form.format(value) for value in values]
-    said: dict[tuple[str, str], str] = {}  # each once
+    said: dict[tuple[str, str], str] = {}  # equal texts are printed once
     for row in rows:
         for kind, what in (("limit", row.limit_is), ("reference", row.reference_is), ("measured", row.note)):
             if what:

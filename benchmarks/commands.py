@@ -1,4 +1,4 @@
-"""Rows about what the pipeline costs beside the work itself: tracking, checkpoints, commands."""
+"""Benchmarks (rows of `reports/bench.json`) of the pipeline's overhead: tracking, checkpoints, commands."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def epoch(where: Where) -> Timed:
-    """What a training waits for in each epoch: 20 metrics in the journal, and a checkpoint of model and optimiser.
+    """The overhead of a training in each epoch: 20 metrics in the journal, and a checkpoint of model and optimiser.
 
-    Compared with the steps of a short epoch, as in the quick profile: 1,200 images.
+    The reference is the training steps of a short epoch: 1,200 images, as in the quick profile.
     """
     step = generative_step(where)
     step()
@@ -39,7 +39,7 @@ def epoch(where: Where) -> Timed:
 
 
 def delivery(where: Where) -> Timed:
-    """A tracked run from its opening until MLflow has it, in this process, MLflow imported already."""
+    """Opening a tracked run, logging a metric, and delivering the run to MLflow, in a process that imported MLflow."""
     folder = where.folder / "delivered"
     store = Store(f"sqlite:///{where.folder / 'mlflow.db'}", where.folder / "artifacts")
 
@@ -53,24 +53,20 @@ def delivery(where: Where) -> Timed:
 
 
 def answers(module: str, where: Where) -> Timed:
-    """How fast a command shows its help."""
+    """`python -m <module> --help`. The limit is Python with nothing to do, the reference the maximum of 1 s."""
     empty = Other(lambda: _python("-c", ""), "Python with nothing to do, same rounds")
     return Timed(lambda: _python("-m", module, "--help"), "s", bound=empty, reference=Other(1.0, "the most allowed"))
 
 
 def nothing_to_do(where: Where) -> Timed:
-    """`dvc repro` where everything is up to date.
-
-    Raises:
-        UserError: it is not, or tiny sizes are asked for: it has none.
-    """
+    """`dvc repro` when everything is up to date. Raises `UserError` if it is not, or if `where.quick`."""
     if where.quick or "up to date" not in _python("-m", "dvc", "repro", "--dry"):
         raise UserError("only where nothing is to be done")
     return Timed(lambda: _python("-m", "dvc", "repro"), "s", reference=Other(10.0, "the most allowed"))
 
 
 def _python(*arguments: str) -> str:
-    """Output of a Python command in the repository."""
+    """The standard output of `python` with `arguments`, run in the repository."""
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout
 
 

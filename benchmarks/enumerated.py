@@ -1,8 +1,8 @@
-"""The probabilistic capsule model written the other way: the choice of parent `s` an explicit Pyro site, summed out by
-`TraceEnum_ELBO`.
+"""The probabilistic capsule model in another form: the parent `s` of each part is an explicit Pyro site, and
+`TraceEnum_ELBO` sums over it.
 
-Independent of `model.hierarchy` on purpose: the same parameters must give the same bound. It is the tests' referee and
-the reference that the benchmark is timed against.
+This module does not use `model.hierarchy`, which sums over `s` itself. With the same parameters, both must give the
+same bound: tests compare the values, and a benchmark compares the times. Shapes: B images, P parts, O objects.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 
 def relaxed_presence(logits: Tensor, temperature: float) -> dist.Logistic:
-    """The logit of a binary concrete variable is logistic, with location logits / tau and scale 1 / tau."""
+    """Distribution of the logit of a binary concrete variable: logistic, location logits / tau, scale 1 / tau."""
     return dist.Logistic(logits / temperature, 1 / temperature, validate_args=False)
 
 
 class PartGivenParent(dist.TorchDistribution):
-    """A part's presence logit and pose given its parent, event shape `[7]`; one Gaussian and one logistic at a time."""
+    """A part given its parent: presence logit y, then pose offset A, event shape `[7]`.
+
+    With t = sigmoid(y), the log density is log p(y) + t log N(A; mean, c) + (1 - t) log N(A; off_mean, off_sd). p is
+    the `relaxed_presence` of `gamma`.
+    """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
     has_rsample = False
@@ -43,7 +47,7 @@ class PartGivenParent(dist.TorchDistribution):
 
 
 class EnumeratedModel:
-    """`GenerativeModel` with `s` explicit. Shares the parameters of the model given."""
+    """`GenerativeModel` with an explicit site for `s`. It shares the parameters of `model`."""
 
     def __init__(self, model: GenerativeModel) -> None:
         self.capsules = model
@@ -57,14 +61,14 @@ class EnumeratedModel:
             zeros = images.new_zeros(len(images), 1, p.objects, 6)
             A0 = pyro.sample("A0", dist.Normal(zeros, 1.0).to_event(2)).squeeze(1)
             one = images.new_ones(len(images), 1)
-            t0 = torch.cat([one, torch.sigmoid(y0)], dim=-1)  # (B, 1 + O), the dummy always on
+            t0 = torch.cat([one, torch.sigmoid(y0)], dim=-1)  # (B, 1 + O): the dummy parent first, always present
             rho = m.log_affinity.exp()  # (P, 1 + O)
             weights = rho * t0.unsqueeze(1)
             pi = weights / weights.sum(-1, keepdim=True)  # (B, P, 1 + O)
             with pyro.plate("parts_of_image", p.parts, dim=-1):
                 s = pyro.sample("s", dist.Categorical(pi, validate_args=False), infer={"enumerate": "parallel"})
                 row = torch.arange(p.parts, device=images.device)
-                # (I + A_i) M_ij in homogeneous coordinates, the dummy's vote the part's initial pose
+                # Votes (I + A_i) M_ij in homogeneous coordinates. The dummy parent's vote is the part's initial pose.
                 parents = _homogeneous(A0).unsqueeze(2)  # (B, O, 1, 3, 3)
                 identity = torch.eye(2, 3, dtype=images.dtype, device=images.device)
                 votes = (parents @ _homogeneous(m.M))[..., :2, :] - identity
@@ -81,7 +85,7 @@ class EnumeratedModel:
             pyro.sample("pixels", dist.Normal(mean, p.pixel_sd).to_event(2), obs=images)
 
     def guide(self, images: Tensor, noise: Tensor) -> None:
-        """The amortised guide, its sites in the shapes of the enumerated model."""
+        """The amortised guide, with sites in the shapes of `model`. `noise [B, P + O]` is standard logistic."""
         m, p = self.capsules, self.capsules.params
         tau = p.temperature
         logits1, A1 = m.encode_parts(images)
@@ -98,13 +102,13 @@ class EnumeratedModel:
                 pyro.sample("parts", dist.Delta(state, log_density=log_q1, event_dim=1))
 
     def loss(self, images: Tensor, noise: Tensor) -> Tensor:
-        """The negative bound, summed over the images, differentiable."""
+        """The negative bound in nats, summed over `images [B, 1, S, S]`, differentiable. `noise` as for `guide`."""
         elbo = TraceEnum_ELBO(max_plate_nesting=2, strict_enumeration_warning=False)
         return elbo.differentiable_loss(self.model, self.guide, images, noise)
 
 
 def _homogeneous(A: Tensor) -> Tensor:
-    """Pose offsets `[..., 6]` as `[..., 3, 3]`."""
+    """Poses I + A of offsets `A [..., 6]` as matrices `[..., 3, 3]` of homogeneous coordinates."""
     matrix = A.unflatten(-1, (2, 3)) + torch.eye(2, 3, dtype=A.dtype, device=A.device)
     last = A.new_tensor([0.0, 0.0, 1.0]).expand(*matrix.shape[:-2], 1, 3)
     return torch.cat([matrix, last], dim=-2)

@@ -1,4 +1,4 @@
-"""Rows about the models at the sizes of the paper profile, and about the machine."""
+"""Benchmarks (rows of `reports/bench.json`) of the models, at the sizes of profile paper, and of the machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from pipeline.systems.regression.settings import Decision
 from pipeline.systems.scae.settings import SCAERun
 
 GENERATIVE = {"objects": 16, "parts": 16, "template_size": 12, "hidden": 128, "heads": 4, "inducing": 32, "blocks": 4}
-"""The paper's sizes of the generative model."""
+"""Sizes of the generative model in document 000."""
 
 CLASSES = 10
 COUPLED = 100.0
@@ -49,19 +49,21 @@ CAPSNET_PEER = Other(0.044, "public PyTorch code at the same sizes, a thread of 
 GENERATIVE_PEER = Other(0.018, "public PyTorch code of autoencoders with 24+24 capsules, a thread of another CPU")
 SCAE_PEER = Other(0.018, "public PyTorch code of the same model at the same sizes, a thread of another CPU")
 MATRIX_PEERS = {2: 0.226, 3: 0.304}
-"""Seconds of forward and backward of public PyTorch code, per image on one CPU thread, by routing iterations."""
+"""The constants `*PEER*` give seconds per image of public PyTorch code on one CPU thread, `MATRIX_PEERS` those of
+forward and backward, by the number of routing iterations.
+"""
 
 
 @dataclass(frozen=True)
 class Where:
-    """Where to measure: the device, a folder for files that are not kept, and whether on tiny sizes."""
+    """Where to measure: the device, a temporary folder, and whether sizes are tiny (`quick`)."""
 
     device: torch.device
     folder: Path
     quick: bool = False
 
     def few(self, count: int) -> int:
-        """As many images, or 4 if tiny sizes do."""
+        """A number of images: `count`, or 4 if sizes are tiny."""
         return 4 if self.quick else count
 
 
@@ -72,16 +74,16 @@ def paper_params() -> Params:
 
 
 def paper_run(kind: type[Run], **model: object) -> Run:
-    """The first run of the paper profile of a kind, with changes of its model."""
+    """The first run of the class `kind` in profile paper, with the settings `model` of its model changed."""
     run = next(run for run in paper_params().runs.values() if isinstance(run, kind))
     return run.model_copy(update={"model": run.model.model_copy(update=model)})
 
 
 class Step:
-    """A training step as `learning.train` takes it, on noise: what it costs does not depend on the pixels.
+    """A training step as in `learning.train`. Images are noise, because the duration does not depend on the pixels.
 
     Args:
-        size, batch, channels: of the images.
+        size, batch, channels: side in pixels, number and channels of the images.
     """
 
     def __init__(self, run: Run, size: int, device: torch.device, batch: int, channels: int = 1) -> None:
@@ -108,7 +110,7 @@ class Step:
 
 
 def without_kernels(work: Work) -> Other:
-    """The same in PyTorch's operators alone."""
+    """A reference: `work` without compiled kernels, in PyTorch's operators alone."""
 
     def take() -> None:
         with kernels.switched_off():
@@ -118,9 +120,9 @@ def without_kernels(work: Work) -> Other:
 
 
 def operations(work: Work) -> int:
-    """Floating-point operations of the matrix products and convolutions of one call, forward and backward.
+    """Number of floating-point operations in all matrix products and convolutions of one call of `work`.
 
-    Those of PyTorch's operators: what a compiled kernel does cannot be counted.
+    Compiled kernels are switched off for this call, because their operations cannot be counted.
     """
     with kernels.switched_off(), FlopCounterMode(display=False) as counter:
         work()
@@ -128,10 +130,10 @@ def operations(work: Work) -> int:
 
 
 def product(where: Where) -> tuple[Work, float]:
-    """A matrix product in float32, and its operations: what the machine computes at best.
+    """A matrix product in float32, and the number of its operations. Its rate counts as the machine's maximum.
 
-    Of both libraries that PyTorch has on a CPU, the faster: on an AMD processor with AVX-512, MKL reaches half the rate
-    of oneDNN.
+    On a CPU, the product uses the faster of PyTorch's two libraries. On an AMD processor with AVX-512, MKL reaches half
+    the rate of oneDNN.
     """
     side = 256 if where.quick else 8192 if where.device.type == "cuda" else 1024
     left, right = torch.rand(2, side, side, device=where.device)
@@ -146,13 +148,13 @@ def product(where: Where) -> tuple[Work, float]:
 
 
 def at_best(where: Where, needed: float, of_what: str) -> Other:
-    """So many operations at the rate of a matrix product, timed in the same rounds."""
+    """The duration of `needed` operations (of `of_what`) at the rate of a matrix product, timed in the same rounds."""
     work, each = product(where)
     return Other(work, f"{needed / 1e9:.3g} GFLOP of {of_what} at a matrix product's rate, same rounds", needed / each)
 
 
 def copying(where: Where) -> tuple[Work, float]:
-    """A copy that is larger than the caches, and the bytes that it reads and writes."""
+    """A copy of an array larger than the caches, and the number of bytes that it reads and writes."""
     size = (1 << 30 if where.device.type == "cuda" else 1 << 28) >> (6 if where.quick else 0)
     source = torch.rand(size // 4, device=where.device)
     target = torch.empty_like(source)
@@ -160,7 +162,7 @@ def copying(where: Where) -> tuple[Work, float]:
 
 
 def machine(what: Literal["copy", "product"], where: Where) -> Timed:
-    """What the machine does at best: bytes copied, operations of a matrix product."""
+    """The machine at best: time per GB that a copy reads and writes, or per 10^9 operations of a matrix product."""
     work, count = copying(where) if what == "copy" else product(where)
     return Timed(work, "ms/GB" if what == "copy" else "ms/GFLOP", count / 1e9)
 
@@ -174,13 +176,13 @@ def generative_step(where: Where) -> Step:
 
 
 def generative_model(step: Step) -> GenerativeModel:
-    """The model of its step."""
+    """The model of a step of the generative model."""
     assert isinstance(step.model, GenerativeModel)
     return step.model
 
 
 def generative(against: Literal["enumeration", "operators", "peer"], where: Where) -> Timed:
-    """The training step of the generative model."""
+    """The training step of the generative model, compared with enumeration, PyTorch's operators or public code."""
     step = generative_step(where)
     if against == "peer":
         return of_one_thread(step, GENERATIVE_PEER)
@@ -190,12 +192,12 @@ def generative(against: Literal["enumeration", "operators", "peer"], where: Wher
 
 
 def of_one_thread(step: Step, peer: Other) -> Timed:
-    """A training step on one CPU thread, against seconds per image of public code."""
+    """A training step on one CPU thread, compared with `peer`: seconds per image of public code."""
     return Timed(step, "ms/image", step.batch, reference=Other(peer.seconds, peer.what, step.batch), threads=1)
 
 
 def enumerated_step(step: Step) -> Other:
-    """The same step with the choice of parent an explicit site that `TraceEnum_ELBO` sums out."""
+    """A reference: `step` with the bound of `EnumeratedModel`, which sums over an explicit choice of parent."""
     model = generative_model(step)
     form = EnumeratedModel(model)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -226,9 +228,9 @@ def encoder(where: Where) -> Timed:
 def renderer(where: Where) -> Timed:
     """Forward and backward of the renderer alone, at the poses that the encoder gives.
 
-    The bound is the traffic of one warped layer (colour and opacity) for each part, which is then composited: forward,
-    layers are written and read once and the picture is written; backward, layers are read once more, their gradients
-    written and read, and the picture's gradient read. Templates and poses are small beside that.
+    The bound is the memory traffic of a renderer that stores a warped layer (colour and opacity) of each part. Forward,
+    it writes and reads the layers, and writes the picture. Backward, it reads the layers, writes and reads their
+    gradients, and reads the picture's gradient. The traffic of templates and poses is small in comparison.
     """
     step = generative_step(where)
     model = generative_model(step)
@@ -252,13 +254,13 @@ def renderer(where: Where) -> Timed:
 def render_plainly(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
     """The same pictures `[B, S, S]` as `layers.rendering.render`, step by step as document 000 writes it.
 
-    The points sampled are one product of all pixels with all inverse poses, presences weigh the drawings, and layers
-    are taken out one by one.
+    Templates are sampled at the pixels times all inverse poses. Opacities are multiplied by presences. Parts are
+    then composited one by one.
 
     Args:
-        templates: `[P, 2, h, w]`.
-        A: poses `[B, P, 6]`.
-        presence: `[B, P]`.
+        templates: colour and opacity, `[P, 2, h, w]`.
+        A: pose offsets of the parts, `[B, P, 6]`.
+        presence: presences of the parts in [0, 1], `[B, P]`.
     """
     batch, parts = A.shape[:2]
     inverse = poses.invert(poses.to_matrix(A))  # (B, P, 2, 3)
@@ -279,7 +281,7 @@ GAUSS_NEWTON = GaussNewtonEngine(method="gauss-newton", restarts=0, steps=3, tol
 
 
 def inference(engine: Engine, where: Where) -> Timed:
-    """An evaluation of an optimiser of test-time inference; the study `optimise` counts how many an image needs."""
+    """One evaluation by an optimiser of test-time inference. The study `optimise` counts evaluations per image."""
     step = Step(paper_run(GenerativeRun, **GENERATIVE), 28, where.device, where.few(512))
     model = generative_model(step).eval().requires_grad_(False)
     with torch.no_grad():
@@ -310,7 +312,7 @@ def scae(one_thread: bool, where: Where) -> Timed:
 
 
 def capsnet(iterations: int, one_thread: bool, where: Where) -> Timed:
-    """The training step of CapsNet, against its two convolutions alone, with the ReLU between them."""
+    """The training step of CapsNet. Its bound: gradients of its two convolutions, with the ReLU between them."""
     step = Step(paper_run(CapsNetRun, iterations=iterations), 28, where.device, where.few(128))
     net = step.model
     assert isinstance(net, CapsNet)
@@ -327,7 +329,7 @@ def capsnet(iterations: int, one_thread: bool, where: Where) -> Timed:
 
 
 def iterative_inference(where: Where) -> Timed:
-    """A step of predictive coding in CapsNet (its gradients), label clamped, L1; and what of that nothing can spare."""
+    """Gradients of a step of predictive coding (label clamped, L1). Bound: the second convolution and its gradient."""
     images = Step(paper_run(CapsNetRun), 28, where.device, where.few(128)).images
     net = build_model(paper_run(CapsNetRun, iterations=0), 28).to(where.device).requires_grad_(False)
     assert isinstance(net, CapsNet)
@@ -360,7 +362,7 @@ def matrix_step(iterations: int, where: Where) -> Step:
 
 
 def matrix_capsules(iterations: int, against: Literal["peer", "operators", "threads"], where: Where) -> Timed:
-    """The training step of matrix capsules; by one thread, as public code was measured, or by all."""
+    """The training step of matrix capsules: by all threads if `against` is "threads", else by one, as public code."""
     step = matrix_step(iterations, where)
     assert isinstance(step.model, MatrixCapsules)
     needed = step.batch * operations_of_routing(vote_numbers(step.model), iterations, step.model.params.pose_side)
@@ -376,7 +378,7 @@ def matrix_capsules(iterations: int, against: Literal["peer", "operators", "thre
 
 
 def vote_numbers(model: MatrixCapsules) -> int:
-    """Numbers of all votes for one image, over all layers."""
+    """Number of components of all votes for one image, summed over layers."""
     return sum(
         len(layer.fields.children) * layer.full_transformations().numel() // model.params.pose_side**2
         for layer in model.routed
@@ -385,13 +387,13 @@ def vote_numbers(model: MatrixCapsules) -> int:
 
 
 def operations_of_routing(votes: int, iterations: int, side: int) -> int:
-    """Floating-point operations of routing in one image's step: what the compiled kernel does for every number of a
-    vote, which costs `side` multiply-adds each time it is computed.
+    """Floating-point operations of routing in a training step, per image: two for each multiply-add of the kernel.
 
-    Forward: the plain mean; by iteration, moments (2 and the vote); between two, log densities (2 and the vote).
-    Backward: by iteration, the gradient by its weights (2 and the vote); between two, moments of the gradient by the
-    log densities (2 and the vote); once, the gradient by the vote, from two numbers of every one of these, and from
-    there by the pose and by the transformation.
+    `votes` is the number of components of votes. The kernel computes a component anew for each sum below, by `side`
+    multiply-adds. Forward, it then adds 1 for the plain mean, 2 for moments in each iteration, and 2 for log densities
+    between two iterations. Backward, it adds 2 for the gradient by the weights in each iteration, and 2 for moments of
+    the gradient by the log densities between two iterations. The gradient by the vote takes 1, and 2 for each of these
+    backward sums. The gradients by pose and transformation take `side` each.
     """
     forward = (side + 1) + iterations * (side + 2) + (iterations - 1) * (side + 2)
     backward = iterations * (side + 2) + (iterations - 1) * (side + 2)
@@ -400,10 +402,9 @@ def operations_of_routing(votes: int, iterations: int, side: int) -> int:
 
 
 def regression(decision: Decision, size: int, where: Where) -> Timed:
-    """An iteration of EM in capsule regression at the paper's sizes (equation 26), thresholds among it, nothing
-    validated; against its two matrix products of each block of examples alone.
-
-    What an iteration costs does not depend on the inputs: they are noise.
+    """An iteration of EM for capsule regression (equation 26) at the document's sizes, with thresholds and no
+    validation. The bound is its two matrix products for each block of examples. Inputs are noise, because the
+    duration does not depend on them.
     """
     n, features = 500 if where.quick else 50_000, 196
     generator = torch.Generator(where.device).manual_seed(0)

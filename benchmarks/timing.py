@@ -1,4 +1,4 @@
-"""How a row of `reports/bench.json` is timed: a work, the least that it can take, and another way to do the same."""
+"""Times a row of `reports/bench.json`: a work (a function), a bound on its time, and a reference for comparison."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Other:
-    """What a work is compared with.
+    """A duration, `times` x `seconds`, that one call of a work is compared with.
 
     Attributes:
-        seconds: of one call of the work; or a work that is timed in the same rounds, because the machine's speed drifts
-            by more than what is asked for.
-        what: what it is.
-        times: how many calls of the other work one call of the work is compared with.
+        seconds: a number; or another work, one call of which is timed in every round beside the work. The machine's
+            speed drifts by more than the differences of interest, but little within a round.
+        what: description of the duration, for the table.
+        times: a factor: how many calls of the other work correspond to one call of the work.
     """
 
     seconds: float | Work
@@ -33,13 +33,13 @@ class Timed:
     """What a row times.
 
     Attributes:
-        work: one call is timed.
-        unit: of the row: "s" or "ms", perhaps for each of something, "ms/image".
-        count: how many of these one call works on.
-        bound: the least that one call can take.
-        reference: what it is to be faster than.
-        threads: CPU threads; 0: as many as torch takes.
-        note: on what it was measured.
+        work: the function. Its calls are timed.
+        unit: unit of the row: "s" or "ms", or a time per quantity, such as "ms/image".
+        count: the quantity that one call works on, such as the number of images.
+        bound: the least possible duration of one call.
+        reference: the duration that one call should be shorter than.
+        threads: number of CPU threads; 0 for torch's default.
+        note: what the work was measured on, such as the batch size.
     """
 
     work: Work
@@ -57,11 +57,11 @@ class Row:
 
     Attributes:
         name: what was measured; with the device it identifies the row.
-        limit: the least possible, in `unit`; `limit_is` says how it was found.
-        share_of_limit: the limit through the value: 1 is all that is possible.
-        reference: the value compared with, in `unit`; `reference_is` says what it is.
-        ratio: how many times as fast as the reference.
-        note: how it was measured.
+        limit: the least possible value, in `unit`. `limit_is` describes it.
+        share_of_limit: limit / value; 1 if the work is as fast as possible.
+        reference: the value to compare with, in `unit`. `reference_is` describes it.
+        ratio: reference / value; above 1 if the work is faster than the reference.
+        note: number of rounds, and what was measured.
     """
 
     name: str
@@ -76,17 +76,17 @@ class Row:
     note: str = ""
 
     def rounded(self) -> dict[str, float | str | None]:
-        """The row as JSON, numbers to four digits."""
+        """The row as a dict for JSON. Numbers have four significant digits."""
         return {
             name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in asdict(self).items()
         }
 
 
 def measure(name: str, timed: Timed, device: torch.device, limit: float) -> Row:
-    """Time a row: the median over rounds, and the medians of the ratios within a round.
+    """Time a row. The value is the median over rounds. A ratio of two works is the median of the ratios in each round.
 
     Args:
-        limit: seconds after which no further round begins, once there were three.
+        limit: seconds after which no further round begins. There are at least three rounds.
     """
     others = {"bound": timed.bound, "reference": timed.reference}
     works = {
@@ -102,7 +102,7 @@ def measure(name: str, timed: Timed, device: torch.device, limit: float) -> Row:
     seconds = median(samples["work"])
 
     def ratio(key: str) -> float | None:
-        """Times as long as the other takes."""
+        """The duration of the work, divided by that of the bound or reference `key`; None if there is none."""
         other = others[key]
         if other is None:
             return None
@@ -129,12 +129,12 @@ def measure(name: str, timed: Timed, device: torch.device, limit: float) -> Row:
 
 
 def in_turn(works: dict[str, Work], device: torch.device, limit: float, least: int = 3) -> dict[str, list[float]]:
-    """Seconds of several works, timed in rounds, each once per round, so that they meet the same conditions.
+    """Seconds of every call, by the name of the work. A round calls each work once, so conditions are alike for all.
 
-    Every other round goes backwards, and one round before the first is not counted.
+    Every second round has the reverse order. Before the first round, each work is called once without timing.
 
     Args:
-        limit: seconds after which no further round begins, once there were `least`.
+        limit: seconds after which no further round begins. There are at least `least` rounds.
     """
     for work in works.values():
         work()
@@ -148,7 +148,7 @@ def in_turn(works: dict[str, Work], device: torch.device, limit: float, least: i
 
 
 def _seconds(work: Work, device: torch.device) -> float:
-    """How long one call of `work` takes, until the device has done it."""
+    """Seconds of one call of `work`, until the device has finished."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     start = time.perf_counter()

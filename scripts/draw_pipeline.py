@@ -1,9 +1,9 @@
-"""Draw the stages of dvc.yaml and what flows between them: docs/pipeline.svg, for the README.
+"""Draw the stages of dvc.yaml, and arrows for the data between them, into docs/pipeline.svg for the README.
 
     python scripts/draw_pipeline.py
 
-Stages are taken from dvc.yaml itself: an arrow leads from the one that writes a path to the one that reads it, and
-arrows that others imply are left out. A stage and the one for sets of its studies (`<stage>_sets`) are one box.
+An arrow leads from a stage that writes a path to a stage that reads the path. It is left out if other arrows connect
+the two stages through a third one. Stages `<stage>_sets` are not drawn: the box of `<stage>` stands for both.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from pipeline.files import write_bytes  # noqa: E402
 WIDTH, HEIGHT = 1.64, 0.74
 """Size of a box, in inches."""
 GAP, LINE = 0.8, 0.18
-"""Between boxes with an arrow between them, and between those of a group, in inches."""
+"""Inches between columns (half of it between lines), and between the boxes of a group or groups of a column."""
 EDGE = 0.1
-"""Around the whole, in inches."""
+"""Margin around the picture, in inches."""
 SHEET = 0.045
-"""What a second sheet behind a box stands out by, in inches."""
+"""Inches by which a second sheet behind a box is shifted to the right and upwards."""
 IN_A_ROW = 4
-"""Boxes of a group."""
+"""Maximum number of boxes in a row of a group."""
 NAME: dict[str, Any] = {"fontsize": 10.5, "weight": "bold"}
 WORDS: dict[str, Any] = {"fontsize": 9.5}
 GREY = "#5f5f5f"
-"""Of secondary words: still legible on a box's colour."""
+"""Colour of secondary words. It is still legible on the colours of boxes."""
 
 DOES = {
     "download": "fetch and check",
@@ -66,7 +66,7 @@ DOES = {
     "figures": "draw all",
     "tables": "scorecard, page",
 }
-"""What a stage does; one that is not here yet is drawn without."""
+"""What each stage does. A stage that is not in this dict is drawn without words."""
 
 FLOWS = {
     "download": "raw data",
@@ -77,7 +77,7 @@ FLOWS = {
     "attention": "results",
     "figures": "figures",
 }
-"""What the first stage of a group passes on."""
+"""What is written beside an arrow, by the first stage of the group that the arrow begins at."""
 
 ITEMS = {
     "sources": "source",
@@ -99,26 +99,26 @@ ITEMS = {
     "viewpoint": "study",
     "attack": "study",
 }
-"""What one entry of a section of the parameters is called."""
+"""What an item of a stage is called, by the section of `params.yaml` that lists the items."""
 
 
 def paths(entries: Any) -> list[str]:
-    """The paths under `deps`, `outs`, `metrics` or `plots` of a stage, options dropped."""
+    """The paths in `entries`, a stage's list `deps`, `outs`, `metrics` or `plots`, without their options."""
     return [next(iter(entry)) if isinstance(entry, dict) else entry for entry in entries or []]
 
 
 def touch(written: str, read: str) -> bool:
-    """Whether one path is the other or lies in it; a templated part stands for anything."""
+    """Whether two paths are equal, or one is inside the other. A name with a template `${...}` matches every name."""
     pairs = zip(*(re.sub(r"\$\{[^}]*\}", "*", path).split("/") for path in (written, read)), strict=False)
     return all("*" in a or "*" in b or a == b for a, b in pairs)
 
 
 def arrows(stages: dict[str, Any]) -> set[tuple[str, str]]:
-    """(from, to) for every stage that reads what another writes, those that longer ways imply left out."""
+    """Pairs (a, b): b reads a path that a writes, and other arrows do not lead from a to b through a third stage."""
     read, written = {}, {}
     for name, stage in stages.items():
         body = stage.get("do", stage)
-        # A path that is all template is the user's own: no stage writes it.
+        # A path that begins with a template is a folder of the user's. No stage writes it.
         read[name] = [path for path in paths(body.get("deps")) if not path.startswith("${")]
         written[name] = [path for kind in ("outs", "metrics", "plots") for path in paths(body.get(kind))]
     direct = {
@@ -131,8 +131,8 @@ def arrows(stages: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def columns(stages: dict[str, Any], edges: set[tuple[str, str]]) -> dict[str, int]:
-    """Each stage as far to the right as those that read it allow: fewest arrows pass behind boxes."""
-    left = dict.fromkeys(stages, 0)  # arrows, at most, that lead on from a stage
+    """The column of each stage, from 0: just left of all stages that read from it, so that few arrows cross boxes."""
+    left = dict.fromkeys(stages, 0)  # number of arrows on the longest path from each stage
     for _ in stages:
         for a, b in edges:
             left[a] = max(left[a], left[b] + 1)
@@ -140,7 +140,7 @@ def columns(stages: dict[str, Any], edges: set[tuple[str, str]]) -> dict[str, in
 
 
 def multiplicity(stage: dict[str, Any]) -> str:
-    """What a stage is repeated for, in words."""
+    """What a stage runs for, in words: "once", or "each" with the name of an item, such as "each run"."""
     if "foreach" in stage:
         source = str(stage["foreach"]).strip("${}")
         return "each " + ITEMS.get(source, f"of {source}")
@@ -150,7 +150,7 @@ def multiplicity(stage: dict[str, Any]) -> str:
 
 
 def groups(stages: dict[str, Any], edges: set[tuple[str, str]]) -> list[list[str]]:
-    """Stages that read from the same stages and are read by the same ones, in the order of the file."""
+    """Groups of stages. Stages of a group read from the same stages and are read by the same stages. In file order."""
     found: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
     for name in stages:
         before, after = (frozenset(edge[way] for edge in edges if edge[1 - way] == name) for way in (0, 1))
@@ -160,7 +160,7 @@ def groups(stages: dict[str, Any], edges: set[tuple[str, str]]) -> list[list[str
 
 @dataclass(frozen=True)
 class Place:
-    """The rectangle of a group, in inches: its middle, width and height, and the number of its line from the top."""
+    """The rectangle of a group in inches: middle (y up), width and height. `line` is its line from the top, from 0."""
 
     x: float
     y: float
@@ -186,10 +186,10 @@ class Place:
 
 
 def lines(stages: dict[str, Any], edges: set[tuple[str, str]]) -> list[list[list[list[str]]]]:
-    """Lines from the top, of columns from the left, of groups from the top.
+    """The layout: lines from top to bottom, each with columns from left to right, each with groups from top to bottom.
 
-    Steps of one group each stand beside each other. A step of several groups has its own line: single stages in the
-    first column, each group of several in its own.
+    A step has the groups with the same number in `columns`. Successive steps with one group are columns of one line.
+    A step with several groups is a line: its first column has all single stages, each further column has one group.
     """
     depth = columns(stages, edges)
     steps: dict[int, list[list[str]]] = {}
@@ -206,14 +206,14 @@ def lines(stages: dict[str, Any], edges: set[tuple[str, str]]) -> list[list[list
 
 
 def places(stages: dict[str, Any], edges: set[tuple[str, str]]) -> tuple[dict[tuple[str, ...], Place], float, float]:
-    """Where each group is drawn, and the width and height of the whole."""
+    """The place of each group, and the width and height of the picture in inches."""
     found, y, wide, begin = {}, 0.0, 0.0, EDGE
     for number, line in enumerate(lines(stages, edges)):
         tall = max(sum(_size(group)[1] + LINE for group in column) - LINE for column in line)
         x = begin
         for column in line:
             across, top = max(_size(group)[0] for group in column), y
-            if len(column) == 1:  # in the middle of the line
+            if len(column) == 1:  # centred in the line's height
                 top -= (tall - _size(column[0])[1]) / 2
             for group in column:
                 width, height = _size(group)
@@ -221,7 +221,7 @@ def places(stages: dict[str, Any], edges: set[tuple[str, str]]) -> tuple[dict[tu
                 top -= height + LINE
             x += across + GAP
             if len(line[0]) > 1 and column is line[0]:
-                begin = x  # what reads from this line stands below its later columns
+                begin = x  # later lines begin at this line's second column
         wide = max(wide, x - GAP)
         y -= tall + GAP / 2
     high = EDGE - y - GAP / 2
@@ -230,7 +230,7 @@ def places(stages: dict[str, Any], edges: set[tuple[str, str]]) -> tuple[dict[tu
 
 
 def _size(group: list[str]) -> tuple[float, float]:
-    """Width and height of a group: one box, or a frame around boxes in rows of `IN_A_ROW`."""
+    """Width and height of a group in inches: of a box, or of a frame around rows of at most `IN_A_ROW` boxes."""
     if len(group) == 1:
         return WIDTH, HEIGHT
     across = min(len(group), IN_A_ROW)
@@ -239,7 +239,7 @@ def _size(group: list[str]) -> tuple[float, float]:
 
 @style.in_house_style
 def draw(stages: dict[str, Any]) -> Figure:
-    """Lines of boxes, those with the same arrows in a frame, and the arrows between them."""
+    """Draw a box for each stage, a frame around each group of several stages, and arrows between groups."""
     edges = arrows(stages)
     found, wide, tall = places(stages, edges)
     figure = Figure(figsize=(wide, tall), layout="none")
@@ -268,11 +268,11 @@ def draw(stages: dict[str, Any]) -> Figure:
 
 
 def _arrow(axes: Axes, a: Place, b: Place, behind: float, words: str) -> None:
-    """From one group to another, by horizontal and vertical lines.
+    """Draw an arrow from group `a` to group `b`, of horizontal and vertical lines.
 
     Args:
-        behind: what stands out of the first at its right.
-        words: what is passed on, written beside the arrow.
+        behind: inches by which the second sheet of `a` stands out at the right; 0 if `a` has none.
+        words: text beside the arrow.
     """
     if a.line == b.line:  # to the right
         way = [(a.right + behind, a.y), (b.left, a.y)]
@@ -289,7 +289,7 @@ def _arrow(axes: Axes, a: Place, b: Place, behind: float, words: str) -> None:
         x = a.right + GAP / 2
         way = [(a.right + behind, a.y), (x, a.y), (x, b.y), (b.left, b.y)]
         at, look = (x - 0.06, b.y + HEIGHT / 2), {"ha": "right", "va": "center"}
-    if any(text.get_position() == at for text in axes.texts):  # it meets an arrow with the same words, at a dot
+    if any(text.get_position() == at for text in axes.texts):  # the words are there: it joins an earlier arrow at a dot
         axes.plot(*zip(*way[:2], strict=True), "o-", markevery=[1], color=style.INK, linewidth=1.4, zorder=1)
         return
     axes.add_patch(
@@ -302,9 +302,9 @@ def _arrow(axes: Axes, a: Place, b: Place, behind: float, words: str) -> None:
 
 
 def _box(axes: Axes, name: str, stage: dict[str, Any], x: float, y: float) -> None:
-    """One stage, its middle at (x, y)."""
+    """Draw the box of a stage with its middle at (x, y), in inches."""
     repeated = multiplicity(stage) != "once"
-    for shift in (SHEET, 0.0) if repeated else (0.0,):  # a second sheet behind what is repeated
+    for shift in (SHEET, 0.0) if repeated else (0.0,):  # a stage with several items has a second sheet
         corner = x - WIDTH / 2 + shift, y - HEIGHT / 2 + shift
         box = FancyBboxPatch(
             corner, WIDTH, HEIGHT, boxstyle="round,pad=0,rounding_size=0.06", facecolor="#eef4f9" if repeated else

@@ -1,4 +1,4 @@
-"""Cut scikit-learn's two sample photographs into small images, one folder each: the example of docs/own-images.md.
+"""Cut scikit-learn's two sample photographs into small images, a folder for each photograph (see docs/own-images.md).
 
 python scripts/example_images.py data/own/photos
 """
@@ -16,7 +16,7 @@ CLASSES = {"temple": "china.jpg", "flower": "flower.jpg"}
 
 
 def main(folder: Path) -> None:
-    """Write the images to `folder`, row by row of each photograph; incomplete squares at its edges are left out."""
+    """Write squares of `SIDE` pixels to `folder/<class>`, row by row. Incomplete squares at edges are left out."""
     for name, photograph in CLASSES.items():
         target = folder / name
         target.mkdir(parents=True, exist_ok=True)

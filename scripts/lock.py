@@ -1,10 +1,10 @@
-"""Write requirements.lock: the exact version of everything that pyproject.toml asks for, as installed here.
+"""Write requirements.lock: the installed versions of all packages that pyproject.toml needs, directly or not.
 
     python scripts/lock.py
 
-Run it in a fresh environment into which `pip install ".[dev,sharing,server]"` has put CPU builds of torch: torch's own
-CUDA packages are left to torch, so that a machine without a GPU does not download them. Packages are found by following
-the requirements from pyproject.toml through what is installed; anything else in the environment is left out.
+Run it in a fresh environment, after `pip install ".[dev,sharing,server]"` with a CPU build of torch. torch's own CUDA
+packages are not listed, so that a machine without a GPU does not download them. Packages that pyproject.toml does not
+need are not listed, either.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ HEADER = f"""\
 
 
 def canonical(name: str) -> str:
-    """A package name as indexes compare it."""
+    """A package's normalised name. Names are the same for a package index if their normalised names are equal."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def needed(requirements: list[str]) -> dict[str, str]:
-    """Name and version of every package that `requirements` bring with them here.
-
-    Raises:
-        SystemExit: one of them is not installed.
+    """The installed version, by name, of every package that `requirements` need, directly or through other packages.
+    CUDA packages are left out. Raises `SystemExit` if a package is not installed.
     """
     found: dict[str, str] = {}
     queue = [(Requirement(text), "") for text in requirements]
@@ -61,7 +59,7 @@ def needed(requirements: list[str]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the file and say how many packages it pins."""
+    """Write requirements.lock, and print the number of packages in it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [*project["dependencies"], *(text for extra in EXTRAS for text in project["optional-dependencies"][extra])]
     pins = needed(wanted)

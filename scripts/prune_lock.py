@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 
 def prune(root: Path) -> list[str]:
-    """Rewrite `dvc.lock` without the items that are gone, and return their names."""
+    """Rewrite `dvc.lock` without the items that `dvc.yaml` no longer has. Returns their names."""
     from dvc.repo import Repo
     from dvc.utils.serialize import dump_yaml, load_yaml
 
@@ -23,7 +23,7 @@ def prune(root: Path) -> list[str]:
 
     path = root / "dvc.lock"
     known = {item.label for items in Graph.load(root).items.values() for item in items.values()}
-    with Repo(str(root)) as repo, repo.lock:  # no reproduction may record an item in between
+    with Repo(str(root)) as repo, repo.lock:  # so that no reproduction records an item meanwhile
         content = load_yaml(str(path))
         gone = [label for label in content["stages"] if label not in known]
         for label in gone:

@@ -1,8 +1,8 @@
-"""Bring the tables of README.md and reports/paper/README.md that are made from results up to date.
+"""Update the tables in README.md and reports/paper/README.md that are made from results.
 
     python scripts/readme_tables.py
 
-They stand between `<!-- made by scripts/readme_tables.py: NAME -->` and `<!-- end -->`.
+A table stands between `<!-- made by scripts/readme_tables.py: NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BLOCK = re.compile(r"(<!-- made by scripts/readme_tables\.py: (\w+) -->\n).*?(<
 
 
 def tables(root: Path) -> dict[str, list[str]]:
-    """The lines of each table, by its name."""
+    """The lines of each table in Markdown, by the table's name."""
     from pipeline.layout import Layout
     from pipeline.profiles import Profiles
     from pipeline.results.reading import Results
@@ -52,8 +52,8 @@ def tables(root: Path) -> dict[str, list[str]]:
 
 
 def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
-    """A row for each document, and one for all: how many of its claims were run, and how they came out. Of those
-    that agree, the ones at the document's setting are counted as well: the others do not confirm the document.
+    """The lines of a table with a row for each document, then a row for all. Its columns are counts of claims.
+    Claims that agree at the document's setting are counted again, because only they confirm the document.
 
     Args:
         scorecard: the rows of `scorecard.json`.
@@ -81,7 +81,7 @@ def claims(scorecard: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def hours(items: Sequence[ItemStatus], results: Results) -> list[str]:
-    """A row for each stage, commit and state of what was run, with the hours that it took, and one for all."""
+    """The lines of a table of hours: a row for the executed items per stage, commit and state, then a row for all."""
     from pipeline.results.freshness import recorded_hours
 
     groups: dict[tuple[str, str, str], list[tuple[str, float]]] = {}
@@ -115,11 +115,7 @@ def _row(*cells: str) -> str:
 
 
 def updated(text: str, made: dict[str, list[str]]) -> str:
-    """`text` with the tables in `made`.
-
-    Raises:
-        KeyError: a name in the text is not the name of a table.
-    """
+    """`text` with the tables in `made` (lines by name). Raises `KeyError` if the text names another table."""
     return _BLOCK.sub(lambda found: found[1] + "\n".join(made[found[2]]) + "\n" + found[3], text)
 
 

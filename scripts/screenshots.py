@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def take(browser: Browser, url: str, height: int, scripts: tuple[str, ...]) -> bytes:
-    """A picture of a page in few colours, as PNG, after scripts were run on it."""
+    """A screenshot of the page at `url` as PNG, `WIDTH` x `height` pixels, after the JavaScript of `scripts` ran."""
     browser.call("Emulation.setDeviceMetricsOverride", width=WIDTH, height=height, deviceScaleFactor=1, mobile=False)
     browser.call("Page.navigate", url=url)
     time.sleep(10)  # MLflow loads its parts one by one

@@ -1,9 +1,9 @@
-"""Cut the numbers in a params.yaml down until everything it describes runs in minutes: for checks, not for results.
+"""Reduce the numbers in a params.yaml so that all its items run in minutes. This is for checks, not for results.
 
     python scripts/shorten.py params.yaml
 
-Every stage stays, and of the runs of each system the first, with what is made from it; how long and on how much they
-work is cut. Comments are lost.
+Every stage stays. Of each system, only the first run stays, with the items that use it. Numbers such as epochs and
+images are cut (`MOST`), and so are lists (`LONGEST`). Comments are lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-# The most that remains of each number, by the name of its parameter, wherever it stands
+# The maximum of each number and, in `LONGEST`, of the length of each list, by the parameter's name in any section
 MOST = {
     "epochs": 2,
     "early_epochs": 1,
@@ -61,7 +61,7 @@ LONGEST = {
 
 
 def shorten(value: Any, name: str = "") -> Any:
-    """`value` with every number and list named above cut down."""
+    """`value` of the parameter `name`, with every number in `MOST` and every list in `LONGEST` cut."""
     if isinstance(value, dict):
         return {key: shorten(each, key) for key, each in value.items()}
     if isinstance(value, list):
@@ -72,7 +72,7 @@ def shorten(value: Any, name: str = "") -> Any:
 
 
 def leave_out_similar_runs(params: dict[str, Any]) -> None:
-    """Leave the first run of each system in `params`, and the items that name no other."""
+    """Remove from `params` all runs but the first of each system, and the items that name a removed run."""
     first: dict[str, str] = {}
     for run, settings in params["runs"].items():
         first.setdefault(settings["variant"], run)
@@ -87,7 +87,7 @@ def leave_out_similar_runs(params: dict[str, Any]) -> None:
 
 
 def leave_out_evidence(params: dict[str, Any]) -> None:
-    """Leave the roles of `evidence` whose items are still there."""
+    """Remove from `evidence` in `params` the roles whose items are no longer in `params`."""
     items = {name for section in params.values() if isinstance(section, dict) for name in section}
     for section, part in (("ablation", "conditions"), ("regression_sets", "studies"), ("attention_sets", "studies")):
         for name, entry in params[section].items():
@@ -96,7 +96,7 @@ def leave_out_evidence(params: dict[str, Any]) -> None:
 
 
 def _still_there(roles: Any, items: set[str]) -> Any:
-    """Roles without those whose item is gone; an entry of a list is left out if one of its items is."""
+    """The roles (a dict, a list or an item) with items in `items`; None for other items. A list loses whole entries."""
     if isinstance(roles, list):
         return [each for each in roles if _still_there(each, items) == each]
     if isinstance(roles, dict):

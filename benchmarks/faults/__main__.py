@@ -1,7 +1,7 @@
-"""`python -m benchmarks.faults`: spoil small reproductions at random and see whether anything is lost.
+"""`python -m benchmarks.faults`: disturbs small reproductions at random, and checks that nothing is lost.
 
-What is asked of every case: after the fault, `dvc repro` (and what its messages say to do, at most) ends with exactly
-the files that a reproduction without any fault leaves.
+A case passes if `dvc repro` after the fault leaves exactly the files that a reproduction without a fault leaves. If it
+fails, it may run again after the advice of `python -m pipeline doctor` was followed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ REPORT = ROOT / "reports" / "faults.json"
 
 SURVIVED, ADVISED, DIFFERING, LOST = "survived", "survived with advice", "differing", "lost"
 OUTCOMES = (SURVIVED, ADVISED, DIFFERING, LOST)
-"""The next `dvc repro` finished it, bit for bit; so it did after what its message said to do; it finished it with other
-files; it could not finish it.
+"""Outcomes in this order: `dvc repro` gives the same files, bit for bit; it does so after advice was followed; it gives
+other files; it fails.
 """
 
 
@@ -39,10 +39,10 @@ class Case:
     """One fault and how it ended.
 
     Attributes:
-        number: of the case in its campaign; with the seed it gives the same fault again.
-        advice: what was done because a message said so.
-        differing: files that are not as they should be.
-        message: end of the output, if it could not be finished.
+        number: number of the case in its campaign. The fault depends on number, kind and seed only.
+        advice: what was done because `python -m pipeline doctor` advised it.
+        differing: paths of files that differ from those of a reproduction without a fault.
+        message: end of the output if the outcome is "lost"; else empty.
     """
 
     number: int
@@ -97,7 +97,7 @@ def main(
 
 
 def run_case(repository: Repository, number: int, kind: str, seed: int) -> Case:
-    """One fault, then finishing and comparing. It depends on seed, number and kind only."""
+    """Make one fault, finish the reproduction, and compare its files with those of a reproduction without a fault."""
     try:
         repository.begin(FAULTS[kind].state)
         detail = FAULTS[kind].apply(repository, random.Random(f"{seed}/{number}/{kind}"))
@@ -113,7 +113,7 @@ def run_case(repository: Repository, number: int, kind: str, seed: int) -> Case:
 
 
 def finish(repository: Repository) -> tuple[int, str, tuple[str, ...]]:
-    """Reproduce, if need be after what `python -m pipeline doctor` says: exit code, output and the advice followed."""
+    """Reproduce; if this fails, follow `python -m pipeline doctor` and repeat. Returns exit code, output and advice."""
     advice: tuple[str, ...] = ()
     code, output = repository.reproduce()
     if code:
@@ -123,14 +123,14 @@ def finish(repository: Repository) -> tuple[int, str, tuple[str, ...]]:
                 (repository.folder / name).unlink()
             advice = ("damaged records of the run cache deleted, as `python -m pipeline doctor` says",)
             code, output = repository.reproduce()
-    if not code:  # what DVC holds to be up to date now must be so at a second look
+    if not code:  # DVC must also find everything up to date afterwards
         _, again = repository.call("dvc", "status", *TARGETS)
         code, output = (0, output) if "up to date" in again else (1, f"{output}\n{again}")
     return code, output, advice
 
 
 def report(cases: Sequence[Case], left_out: dict[str, str], seed: int, commit: str) -> dict[str, Any]:
-    """What `reports/faults.json` says."""
+    """The content of `reports/faults.json`."""
     survived = [case for case in cases if case.outcome in (SURVIVED, ADVISED)]
     by_kind: dict[str, dict[str, int]] = {}
     for case in sorted(cases, key=lambda each: each.number):

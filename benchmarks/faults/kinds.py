@@ -30,8 +30,8 @@ class Fault:
     """A kind of fault.
 
     Attributes:
-        state: from which the case begins.
-        apply: does it, and describes what was done.
+        state: state of the repository in which the case begins.
+        apply: a function that makes the fault with a random generator, and returns a description of it.
         missing: why it cannot be done on this machine; empty if it can.
     """
 
@@ -41,12 +41,12 @@ class Fault:
 
 
 def kill(words: tuple[str, ...], count: int | None) -> Callable[[Repository, random.Random], str]:
-    """SIGKILL to some processes of a reproduction, or to all at once (None), as when power fails."""
+    """A fault: SIGKILL to `count` processes of the command `words`, or to all (None) as in a power failure."""
 
     def apply(repository: Repository, chance: random.Random) -> str:
         process, moment = _start_and_wait(repository, chance, words)
         tree = _tree(process)
-        # Of a fan-out, workers and what they started; Dask's first process only keeps count of shared memory.
+        # Of a fan-out, only workers and their children, not the command itself and Dask's tracker of shared memory.
         tree = tree[2:] if words == FAN_OUT else tree
         chosen = tree if count is None else chance.sample(tree, min(count, len(tree)))
         names = []
@@ -62,14 +62,14 @@ def kill(words: tuple[str, ...], count: int | None) -> Callable[[Repository, ran
 
 
 def two_at_once(repository: Repository, chance: random.Random) -> str:
-    """A second reproduction begins while the first one runs; each may fail, but not both may damage anything."""
+    """A second reproduction begins while the first one runs. Either may fail, but neither may damage anything."""
     process, moment = _start_and_wait(repository, chance, REPRODUCTION)
     code, _ = repository.reproduce()
     return f"the second after {moment:.1f} s, exit code {code}" + _await_end(process)
 
 
 def damage_cache(repository: Repository, chance: random.Random) -> str:
-    """A file of DVC's cache, cut or changed after the working tree has lost its outputs: they must come from there."""
+    """A file of DVC's cache is cut or changed, and outputs are deleted: DVC must restore them from the cache."""
     cache = repository.folder / ".dvc" / "cache"
     chosen = chance.choice(sorted(path for path in cache.rglob("*") if path.is_file() and path.stat().st_size))
     content = bytearray(chosen.read_bytes())
@@ -84,7 +84,7 @@ def damage_cache(repository: Repository, chance: random.Random) -> str:
 
 
 def disk_full(repository: Repository, chance: random.Random) -> str:
-    """A disk with too little room, which is emptied later: a file system in memory of a limited size."""
+    """A reproduction on a disk with too little room. The disk, a file system in memory, is then made larger."""
     folder, room = repository.folder, chance.randrange(4096, 3 * MEBIBYTE)
     used = sum(path.stat().st_size + 4096 for path in folder.rglob("*") if path.is_file()) + MEBIBYTE
 
@@ -100,7 +100,7 @@ def disk_full(repository: Repository, chance: random.Random) -> str:
 
 
 def leave_disk(repository: Repository) -> None:
-    """Go back from the file system in memory, if there is one."""
+    """Unmount the file system of `disk_full`, if it is mounted. Raises `RuntimeError` if this fails."""
     for _ in range(20):
         if not os.path.ismount(repository.folder):
             return
@@ -133,19 +133,19 @@ FAULTS: dict[str, Fault] = {
 def _start_and_wait(
     repository: Repository, chance: random.Random, words: tuple[str, ...]
 ) -> tuple[subprocess.Popen[str], float]:
-    """Start a reproduction and wait, from when it started others, for a random part of the time that it takes."""
+    """Start a command, and wait for a random share of a reproduction's time (in a fan-out, once its workers run)."""
     moment = chance.uniform(0.02, 0.98) * repository.seconds
     process = repository.start(*words, *TARGETS)
     while words == FAN_OUT and process.poll() is None and len(_tree(process)) < 4:
-        time.sleep(0.1)  # two workers, and a process that keeps count of shared memory
+        time.sleep(0.1)  # the command, two workers and Dask's tracker of shared memory
     with suppress(subprocess.TimeoutExpired):
         process.wait(moment)
     return process, moment
 
 
 def _tree(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """A process and all below it, nearest first."""
-    top = psutil.Process(process.pid)  # it is there until it is waited for, a zombie at least
+    """A process and all its descendants, nearest first."""
+    top = psutil.Process(process.pid)  # it exists until it is waited for, at least as a zombie
     with suppress(psutil.Error):
         return [top, *top.children(recursive=True)]
     return [top]

@@ -1,4 +1,4 @@
-"""A small copy of the repository in which reproductions take seconds, so that many of them can be spoilt."""
+"""A small copy of the repository in which reproductions take seconds, so that many can be disturbed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LIMIT = 300.0
 """Seconds that a command may take."""
 FOLDERS = ("data", "models", "results", "reports")
 VARYING = ("record", "provenance", "seconds", "images_per_second", "tracking_run", "created")
-"""What of a result differs from one reproduction to the next: times and names of runs."""
+"""Keys and columns of results that differ between reproductions, such as times and names of tracked runs."""
 
 State = Literal["nothing", "prepared", "finished"]
-"""From what a case begins: the code only, with data, or everything."""
+"""What a repository has when a case begins: code only, code and data, or all results."""
 
 
 class Repository:
@@ -39,9 +39,9 @@ class Repository:
         work: folder of everything that the campaign writes.
 
     Attributes:
-        folder: the repository that is spoilt; it always lies in the same place.
-        seconds: how long a reproduction takes once there are data.
-        reference: what a reproduction without a fault leaves (`contents`).
+        folder: the repository that faults disturb. Its path is the same in all cases.
+        seconds: seconds that a reproduction from the state "prepared" takes.
+        reference: hashes of the files that a reproduction without a fault leaves (`contents`).
 
     Raises:
         RuntimeError: the reproduction fails without any fault.
@@ -68,7 +68,7 @@ class Repository:
         self.reference = contents(self.folder)
 
     def begin(self, state: State) -> None:
-        """Put the repository into a state, after ending the processes that an earlier case left."""
+        """End the processes that an earlier case left running, and restore the repository's files of a state."""
         for process in psutil.process_iter(["cmdline"]):
             if str(self.folder) in " ".join(process.info["cmdline"] or ()):
                 with suppress(psutil.Error):
@@ -119,7 +119,7 @@ class Repository:
         path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
 
     def _keep(self, state: State, message: str) -> None:
-        """Commit everything and keep a copy."""
+        """Commit everything with `message`, and copy the repository as its `state`."""
         self._must("git", "add", "-A")
         self._must("git", "commit", "-qm", message)
         shutil.copytree(self.folder, self.work / state, symlinks=True)
@@ -149,7 +149,7 @@ def _command(words: tuple[str, ...]) -> list[str]:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """A hash of every file that stages wrote, by its path in the repository, without what varies."""
+    """A hash of every file in `FOLDERS`, by its path in the repository, without the keys and columns `VARYING`."""
     return {
         path.relative_to(folder).as_posix(): _hash(path)
         for name in FOLDERS
