@@ -23,6 +23,11 @@ class CapsNetModelParams(Section):
     middle_size: int = Field(ge=1, le=256, description="dimensions of a capsule of the middle layer")
     class_size: int = Field(ge=1, le=256, description="dimensions of a class capsule")
     classes: int = Field(ge=2, le=1000, description="number of class capsules")
+    transformations: Literal["normal", "uniform"] = Field(
+        default="normal",
+        description="initial transformations: normal with sd 0.1 (Sabour et al.), or uniform within 1 / sqrt(m) of 0, "
+        "with m capsules below (document 001's code)",
+    )
     iterations: int = Field(ge=0, le=100, description="iterations of routing by agreement; 0: unweighted sums")
     counting: Literal["sums", "updates"] = Field(
         description="what iterations count: sums (Sabour et al.), or updates of weights, one fewer (document 001)"

@@ -46,6 +46,17 @@ def test_the_published_network_has_the_published_sizes() -> None:
     assert sum(p.numel() for p in net.parameters()) == total == 8_215_568
 
 
+def test_initial_transformations_have_the_asked_distribution() -> None:
+    """Sd 0.1, or a uniform distribution within 1 / sqrt(m): 1152 capsules below have an sd of 0.017, a sixth of it."""
+    torch.manual_seed(0)
+    sizes = {"types": 32, "primary_size": 8, "classes": 10, "class_size": 16, "kernel": 9, "strides": [1, 2]}
+    for start, sd, largest in (("normal", 0.1, 0.4), ("uniform", (3 * 1152) ** -0.5, 1152**-0.5)):
+        values = CapsNet(params(**sizes, transformations=start), 28).last.transformations.detach()
+        assert values.shape == (1152, 8, 10, 16)
+        assert values.std().item() == pytest.approx(sd, rel=0.01)
+        assert (values.abs().max().item() > largest) == (start == "normal")
+
+
 def test_layers_are_what_their_equations_say(images: Tensor) -> None:
     net = CapsNet(params(iterations=0, middle=6), SIZE)
     features, primary, middle, last = forward_pass(net.layers(), images)

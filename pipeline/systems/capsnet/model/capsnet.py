@@ -23,8 +23,8 @@ from pipeline.learning.model import Model
 from pipeline.systems.capsnet.settings import CapsNetModelParams
 
 Layer = Callable[[Tensor], Tensor]
-_TRANSFORMATION_SD = 0.1
-"""Initial sd of the transformations, as in the authors' code."""
+_NORMAL_SD = 0.1
+"""Sd of normal initial transformations, as in the code of Sabour et al."""
 
 
 def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
@@ -42,11 +42,15 @@ class CapsuleLayer(nn.Module):
     Args:
         below, above: number and dimensions of the capsules below, (m, d), and of this layer's capsules, (n, D).
         updates: number of updates of the weights by routing, or None for unweighted sums of votes.
+        start: distribution of the initial transformations: "normal" (`_NORMAL_SD`), or "uniform" within m^-1/2 of 0.
     """
 
-    def __init__(self, below: tuple[int, int], above: tuple[int, int], updates: int | None) -> None:
+    def __init__(self, below: tuple[int, int], above: tuple[int, int], updates: int | None, start: str) -> None:
         super().__init__()
-        self.transformations = nn.Parameter(torch.randn(*below, *above) * _TRANSFORMATION_SD)  # (m, d, n, D)
+        values = torch.empty(*below, *above)  # (m, d, n, D)
+        bound = below[0] ** -0.5
+        values = values.normal_(0, _NORMAL_SD) if start == "normal" else values.uniform_(-bound, bound)
+        self.transformations = nn.Parameter(values)
         self.updates = updates
 
     def forward(self, capsules: Tensor) -> Tensor:
@@ -84,8 +88,9 @@ class CapsNet(Model):
         updates = params.iterations - (params.counting == "sums") if params.iterations else None
         below = (side**2 * params.types, params.primary_size)
         middle = (params.middle, params.middle_size)
-        self.middle = CapsuleLayer(below, middle, updates) if params.middle else None
-        self.last = CapsuleLayer(middle if params.middle else below, (params.classes, params.class_size), updates)
+        classes, start = (params.classes, params.class_size), params.transformations
+        self.middle = CapsuleLayer(below, middle, updates, start) if params.middle else None
+        self.last = CapsuleLayer(middle if params.middle else below, classes, updates, start)
         self.decoder: nn.Module | None = None
         if params.reconstruction != "none":
             sizes = [params.classes * params.class_size, *params.decoder]

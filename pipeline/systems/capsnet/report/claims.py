@@ -69,7 +69,8 @@ class Network(NamedTuple):
 
     def shortcomings(self, document: str) -> list[Remark]:
         """Remarks on differences from the paper's network. `document` is its name in `documents.yaml`."""
-        return remarks("capsnet", document, {**self.run, **self.inference}, self.dataset)
+        model = {"transformations": "normal", **self.run.model}  # results from before this setting lack it
+        return remarks("capsnet", document, {**self.run, "model": model, **self.inference}, self.dataset)
 
     def measured(self, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
         """The measure `name` of a layer's capsules in a condition: a forward pass, or a kind of iterative inference."""
