@@ -16,11 +16,11 @@ from pipeline.systems.generative.settings import FailureParams
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
     """Accuracies of probes, consistency of part use, and arrays: digits of one class as drawn by the first replica."""
     outcome = probes.sweep(inputs, trained)
-    models, device, failures = of_kind(GenerativeModel, inputs.models), inputs.device, inputs.sections["failures"]
+    failures = inputs.sections["failures"]
     assert isinstance(failures, FailureParams)
     images, classes = inputs.dataset.part("test")
     images, classes = images[: failures.images], classes[: failures.images]
-    angle = inputs.run.augmentation.rotation
-    used = [part_use(model, images, classes, angle, failures.seed, device) for model in models]
+    models, angle = of_kind(GenerativeModel, inputs.models), inputs.run.augmentation.rotation
+    used = [part_use(model, images, classes, angle, failures.seed) for model in models]
     numbers = {**outcome.numbers, "consistency": spread(found for found, _ in used)}
     return replace(outcome, numbers=numbers, arrays={**used[0][1]})

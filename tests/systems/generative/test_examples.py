@@ -10,19 +10,17 @@ from small import SIZE, SMALL
 
 from pipeline.data.datasets import Dataset
 from pipeline.layers.rendering import render
-from pipeline.systems.generative.evaluation.examples import arrange, evaluation_examples, object_examples
+from pipeline.systems.generative.evaluation.examples import arrange, evaluation_examples, object_examples, turning
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams
-from pipeline.systems.generative.studies.turn import DIGIT, measure, turning
-
-CPU = torch.device("cpu")
+from pipeline.systems.generative.studies.turn import DIGIT, measure
 
 
 def test_samples_of_the_prior_follow_their_seed_alone(capsules: GenerativeModel) -> None:
     torch.manual_seed(9)
     expected = torch.rand(2)
     torch.manual_seed(9)
-    found, again, other = (evaluation_examples(capsules, seed, CPU)["prior_samples"] for seed in (0, 0, 1))
+    found, again, other = (evaluation_examples(capsules, seed)["prior_samples"] for seed in (0, 0, 1))
     assert torch.equal(torch.rand(2), expected), "the global state is left alone"
     np.testing.assert_array_equal(found, again)
     assert not np.array_equal(found, other)
@@ -45,7 +43,7 @@ def test_an_object_is_shown_by_the_images_whose_parts_it_owns() -> None:
     model = GenerativeModel(GenerativeModelParams(**SMALL), 12).eval()
     images = (np.random.default_rng(0).random((7, 1, 12, 12)) * 255).astype(np.uint8)
     labels = np.array([0, 1, 2, 0, 1, 2, 2])
-    found = object_examples(model, images, labels, CPU)
+    found = object_examples(model, images, labels)
     pixels = torch.from_numpy(images).float() / 255
     with torch.no_grad():
         posterior = model.encode(pixels)
@@ -71,7 +69,7 @@ def test_an_object_is_shown_by_the_images_whose_parts_it_owns() -> None:
 
 def test_frames_surround_what_a_part_draws(capsules: GenerativeModel, dataset: Dataset) -> None:
     """An opaque template drawn at a part's pose covers exactly the pixels within its frame."""
-    found = turning(capsules, dataset.images[0], CPU)
+    found = turning(capsules, dataset.images[0])
     posterior = capsules.encode(torch.from_numpy(found["images"][:1, None]).float() / 255)
     full = torch.ones(1, 2, 8, 8)
     size, checked = 96, 0
@@ -97,7 +95,7 @@ def test_frames_surround_what_a_part_draws(capsules: GenerativeModel, dataset: D
 def test_the_outcome_has_the_first_digit_of_its_class_at_every_five_degrees(
     capsules: GenerativeModel, dataset: Dataset
 ) -> None:
-    context: Any = MagicMock(device=CPU)
+    context: Any = MagicMock()
     context.evaluated.return_value, context.models.return_value = dataset, [capsules, capsules]
     result = measure(context)
     images, labels = dataset.part("test")

@@ -107,13 +107,13 @@ def test_parts_that_turn_with_the_image_are_used_consistently(
 
     monkeypatch.setattr(capsules, "encode", encode)
     images, classes = dataset.images[:20], dataset.labels[:20]
-    found, arrays = part_use(capsules, images, classes, 90.0, 0, CPU)
+    found, arrays = part_use(capsules, images, classes, 90.0, 0)
     assert found > 0.98
     assert np.ptp(arrays["arrangements"], axis=0).max() < 1e-3
     chosen = np.flatnonzero(classes == 2)[:10]
     np.testing.assert_allclose(arrays["images"], images[chosen, 0] / 255, atol=1e-6)
     assert arrays["arrangements"].shape == (len(chosen), *images.shape[-2:], 3)
-    assert part_use(capsules, images, classes, 0.0, 0, CPU)[0] < 0.9, "turned back, they are not alike"
+    assert part_use(capsules, images, classes, 0.0, 0)[0] < 0.9, "turned back, they are not alike"
 
 
 # ---- poses in rotated images
@@ -144,7 +144,7 @@ class Encoder:
 
     def __init__(self, *, follows: bool, second: float = -LOUD) -> None:
         self.follows, self.second = follows, second
-        self.temperature = 0.5
+        self.temperature, self.device = 0.5, CPU
 
     def encode(self, images: Tensor) -> Capsules:
         v = centroid(images) if self.follows else torch.tensor([0.3, 0.6]).expand(len(images), 2)
@@ -156,7 +156,7 @@ class Encoder:
 
 
 def measured(model: Any, angles: list[float]) -> pd.DataFrame:
-    return equivariance(model, dots(), angles, CPU).set_index("angle")
+    return equivariance(model, dots(), angles).set_index("angle")
 
 
 def test_poses_that_turn_with_the_image_deviate_by_nothing() -> None:

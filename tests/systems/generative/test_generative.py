@@ -11,9 +11,8 @@ from torch.func import functional_call
 from benchmarks.enumerated import EnumeratedModel
 from pipeline import kernels
 from pipeline.layers import attention, poses, rendering
-from pipeline.systems.generative.model.distributions import join
+from pipeline.systems.generative.model.distributions import join, joint_information, presence_kl
 from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.information import joint_information, presence_kl
 
 
 def test_bound_and_gradient_equal_trace_enum_elbo_over_an_explicit_choice_of_parent(model, images, noise):

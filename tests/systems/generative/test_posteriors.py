@@ -36,11 +36,11 @@ def test_gaussians_stand_around_the_delta_poses_with_the_sds_asked_for(capsules:
 def test_validation_images_choose_the_sds(capsules: GenerativeModel, dataset: Dataset) -> None:
     study = STUDY.model_copy(update={"sd_grid": [0.001, 0.05, 3.0]})
     images = dataset.part("validation")[0]
-    chosen = module.choose_sds(capsules, images, study, CPU)
+    chosen = module.choose_sds(capsules, images, study)
 
     def elbo(sds: tuple[float, float]) -> float:
         model = module.with_gaussian_poses(capsules, *sds)
-        return float(module.image_bounds(model, images, study.grid_samples, study.seed, CPU)["elbo"].mean())
+        return float(module.image_bounds(model, images, study.grid_samples, study.seed)["elbo"].mean())
 
     others = [(part, of) for part in study.sd_grid for of in study.sd_grid if (part, of) != chosen]
     assert all(elbo(chosen) > elbo(other) for other in others)
@@ -70,7 +70,7 @@ def test_with_the_same_samples_the_weighted_bound_is_no_lower_and_with_one_it_is
     weights, normalised, errors = module.draw_weights(model, images, 8, torch.Generator().manual_seed(0))
     assert weights.shape == errors.shape == (8, 10)
     assert (normalised > weights).all(), "Z is below 1 where presences are uncertain"
-    several, single = (module.image_bounds(model, dataset.images[:10], count, 0, CPU) for count in (8, 1))
+    several, single = (module.image_bounds(model, dataset.images[:10], count, 0) for count in (8, 1))
     np.testing.assert_allclose(several["elbo"], weights.mean(0), rtol=1e-5)
     assert (several["iwae"] >= several["elbo"]).all()
     assert (several["iwae"] - several["elbo"]).max() > 1

@@ -12,17 +12,20 @@ from torch import Tensor
 from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
 
 from pipeline.data.datasets import Dataset
-from pipeline.systems.generative.evaluation.presences import presence_measures
-from pipeline.systems.generative.model.distributions import RelaxedPresence, logistic_noise, presence_log_prob
-from pipeline.systems.generative.model.generative_model import GenerativeModel
-from pipeline.systems.generative.model.information import (
+from pipeline.systems.generative.evaluation.presences import (
     binary_information,
     information_by_object,
-    joint_information,
-    presence_kl,
+    presence_measures,
 )
+from pipeline.systems.generative.model.distributions import (
+    RelaxedPresence,
+    joint_information,
+    logistic_noise,
+    presence_kl,
+    presence_log_prob,
+)
+from pipeline.systems.generative.model.generative_model import GenerativeModel
 
-CPU = torch.device("cpu")
 N, O = 512, 5
 
 
@@ -135,7 +138,7 @@ def test_information_of_binary_presences_is_that_by_enumeration() -> None:
 
 def test_measures_by_hand_and_their_bounds(capsules: GenerativeModel, dataset: Dataset) -> None:
     """The KL divergence of logistic distributions d apart is d coth(d / 2) - 2."""
-    found = presence_measures(capsules, dataset.images, 0, CPU)
+    found = presence_measures(capsules, dataset.images, 0)
     with torch.no_grad():
         posterior = capsules.encode(torch.from_numpy(dataset.images).float() / 255)
     logits, p = posterior.object_logits.double(), capsules.params.object_presence

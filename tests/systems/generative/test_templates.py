@@ -23,7 +23,6 @@ from pipeline.systems.generative.evaluation.templates import (
 )
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
-CPU = torch.device("cpu")
 SIZE = 24
 SETTINGS = FAILURES.model_copy(update={"starts": 12, "steps": 60})
 
@@ -117,12 +116,12 @@ def test_templates_not_in_use_are_left_out_and_the_rest_compared(capsules: Gener
     with torch.no_grad():
         capsules.template_weights += 0.1
         capsules.template_weights[1, 1] = -1.0  # transparent
-    used = drawn(capsules, dataset.images, CPU)
+    used = drawn(capsules, dataset.images)
     torch.testing.assert_close(used, capsules.templates.prod(1)[[0, 2, 3]])
-    numbers = template_copies(capsules, dataset.images, SETTINGS, CPU)
+    numbers = template_copies(capsules, dataset.images, SETTINGS)
     assert numbers["drawn"] == 3
     assert copies(used, SETTINGS).items() <= numbers.items()
     assert {"faded_strokes_pairs", "faded_strokes_copied", "faded_strokes_pairs_sd"} < set(numbers)
     with torch.no_grad():  # of a single part that is ever present there is no pair to count
         capsules.part_head[2].bias[:, 0] = torch.tensor([50.0, -50.0, -50.0, -50.0])
-    assert copies(drawn(capsules, dataset.images, CPU), FAILURES) == {"pairs": 0, "copied": 0}
+    assert copies(drawn(capsules, dataset.images), FAILURES) == {"pairs": 0, "copied": 0}

@@ -26,7 +26,7 @@ STUDY = OptimiseParams.model_validate(
 
 
 def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, dataset: Dataset) -> None:
-    table, curve = optimisation_gains(capsules, dataset, STUDY, EVALUATE, CPU)
+    table, curve = optimisation_gains(capsules, dataset, STUDY, EVALUATE)
     table = table.set_index(["engine", "angle"])
     assert table.index.tolist() == [(engine, angle) for angle in (0.0, 180.0) for engine in ENGINES]
     assert (table["bound_after"] >= table["bound_before"]).all()
@@ -58,13 +58,13 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
 def test_without_restarts_nothing_is_kicked(capsules: GenerativeModel, dataset: Dataset) -> None:
     once = STUDY.engines["gauss-newton"].model_copy(update={"restarts": 0})
     study = STUDY.model_copy(update={"engines": {"gauss-newton": once}, "angles": [0.0]})
-    columns = optimisation_gains(capsules, dataset, study, EVALUATE, CPU)[0].columns
+    columns = optimisation_gains(capsules, dataset, study, EVALUATE)[0].columns
     assert "refit_accuracy_after" in columns
     assert not [name for name in columns if name.endswith(("_once", "_kicked"))]
 
 
 def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeModel, dataset: Dataset) -> None:
-    found = example_gains(capsules, dataset, STUDY, CPU)
+    found = example_gains(capsules, dataset, STUDY)
     assert found["arrangements_after"].shape == (len(EXAMPLE_ANGLES), SIZE, SIZE, 3)
     images, labels = dataset.part("test")
     np.testing.assert_allclose(found["images"][0], images[labels == 2][0, 0] / 255, atol=1e-5)

@@ -14,7 +14,7 @@ from pipeline.layers import poses
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.probes import evaluation
-from pipeline.probes.features import BATCH
+from pipeline.probes.features import batches
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, spread, spread_each, stack_replicas
@@ -35,41 +35,36 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     these models are the control for models trained on a wider range: both are tested on images of the wider range.
     """
     outcome = evaluation.evaluate(inputs)
-    models, device = of_kind(GenerativeModel, inputs.models), inputs.device
+    models = of_kind(GenerativeModel, inputs.models)
     params, failures = inputs.sections["evaluate"], inputs.sections["failures"]
     assert isinstance(params, EvaluateParams)
     assert isinstance(failures, FailureParams)
     images, labels = inputs.dataset.part("test")
     few, classes = images[: failures.images], labels[: failures.images]
-    turned = stack_replicas([equivariance(model, few, failures.turns, device) for model in models])
+    turned = stack_replicas([equivariance(model, few, failures.turns) for model in models])
     turned["angle"] = turned["angle"].map("{:g}".format)
     by_measure = turned.melt(id_vars=["replica", "angle"], var_name="measure")
-    presences = spread_each([presence_measures(model, images, params.seed, device) for model in models])
+    presences = spread_each([presence_measures(model, images, params.seed) for model in models])
     numbers = {
         **outcome.numbers,
         "test": {**outcome.numbers["test"], **presences},
         "equivariance": {"parts": nest(by_measure, ["angle", "measure"], "value")},
-        "templates": spread_each([template_copies(model, few, failures, device) for model in models]),
+        "templates": spread_each([template_copies(model, few, failures) for model in models]),
         "part_use": {
             f"{angle:g}": {
-                "consistency": spread(
-                    part_use(model, few, classes, angle, failures.seed, device)[0] for model in models
-                )
+                "consistency": spread(part_use(each, few, classes, angle, failures.seed)[0] for each in models)
             }
             for angle in params.angles
         },
     }
     first = ("test.binary_information", "probe.t0_binary.refit.rotated_0")  # whether presences carry information
     headline = tuple(dict.fromkeys((*first, *outcome.headline)))[:MOST_HEADLINES]
-    examples = evaluation_examples(models[0], params.seed, device)
-    objects = object_examples(models[0], images, labels, device)
-    return replace(outcome, numbers=numbers, headline=headline, arrays={**examples, **objects})
+    arrays = evaluation_examples(models[0], params.seed) | object_examples(models[0], images, labels)
+    return replace(outcome, numbers=numbers, headline=headline, arrays={**arrays})
 
 
 @torch.no_grad()
-def equivariance(
-    model: GenerativeModel, images: NDArray[np.uint8], angles: Sequence[float], device: torch.device
-) -> pd.DataFrame:
+def equivariance(model: GenerativeModel, images: NDArray[np.uint8], angles: Sequence[float]) -> pd.DataFrame:
     """Compare the poses of parts in rotated images with the rotated poses of parts in upright images (Figure 5).
 
     Let I + A be the poses in an upright image (`pipeline.layers.poses`). An encoder that finds the same arrangement of
@@ -77,11 +72,8 @@ def equivariance(
     rotated image's poses and for I + A. If both deviations are equal, poses do not follow the rotation.
 
     A deviation is a root mean square over all numbers of poses, in units of the image's half width. Parts are weighted
-    by the product of their presences in the two images: the pose of an absent part means nothing.
-
-    Args:
-        images: uint8 `[N, 1, S, S]`.
-        angles: degrees, each applied to every image.
+    by the product of their presences in the two images: the pose of an absent part means nothing. Images are uint8
+    `[N, 1, S, S]`.
 
     Returns:
         one row per angle, with columns angle (degrees), deviation (of the rotated image's poses), unfollowed (the
@@ -91,9 +83,9 @@ def equivariance(
     def parts(angle: float) -> tuple[Tensor, Tensor]:
         """Presences `[N, P]` and poses `[N, P, 2, 3]` of parts in the images rotated by `angle`."""
         found = []
-        for batch in torch.from_numpy(images).to(device).split(BATCH):
-            turns = warps.rotations(torch.full((len(batch),), angle, device=device))
-            posterior = model.encode(warps.warp(batch, turns) if angle else batch.float() / 255)
+        for pixels in batches(images, model.device):
+            turns = warps.rotations(torch.full((len(pixels),), angle, device=model.device))
+            posterior = model.encode(warps.warp(pixels, turns) if angle else pixels)
             found.append((posterior.part_logits, posterior.part_poses))
         y, A = map(torch.cat, zip(*found, strict=True))
         return (y / model.temperature).sigmoid(), poses.to_matrix(A)
@@ -101,7 +93,7 @@ def equivariance(
     (present, upright), rows = parts(0.0), []
     for angle in map(float, angles):
         t, found = parts(angle)
-        expected = poses.compose(warps.rotations(torch.full((1, 1), angle, device=device)), upright)
+        expected = poses.compose(warps.rotations(torch.full((1, 1), angle, device=model.device)), upright)
         weight = t * present
         deviation, unfollowed = (
             float(((weight * ((A - expected) ** 2).mean((-1, -2))).sum() / weight.sum().clamp_min(1e-12)).sqrt())

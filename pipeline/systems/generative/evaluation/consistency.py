@@ -16,6 +16,7 @@ from torch import Tensor
 from pipeline.data import warps
 from pipeline.layers import poses
 from pipeline.layers.rendering import warp_templates
+from pipeline.probes.features import batches
 from pipeline.systems.generative.evaluation.examples import Arrays, arrange
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
@@ -34,10 +35,7 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
     Returns (agreement - chance) / (1 - chance), or 0 if chance is 1 (one part draws everything) or no pixels can be
     compared. A pixel is compared in every pair of images of a class that both have ink there. Agreement is the share of
     comparisons in which the part is the same. Chance is the probability that two random pixels with ink agree.
-
-    Args:
-        parts: `[N, S, S]`, the part at each pixel, `NO_INK` at a pixel without ink.
-        classes: `[N]`.
+    `parts [N, S, S]` has the part at each pixel, `NO_INK` at a pixel without ink. Classes are `[N]`.
     """
     ink = parts[parts != NO_INK]
     names, uses = np.unique(ink, return_counts=True)
@@ -55,10 +53,8 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
 def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
     """Index of the part that contributes most to each pixel, `[B, S, S]`; `NO_INK` if the brightness is at most `INK`.
 
-    Part j, of intensity C_j and opacity a_j, contributes C_j a_j prod_{k > j} (1 - a_k): later parts hide it.
-
-    Args:
-        states: part states `[B, P, 7]`: presence logit, then pose.
+    Part j, of intensity C_j and opacity a_j, contributes C_j a_j prod_{k > j} (1 - a_k): later parts hide it. `states`
+    are of the parts, `[B, P, 7]`: presence logit, then pose.
     """
     colour, alpha = model.templates.unbind(1)
     weighted = states[..., :1, None].sigmoid() * alpha  # (B, P, h, w)
@@ -71,28 +67,18 @@ def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
 
 @torch.no_grad()
 def part_use(
-    model: GenerativeModel,
-    images: NDArray[np.uint8],
-    classes: NDArray[np.int64],
-    angle: float,
-    seed: int,
-    device: torch.device,
+    model: GenerativeModel, images: NDArray[np.uint8], classes: NDArray[np.int64], angle: float, seed: int
 ) -> tuple[float, Arrays]:
     """Consistency of part use on images rotated within +-angle degrees, and arrays for a figure of class 2.
 
-    Args:
-        images: uint8 `[N, 1, S, S]`, upright.
-        classes: `[N]`.
-
-    Returns:
-        the consistency, and two arrays in [0, 1] of n digits of class 2: images `[n, S, S]`, upright; arrangements
-        `[n, S, S, 3]`, reconstructions with parts in colour, rotated back.
+    Images are uint8 `[N, 1, S, S]` and upright, classes `[N]`. The two arrays, in [0, 1], are of n digits of class 2:
+    images `[n, S, S]`, upright; arrangements `[n, S, S, 3]`, reconstructions with parts in colour, rotated back.
     """
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     maps, colours = [], []
-    for batch in torch.from_numpy(images).split(BATCH):
-        turn = warps.uniform_rotations(len(batch), angle, generator, device)
-        posterior = model.encode(warps.warp(batch.to(device), turn))
+    for pixels in batches(images, model.device, BATCH):
+        turn = warps.uniform_rotations(len(pixels), angle, generator, model.device)
+        posterior = model.encode(warps.warp(pixels, turn))
         back = poses.compose(poses.invert(turn).unsqueeze(1), poses.to_matrix(posterior.part_poses))
         found = replace(posterior, part_poses=poses.to_offset(back))
         maps.append(responsible_parts(model, model.states(found)).cpu().numpy())

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pipeline.data import warps
+from pipeline.layers import poses
 from pipeline.layers.rendering import render
 from pipeline.probes.features import batches
 from pipeline.systems.generative.model.distributions import Capsules
@@ -21,6 +22,8 @@ Arrays = dict[str, NDArray[np.float32]]
 OWNED_BY = 2000
 """Maximum number of test images that `object_examples` averages over."""
 _BATCH = 250
+STEP = 5
+"""Degrees between two images in `turning`."""
 
 
 def part_colours(count: int) -> NDArray[np.float32]:
@@ -52,33 +55,28 @@ def arrays_of(**tensors: Tensor) -> Arrays:
 
 
 @torch.no_grad()
-def evaluation_examples(model: GenerativeModel, seed: int, device: torch.device) -> Arrays:
+def evaluation_examples(model: GenerativeModel, seed: int) -> Arrays:
     """Intensities and opacities of the templates (Figure 6), and 16 samples of the prior, without pixel noise."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
         torch.manual_seed(seed)
         samples = model.model(None, 16)
     return arrays_of(templates=model.templates[:, 0], alphas=model.templates[:, 1], prior_samples=samples)
 
 
 @torch.no_grad()
-def object_examples(
-    model: GenerativeModel, images: NDArray[np.uint8], labels: NDArray[np.int64], device: torch.device
-) -> Arrays:
+def object_examples(model: GenerativeModel, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Arrays:
     """Mean image and mean rendering of parts for each object, over the images in which it owns more than other objects.
 
     An object owns a share of each part: the exact posterior probability that the object is the part's parent
-    (`parent_posterior`), times the part's presence.
-
-    Args:
-        images: uint8 `[N, 1, S, S]`; the first `OWNED_BY` are used.
-        labels: classes `[N]`.
+    (`parent_posterior`), times the part's presence. Of the images, uint8 `[N, 1, S, S]`, the first `OWNED_BY` are used.
+    Labels are classes `[N]`.
 
     Returns:
         arrays by name: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings of the owned
         parts; object_classes `[O, classes]`, numbers of images by class. An object without images has zeros.
     """
     found = []
-    for pixels in batches(images[:OWNED_BY], device, _BATCH):
+    for pixels in batches(images[:OWNED_BY], model.device, _BATCH):
         posterior = model.encode(pixels)
         owned = model.routing(posterior)[..., 1:] * model.states(posterior)[..., :1].sigmoid()  # (B, P, O)
         owner = owned.sum(1).argmax(-1)  # (B,)
@@ -91,3 +89,28 @@ def object_examples(
     share = owns / owns.sum(0).clamp_min(1)
     images_of, parts_of = (torch.einsum("no,nhw->ohw", share, each) for each in (drawn, parts))
     return arrays_of(object_images=images_of, object_parts=parts_of, object_classes=classes)
+
+
+@torch.no_grad()
+def turning(model: GenerativeModel, image: NDArray[np.uint8]) -> dict[str, NDArray[np.generic]]:
+    """Encode and reconstruct a uint8 image `[1, S, S]` rotated in N steps of `STEP` degrees.
+
+    Returns:
+        arrays by name: angles `[N]`, degrees; images and reconstructions `[N, S, S]`, uint8; arrangements
+        `[N, S, S, 3]`, parts in colour, uint8; presences `[N, P]` of parts; frames `[N, P, 4, 2]`, corners of templates
+        in the image's frame; colours `[P, 3]` of parts; pixel_errors `[N]`, squared and summed over pixels.
+    """
+    angles = np.arange(-180, 180, STEP, dtype=np.float32)
+    images = turned(image, angles, model.device)
+    posterior = model.encode(images)
+    drawn = model.draw(model.states(posterior))
+    matrices = poses.to_matrix(posterior.part_poses)  # (N, P, 2, 3)
+    corners = matrices.new_tensor([[-1, -1], [1, -1], [1, 1], [-1, 1]])  # of a template, in its frame
+    found = arrays_of(
+        presences=(posterior.part_logits / model.temperature).sigmoid(),
+        frames=torch.einsum("npij,cj->npci", matrices[..., :2], corners) + matrices[..., None, :, 2],
+        pixel_errors=((images[:, 0] - drawn) ** 2).sum((-1, -2)),
+    )
+    pictures = {"images": images[:, 0], "reconstructions": drawn, "arrangements": arrange(model, posterior)}
+    seen = {name: (255 * tensor.clamp(0, 1)).round().to(torch.uint8).cpu().numpy() for name, tensor in pictures.items()}
+    return {**found, **seen, "angles": angles, "colours": part_colours(model.params.parts)}

@@ -40,10 +40,10 @@ CONTROLS = 10
 
 
 @torch.no_grad()
-def drawn(model: GenerativeModel, images: NDArray[np.uint8], device: torch.device) -> Tensor:
+def drawn(model: GenerativeModel, images: NDArray[np.uint8]) -> Tensor:
     """Templates that draw at least `LEAST_USE` of the ink of uint8 `images [N, 1, S, S]`: `[n, h, w]`, on black."""
-    ink = torch.zeros(model.params.parts, dtype=torch.float64, device=device)
-    for pixels in batches(images, device, BATCH):
+    ink = torch.zeros(model.params.parts, dtype=torch.float64, device=model.device)
+    for pixels in batches(images, model.device, BATCH):
         parts = responsible_parts(model, model.states(model.encode(pixels)))
         ink += torch.bincount(parts[parts != NO_INK], minlength=len(ink))
     return model.templates.prod(1)[ink / ink.sum().clamp_min(1) >= LEAST_USE]
@@ -70,14 +70,8 @@ def correlation(first: Tensor, second: Tensor) -> Tensor:
 
 
 def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tensor, Tensor]:
-    """The best affine maps of pictures `second [n, h, h]` onto `first [n, h, h]`.
-
-    Args:
-        starts: number of rotations tried, without and with a reflection.
-        steps: number of gradient ascent steps.
-
-    Returns:
-        correlations `[n]` of the first with the mapped second, and the maps `[n, 2, 3]`.
+    """The best affine maps `[n, 2, 3]` of pictures `second [n, h, h]` onto `first [n, h, h]`, after their correlations
+    `[n]`. `starts` is the number of rotations tried, without and with a reflection; `steps`, of gradient ascent steps.
     """
     begin = _starts(first, second, starts)  # (n, 2 starts, 2, 3)
     tried = begin.shape[1]
@@ -85,10 +79,9 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
     rough = correlation(target, placed(moving, begin.flatten(0, 1))).view(len(first), tried)
     kept = min(REFINED, tried)
     order = rough.topk(kept, dim=1).indices
-    maps = begin.gather(1, order[..., None, None].expand(-1, -1, 2, 3)).flatten(0, 1)
+    maps = begin.take_along_dim(order[..., None, None], dim=1).flatten(0, 1).requires_grad_()
     target, moving = (each.repeat_interleave(kept, 0) for each in (placed(first), second))
 
-    maps = maps.clone().requires_grad_()
     optimiser = torch.optim.Adam([maps], lr=STEP)
     best, best_maps = torch.full((len(maps),), -1.0, device=maps.device), maps.detach().clone()
     for step in range(steps + 1):
@@ -103,8 +96,8 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
             with torch.no_grad():
                 maps[..., :2] = _within_stretch(maps[..., :2])
     values, indices = best.view(len(first), kept).max(1)
-    chosen = best_maps.view(len(first), kept, 2, 3)[torch.arange(len(first), device=maps.device), indices]
-    return values, chosen
+    best_maps = best_maps.view(len(first), kept, 2, 3)
+    return values, best_maps.take_along_dim(indices[:, None, None, None], dim=1).squeeze(1)
 
 
 def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
@@ -120,26 +113,22 @@ def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
     }
 
 
-def template_copies(
-    model: GenerativeModel, images: NDArray[np.uint8], failures: FailureParams, device: torch.device
-) -> dict[str, float]:
+def template_copies(model: GenerativeModel, images: NDArray[np.uint8], failures: FailureParams) -> dict[str, float]:
     """Copies among a model's templates and, for comparison, among an equal number (at least 2) of strokes of digits.
-
-    Args:
-        images: uint8 `[N, 1, S, S]`. Templates that draw them are in use. Strokes are cut from them.
+    Templates that draw the images, uint8 `[N, 1, S, S]`, are in use. Strokes are cut from the images.
 
     Returns:
         numbers by name: drawn, the number of templates in use; pairs and copied, from `copies`; faded_strokes_pairs and
         faded_strokes_copied, means over `CONTROLS` samples of faded `strokes`; faded_strokes_pairs_sd, their sd.
     """
-    pictures = drawn(model, images, device)
+    pictures = drawn(model, images)
     size, scale = model.params.template_size, model.params.template_scale
     count = max(len(pictures), 2)  # at least one pair
     # Strokes are multiplied by the mean template, scaled to a maximum of 1. It fades towards the edges. Without fading,
     # ink cut off by a window's edge would hardly match any other window.
-    fading = pictures.mean(0) if len(pictures) else torch.ones(size, size, device=device)
+    fading = pictures.mean(0) if len(pictures) else torch.ones(size, size).to(pictures)
     fading = fading / fading.max().clamp_min(1e-12)
-    draws = [strokes(images, count, size, scale, failures.seed + draw).to(device) for draw in range(CONTROLS)]
+    draws = [strokes(images, count, size, scale, failures.seed + draw).to(pictures) for draw in range(CONTROLS)]
     controls = pd.DataFrame([copies(windows * fading, failures) for windows in draws])
     return {
         "drawn": float(len(pictures)),
@@ -150,14 +139,11 @@ def template_copies(
 
 
 def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:
-    """The control: windows of digits `[count, size, size]` in [0, 1]. There are at most as many windows as images.
+    """The control: windows `[count, size, size]` in [0, 1] of digits, uint8 `[N, 1, S, S]`. There are at most as many
+    windows as images. `scale` is the side of a window / side of an image.
 
     Each window is centred on an ink pixel of a different image. Strokes of digits are also similar up to affine maps.
     So copies among templates are compared with copies among strokes.
-
-    Args:
-        images: uint8 `[N, 1, S, S]`.
-        scale: side of a window / side of an image.
     """
     random = np.random.default_rng(seed)
     chosen = images[random.permutation(len(images))[:count], 0]

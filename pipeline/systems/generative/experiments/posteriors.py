@@ -97,25 +97,19 @@ def draw_weights(
 
 
 @torch.no_grad()
-def image_bounds(
-    model: GenerativeModel, images: NDArray[np.uint8], samples: int, seed: int, device: torch.device
-) -> pd.DataFrame:
-    """Bounds of each of the uint8 images `[N, 1, S, S]`, from `samples` samples per image.
-
-    Returns:
-        one row per image, with columns elbo, iwae, elbo_normalised (nats) and pixel_error, squared, summed over pixels.
+def image_bounds(model: GenerativeModel, images: NDArray[np.uint8], samples: int, seed: int) -> pd.DataFrame:
+    """Bounds of uint8 images `[N, 1, S, S]`, from `samples` samples per image. There is one row per image, with columns
+    elbo, iwae, elbo_normalised (nats) and pixel_error, squared, summed over pixels.
     """
-    generator = torch.Generator(device).manual_seed(seed)
-    drawn = [draw_weights(model, batch, samples, generator) for batch in batches(images, device)]
+    generator = torch.Generator(model.device).manual_seed(seed)
+    drawn = [draw_weights(model, batch, samples, generator) for batch in batches(images, model.device)]
     weights, normalised, errors = (torch.cat(each, dim=1) for each in zip(*drawn, strict=True))
     columns = {"elbo": weights.mean(0), "iwae": weights.logsumexp(0) - math.log(samples)}
     columns |= {"elbo_normalised": normalised.mean(0), "pixel_error": errors.mean(0)}
     return pd.DataFrame({name: column.double().cpu().numpy() for name, column in columns.items()})
 
 
-def choose_sds(
-    model: GenerativeModel, validation: NDArray[np.uint8], study: PosteriorParams, device: torch.device
-) -> tuple[float, float]:
+def choose_sds(model: GenerativeModel, validation: NDArray[np.uint8], study: PosteriorParams) -> tuple[float, float]:
     """Choose the sds of Gaussians around the delta poses of parts and of objects. Returns the pair from the study's
     grid with the highest evidence lower bound on the validation images, uint8 `[N, 1, S, S]`.
 
@@ -125,7 +119,7 @@ def choose_sds(
 
     def bound(sds: tuple[float, float]) -> float:
         gaussian = with_gaussian_poses(model, *sds)
-        found = float(image_bounds(gaussian, validation, study.grid_samples, study.seed, device)["elbo"].mean())
+        found = float(image_bounds(gaussian, validation, study.grid_samples, study.seed)["elbo"].mean())
         if not math.isfinite(found):
             raise UserError(f"sds of parts and objects {sds} give a bound of {found}; mend posterior.*.sd_grid")
         return found
@@ -143,13 +137,13 @@ def measure(context: Context) -> Outcome:
         a table with one row per replica, metric and guide; numbers: metrics by guide, and the sds around delta poses
         of parts and of objects.
     """
-    study, params, device = context.settings, context.params, context.device
+    study, params = context.settings, context.params
     run = params.runs[study.run]
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     dataset = context.dataset(run.dataset)
     test, validation = (dataset.part(part)[0] for part in ("test", "validation"))
     delta = context.models(study.run, GenerativeModel, study.replicas)
-    sds = [choose_sds(model, validation, study, device) for model in delta]
+    sds = [choose_sds(model, validation, study) for model in delta]
     begin = [with_gaussian_poses(model, *sd) for model, sd in zip(delta, sds, strict=True)]
     frozen = begin[0].generative_names()
 
@@ -167,8 +161,8 @@ def measure(context: Context) -> Outcome:
     }
 
     def measured(model: GenerativeModel) -> pd.DataFrame:
-        means = image_bounds(model, test[: study.images], study.samples, study.seed, device).mean()
-        probes = rotation_probes(model, dataset, 0.0, params.evaluate, device).set_index("features")["accuracy"]
+        means = image_bounds(model, test[: study.images], study.samples, study.seed).mean()
+        probes = rotation_probes(model, dataset, 0.0, params.evaluate, context.device).set_index("features")["accuracy"]
         return pd.concat([means, probes]).rename_axis("metric").rename("value").reset_index()
 
     table = pd.concat(

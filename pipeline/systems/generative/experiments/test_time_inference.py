@@ -41,7 +41,7 @@ BATCH = 512
 
 
 def optimisation_gains(
-    model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams, device: torch.device
+    model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Optimise the first test images, rotated within +-angle, by each engine. Each angle of the study is one batch.
 
@@ -56,7 +56,7 @@ def optimisation_gains(
     Raises:
         UserError: a measurement is infinite or NaN.
     """
-    clean = clean_probe(model, dataset, "t0", evaluate, device)
+    clean = clean_probe(model, dataset, "t0", evaluate, model.device)
     images, labels = dataset.part("test")
     images, labels = images[: study.images], labels[: study.images]
     rows, curves = [], []
@@ -67,7 +67,7 @@ def optimisation_gains(
         """
         inputs, classes = dataset.part("train")
         inputs, classes = inputs[: study.refit_images], classes[: study.refit_images]
-        batches = _turn(inputs, angle, study.seed + 1, device).split(BATCH)
+        batches = _turn(inputs, angle, study.seed + 1, model.device).split(BATCH)
         found = [_t0(_optimised(model, batch, study, study.chosen, angle)) for batch in batches]
         kept, probes = len(inputs) - len(inputs) // 5, {}
         for when in found[0]:
@@ -77,7 +77,7 @@ def optimisation_gains(
         return probes
 
     for angle in study.angles:
-        pixels = _turn(images, angle, study.seed, device)
+        pixels = _turn(images, angle, study.seed, model.device)
         for name in study.engines:
             found = _optimised(model, pixels, study, name, angle)
             t0, rise = _t0(found), found.bounds["after"] - found.bounds["before"]
@@ -126,13 +126,13 @@ def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
     return {when: each.object_logits.cpu().numpy() for when, each in found.posteriors.items()}
 
 
-def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams, device: torch.device) -> Arrays:
+def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams) -> Arrays:
     """Arrays for a figure like the paper's Figure 3. A test image of a 2 is rotated by `EXAMPLE_ANGLES` (degrees), and
     reconstructed before and after optimisation by the study's chosen engine.
     """
     images, labels = dataset.part("test")
-    pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, device)
-    found = optimise(model, pixels, study.engines[study.chosen], torch.Generator(device).manual_seed(study.seed))
+    pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, model.device)
+    found = optimise(model, pixels, study.engines[study.chosen], torch.Generator(model.device).manual_seed(study.seed))
     posteriors = {when: found.posteriors[when] for when in ("before", "after")}
     with torch.no_grad():
         drawn = {when: model.draw(model.states(each)) for when, each in posteriors.items()}
@@ -160,12 +160,12 @@ def measure(context: Context) -> Outcome:
     Raises:
         UserError: a measurement is infinite or NaN.
     """
-    settings, evaluate, device = context.settings, context.params.evaluate, context.device
+    settings, evaluate = context.settings, context.params.evaluate
     dataset = context.evaluated(context.params.runs[settings.run].dataset)
     models = context.models(settings.run, GenerativeModel, settings.replicas)
     start = time.monotonic()
     bar = tqdm(models, desc=context.label, unit="seed")
-    gains = [optimisation_gains(model, dataset, settings, evaluate, device) for model in bar]
+    gains = [optimisation_gains(model, dataset, settings, evaluate) for model in bar]
     seconds = time.monotonic() - start
     measured = stack_replicas([table for table, _ in gains])
     measured["angle"] = measured["angle"].map("{:g}".format)
@@ -183,5 +183,5 @@ def measure(context: Context) -> Outcome:
         means = rows.groupby("angle")["bound"].mean()
         tracked = {f"bound/{engine}/{angle:g}": float(value) for angle, value in means.items()}
         context.run.log_metrics(tracked, step=int(str(step)))
-    arrays = example_gains(models[0], dataset, settings, device)
+    arrays = example_gains(models[0], dataset, settings)
     return Outcome("optimisation", curves, numbers, headline, {**arrays})

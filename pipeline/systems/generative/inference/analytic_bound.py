@@ -83,14 +83,11 @@ def expected_presence_log_prob(a: Tensor, logits: Tensor | float, temperature: f
 
 
 def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and second moment of each pixel of composited layers ("over") with independent random presences.
+    """Mean and second moment, each `[N, S, S]`, of pixels of composited layers ("over") with independent presences.
 
     Args:
         colour, alpha: the layers' intensities and opacities, each `[N, P, S, S]`.
         mean, square: E t and E t^2 of their presences, `[N, P]`.
-
-    Returns:
-        the mean and the second moment, `[N, S, S]` each.
     """
     first, second = torch.zeros_like(colour[:, 0]), torch.zeros_like(colour[:, 0])
     layers = zip(colour.unbind(1), alpha.unbind(1), mean.unbind(1), square.unbind(1), strict=True)
@@ -147,12 +144,7 @@ def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple
 
 
 def analytic_bound(model: GenerativeModel, images: Tensor, states: Tensor) -> Tensor:
-    """The bound of each image, `[N]` nats.
-
-    Args:
-        images: `[N, 1, S, S]` in [0, 1].
-        states: `[N, 7 P + 7 O]`, from `pack`.
-    """
+    """The bound `[N]`, in nats, of images `[N, 1, S, S]` in [0, 1] at states `[N, 7 P + 7 O]` from `pack`."""
     found = unpack(states, model.params.parts)
     mean, square = presence_moments(found.part_logits, model.temperature)
     colour, alpha = warp_templates(model.templates, found.part_poses, model.image_size).unbind(2)

@@ -14,7 +14,6 @@ system per image.
 Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -56,12 +55,7 @@ class Linearised(NamedTuple):
 
 
 def linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linearised:
-    """Value, gradient and Gauss-Newton curvature of the negative analytic bound.
-
-    Args:
-        images: `[N, 1, S, S]` in [0, 1].
-        states: `[N, 7 P + 7 O]`.
-    """
+    """Linearise the negative analytic bound of images `[N, 1, S, S]` in [0, 1] at states `[N, 7 P + 7 O]`."""
     chunks = zip(images.split(_CHUNK), states.split(_CHUNK), strict=True)
     return Linearised(*map(torch.cat, zip(*(_linearise(model, *chunk) for chunk in chunks), strict=True)))
 
@@ -72,7 +66,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
     with torch.enable_grad():
         found = unpack(x, P)
         t, square = presence_moments(found.part_logits, model.temperature)
-        drawings = _draw(model, found.part_poses)
+        drawings = _Drawings(model, found.part_poses)
         colour, alpha = drawings.colour.requires_grad_(), drawings.alpha.requires_grad_()
         first, second = picture_moments(colour, alpha, t, square)
         explained, routing = hierarchy_bound(model, found, t)
@@ -98,37 +92,32 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
         return Linearised(-bound.detach(), gradient, parts, coupling, objects, presences)
 
 
-@dataclass(frozen=True)
 class _Drawings:
-    """The drawings of all templates at their poses, and the derivatives of the drawings by the sampling points."""
+    """The drawings of all templates at poses `A [N, P, 6]`, and the derivatives of the drawings by the sampling points.
 
-    colour: Tensor  # (N, P, S, S)
-    alpha: Tensor  # (N, P, S, S)
-    colour_slope: Tensor  # (N, P, S, S, 2), derivative by the sampling point (x, y)
-    alpha_slope: Tensor  # (N, P, S, S, 2), the same
-    pixels: Tensor  # (S S, 3), homogeneous; the sampling points are the inverse poses times the pixels
-    inverse_slope: Tensor  # (N, P, 6, 6), derivative of the inverse pose by the pose
+    Attributes:
+        colour, alpha: intensities and opacities, each `[N, P, S, S]`.
+        colour_slope, alpha_slope: their derivatives by the sampling point (x, y), each `[N, P, S, S, 2]`.
+        pixels: homogeneous, `[S S, 3]`; the sampling points are the inverse poses times the pixels.
+        inverse_slope: derivative of the inverse pose by the pose, `[N, P, 6, 6]`.
+    """
+
+    def __init__(self, model: GenerativeModel, A: Tensor) -> None:
+        A, size = A.detach(), model.image_size
+        points = sampling_points(A, size).requires_grad_()
+        with torch.enable_grad():
+            colour, alpha = sample_templates(model.templates.detach(), points).unbind(2)
+            (self.colour_slope,) = torch.autograd.grad(colour.sum(), points, retain_graph=True)
+            (self.alpha_slope,) = torch.autograd.grad(alpha.sum(), points)
+        self.colour, self.alpha, self.pixels = colour.detach(), alpha.detach(), pixel_centres(A, size)
+        inverse = torch.func.jacrev(lambda A: poses.invert(poses.to_matrix(A)).flatten(-2))
+        self.inverse_slope = torch.func.vmap(inverse)(A.flatten(0, 1)).unflatten(0, A.shape[:2])
 
     def slopes(self, to_colour: Tensor, to_alpha: Tensor) -> Tensor:
         """Derivatives by the sampling points, `[N, P, 2, S S]`, from derivatives by the drawings, `[N, P, S, S]`."""
         to_points = torch.mul(self.colour_slope, to_colour.unsqueeze(-1))
         to_points.addcmul_(self.alpha_slope, to_alpha.unsqueeze(-1))
         return to_points.flatten(2, 3).transpose(-1, -2).contiguous()
-
-
-def _draw(model: GenerativeModel, A: Tensor) -> _Drawings:
-    size = model.image_size
-    points = sampling_points(A.detach(), size).requires_grad_()
-    with torch.enable_grad():
-        colour, alpha = sample_templates(model.templates.detach(), points).unbind(2)
-        (colour_slope,) = torch.autograd.grad(colour.sum(), points, retain_graph=True)
-        (alpha_slope,) = torch.autograd.grad(alpha.sum(), points)
-
-    def inverse(A: Tensor) -> Tensor:
-        return poses.invert(poses.to_matrix(A)).flatten(-2)
-
-    slope = torch.func.vmap(torch.func.jacrev(inverse))(A.detach().flatten(0, 1)).unflatten(0, A.shape[:2])
-    return _Drawings(colour.detach(), alpha.detach(), colour_slope, alpha_slope, pixel_centres(A, size), slope)
 
 
 def _jacobian(drawings: _Drawings, t: Tensor, slope: Tensor) -> Tensor:
@@ -167,11 +156,8 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
 
 
 def object_curvature(model: GenerativeModel, found: Capsules, routing: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    """The curvature of the objects' poses, `[N, O, 3, 3]` (the same for both rows), and of their log odds, `[N, O]`.
-
-    Args:
-        routing: the mean posterior over each part's parent, `[N, P, 1 + O]`.
-        t: mean presences of the parts, `[N, P]`.
+    """The curvature of the objects' poses, `[N, O, 3, 3]` (the same for both rows), and of their log odds, `[N, O]`,
+    from the mean posterior over each part's parent, `routing [N, P, 1 + O]`, and the parts' mean presences `t [N, P]`.
     """
     M = poses.homogeneous(model.M)
     outer = (M @ M.transpose(-1, -2)).transpose(0, 1)  # (P, O, 3, 3)

@@ -24,17 +24,12 @@ from pipeline.systems.generative.inference.analytic_bound import (
     presence_moments,
     unpack,
 )
-from pipeline.systems.generative.model.bound import BoundTrace
-from pipeline.systems.generative.model.distributions import Capsules, PartPosterior, RelaxedPresence
+from pipeline.systems.generative.model.distributions import BoundTrace, Capsules, PartPosterior, RelaxedPresence
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import AdamEngine
 
 _CHUNK = 128
 """Images evaluated together, so that a step's arrays fit the cache."""
-MEMORY, ROUNDS, TOLERANCE = 10, 300, 1e-4
-"""L-BFGS settings for refining objects: number of past steps in memory, maximum number of steps, and the tolerance of
-the convergence test, in nats.
-"""
 
 
 def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> BoundTrace:
@@ -72,10 +67,8 @@ def value_of(
 
 
 class Method(ABC):
-    """An update rule for states under a frozen model. Its tensors `[n, ...]` have one row per active image.
-
-    Args:
-        images: `[N, 1, S, S]` in [0, 1].
+    """An update rule for states of images `[N, 1, S, S]` in [0, 1] under a frozen model. Its tensors `[n, ...]` have a
+    row per active image.
     """
 
     patience: float
@@ -83,9 +76,6 @@ class Method(ABC):
 
     noisy = False
     """Whether values are estimated with samples. If so, the last state is kept, not the best."""
-
-    state: Tensor
-    """The last accepted states `[n, V]`."""
 
     def __init__(self, model: GenerativeModel, images: Tensor) -> None:
         self.model, self.images = model, images
@@ -188,7 +178,6 @@ class LBFGSMethod(Method):
     """
 
     patience = 8
-    sufficient_decrease = 1e-4
 
     def __init__(self, model: GenerativeModel, images: Tensor, memory: int) -> None:
         super().__init__(model, images)
@@ -202,13 +191,11 @@ class LBFGSMethod(Method):
         return found.value, found.gradient, found.diagonal()
 
     def begin(self, states: Tensor) -> Tensor:
-        n = len(states)
         value, gradient, diagonal = self.evaluate(states, first=True)
         self.scale = diagonal.clamp_min(1.0).rsqrt()
         self.state, self.value, self.gradient = states, value, gradient * self.scale
-        shape = (n, self.memory, states.shape[1])
-        self.moves, self.changes = states.new_zeros(shape), states.new_zeros(shape)
-        self.length = states.new_ones(n)
+        self.moves, self.changes = states.new_zeros(2, len(states), self.memory, states.shape[1]).unbind()
+        self.length = states.new_ones(len(states))
         self.direction = self._direction()
         return self.value
 
@@ -217,7 +204,7 @@ class LBFGSMethod(Method):
         value, gradient = self.evaluate(trial)
         gradient = gradient * self.scale
         slope = (self.gradient * self.direction).sum(-1)  # negative: a descent direction
-        taken = value <= self.value + self.sufficient_decrease * self.length * slope  # False for NaN
+        taken = value <= self.value + 1e-4 * self.length * slope  # sufficient decrease; False for NaN
 
         move = self.length.unsqueeze(-1) * self.direction
         change = gradient - self.gradient
@@ -258,16 +245,12 @@ class LBFGSMethod(Method):
 
 
 class ObjectMethod(LBFGSMethod):
-    """L-BFGS over the objects' states `[n, 7 O]`, on the terms of the bound in `hierarchy_bound`.
-
-    Args:
-        parts: the states `[n, 7 P]` of the parts.
-    """
+    """L-BFGS over the objects' states `[n, 7 O]` on the terms in `hierarchy_bound`, for states `parts [n, 7 P]`."""
 
     patience = 4
 
     def __init__(self, model: GenerativeModel, images: Tensor, parts: Tensor) -> None:
-        super().__init__(model, images, MEMORY)
+        super().__init__(model, images, memory=10)
         self.parts = parts
 
     def evaluate(self, states: Tensor, first: bool = False) -> tuple[Tensor, ...]:
@@ -285,15 +268,12 @@ class ObjectMethod(LBFGSMethod):
 
 
 def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Maximise the analytic bound over the objects, with the parts fixed.
+    """Maximise the analytic bound over the objects of states `[N, 7 P + 7 O]`, with the parts fixed.
 
     With fixed parts, the pixels' term is constant and nothing is rendered. An evaluation takes a tenth of the time of
     the whole bound. The objects' log odds change the bound much less than parts do. So a method that stops when the
     whole bound hardly rises leaves the log odds near their start. Noise in the start then remains in t0. Refinement
     removes the noise.
-
-    Args:
-        states: `[N, 7 P + 7 O]`.
 
     Returns:
         the states with refined objects, and the rise of each bound, `[N]`, in nats, at least 0.
@@ -301,7 +281,7 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
     parts, objects = states.tensor_split([STATE * model.params.parts], dim=1)
     method = ObjectMethod(model, images, parts)
     before, *_ = method.evaluate(objects)
-    *_, (_, best) = minimise(method, objects, ROUNDS, TOLERANCE)
+    *_, (_, best) = minimise(method, objects, steps=300, tolerance=1e-4)
     return torch.cat([parts, best.states], dim=1), before - best.values
 
 
@@ -313,14 +293,13 @@ class GaussNewtonMethod(Method):
     """
 
     patience = 4
-    max_damping, min_damping, first_damping = 1e8, 1e-2, 1.0
     floor = 5.0
     """Added to the curvature's diagonal, which is near 0 for absent or hidden parts, in nats per unit squared."""
 
     def begin(self, states: Tensor) -> Tensor:
         self.state = states
         self.at = curvature.linearise(self.model, self.images, states)
-        self.damping = torch.full_like(self.at.value, self.first_damping)
+        self.damping = torch.ones_like(self.at.value)
         return self.at.value
 
     def step(self) -> tuple[Tensor, Tensor]:
@@ -334,7 +313,7 @@ class GaussNewtonMethod(Method):
         taken = fall > 0  # False for NaN
         ratio = fall / predicted_reduction.clamp_min(1e-9)
         factor = torch.where(ratio > 0.75, 0.3, torch.where(ratio < 0.25, 2.0, 0.8))
-        self.damping = (self.damping * torch.where(taken, factor, 3.0)).clamp(self.min_damping, self.max_damping)
+        self.damping = (self.damping * torch.where(taken, factor, 3.0)).clamp(1e-2, 1e8)
         self.state = torch.where(taken.unsqueeze(-1), trial, self.state)
         for kept, new in zip(self.at, found, strict=True):
             kept[taken] = new[taken]

@@ -21,7 +21,7 @@ from torch import Generator, Tensor
 
 from pipeline.layers import poses
 from pipeline.layers.poses import POSE_SIZE
-from pipeline.systems.generative.model.bound import BoundTrace
+from pipeline.systems.generative.model.distributions import BoundTrace
 
 START_SD = 0.08
 """Initial sd, for EM, of a part's pose around its vote, in units of the image's frame."""
@@ -81,10 +81,7 @@ def fit_arrangements(
     One sd is shared by all votes. With an sd for each part of each object, clusters would form around a few parts that
     happen to fit very well. EM starts from arrangements of single images. The first is random. The others have
     probabilities proportional to the squared distance, up to an affine map, from the nearest image drawn before
-    (k-means++). With fewer images than objects, some objects share an image.
-
-    Args:
-        generator: on the CPU, draws the images that EM starts from.
+    (k-means++). With fewer images than objects, some objects share an image. `generator`, on the CPU, draws the images.
 
     Returns:
         the arrangements; logits `[N, O]` of the posterior over objects given each image, log p_i + log weight; and the

@@ -1,9 +1,16 @@
-"""Relaxed presences, and the guide's posterior of the capsules of a batch (document 000, sections 2.2 and 2.3).
+"""Relaxed presences, their information, the guide's posterior, and the bound (document 000, sections 2.2 and 2.3).
 
 Relaxed presences are binary concrete variables kept as logits. With logistic noise l, a presence of probability
 sigmoid(a) at temperature tau is t = sigmoid(y), where y = (a + l) / tau. Densities are of y, not of t, because y does
 not saturate. This does not change the bound: the sigmoid's Jacobian cancels between model and guide. The caller draws
 the guide's noise, so that the noise depends on the seed and the epoch alone.
+
+Scaling y does not change mutual information or KL divergence. So functions about information, in nats, use u = a + l,
+and hold at any temperature that posterior and prior share. With N images, the mean posterior m(u) is the mixture of the
+images' posteriors q(u | x) with equal weights. The mutual information of presences and images is the mean over images
+of KL(q(u | x) || m).
+
+Shapes: B images, O objects, P parts.
 """
 
 import math
@@ -15,6 +22,11 @@ import torch.nn.functional as F
 from pyro.distributions import TorchDistribution
 from torch import Generator, Tensor
 from torch.distributions import Normal
+
+LOGISTIC_ENTROPY = 2.0
+"""Differential entropy of the standard logistic distribution."""
+ROWS = 128
+"""Samples compared with all images at a time."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,33 @@ def presence_log_prob(y: Tensor, logits: Tensor, temperature: Tensor | float) ->
     return shift - 2 * F.softplus(shift) + log_temperature
 
 
+def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
+    """Monte Carlo estimate of the mutual information of all presences together and the image, a scalar, from log odds
+    `[N, O]` and standard logistic noise `[N, O]`, one sample per image.
+
+    The mixture includes the posterior that a sample is from. So the expected estimate is at most log N, and at most the
+    information over the distribution of all images. An estimate near zero may be slightly negative.
+    """
+    own = presence_log_prob(noise, torch.zeros_like(noise), 1.0).sum(-1)  # (N,)
+    mixture = [
+        presence_log_prob(u.unsqueeze(1), logits, 1.0).sum(-1).logsumexp(-1) for u in (logits + noise).split(ROWS)
+    ]
+    return (own - torch.cat(mixture)).mean() + math.log(len(logits))
+
+
+def presence_kl(logits: Tensor, prior_logits: Tensor | float) -> Tensor:
+    """Elementwise KL divergence of relaxed presences with log odds `logits` from relaxed presences with `prior_logits`.
+
+    For logistic distributions of scale 1 at distance d, the divergence is d coth(d / 2) - 2. It is about d^2 / 6 for
+    small d and |d| - 2 for large d.
+    """
+    d = (logits - prior_logits).abs()
+    small = d < 1e-2
+    safe = torch.where(small, torch.ones_like(d), d)
+    exact = safe * (1 + (-safe).exp()) / -torch.expm1(-safe) - LOGISTIC_ENTROPY
+    return torch.where(small, d.square() / 6, exact)
+
+
 class InFull(TorchDistribution):
     """A distribution whose parameters have the full batch shape, so that Pyro's plates have nothing to expand."""
 
@@ -71,10 +110,9 @@ class InFull(TorchDistribution):
 
 
 class RelaxedPresence(InFull):
-    """The logit of a relaxed presence with log odds `logits` at `temperature`.
+    """The logit of a relaxed presence with log odds `logits` of any shape (the batch shape).
 
     Args:
-        logits: log odds of being present, any shape (the batch shape).
         temperature: positive, a number or a scalar tensor; the smaller, the closer presences are to 0 or 1.
         noise: standard logistic noise for `rsample`, with the shape of `logits`; by default, drawn at each call.
     """
@@ -94,11 +132,8 @@ class RelaxedPresence(InFull):
 
 
 class GaussianPoses(InFull):
-    """Poses with independent normal elements, event shape `[6]`.
-
-    Args:
-        centre, sd: `[..., 6]`.
-        noise: standard normal noise for the sample, with the shape of `centre`.
+    """Poses with independent normal elements, event shape `[6]`. `noise` is standard normal noise for the sample. All
+    arguments are `[..., 6]`.
     """
 
     def __init__(self, centre: Tensor, sd: Tensor, noise: Tensor) -> None:
@@ -135,3 +170,47 @@ class PartPosterior(InFull):
         if isinstance(self.A, Tensor):
             return presences
         return presences + scale_gradient(self.A.log_prob(value[..., 1:]).sum(-1), self.coupling)
+
+
+@dataclass(frozen=True)
+class BoundTrace:
+    """The evidence lower bound of a batch and its terms: tensors `[B]` in nats, unless noted."""
+
+    log_pixels: Tensor
+    log_parts: Tensor
+    log_objects: Tensor
+    entropy: Tensor
+    parts: Tensor  # (B, P, 7), sampled states
+    y0: Tensor  # (B, O), sampled presence logits
+    object_logits: Tensor  # (B, O), log odds of q(t0)
+    object_poses: Tensor  # (B, O, 6), sampled
+    error: Tensor  # (B,), squared error summed over the pixels
+    children: Tensor  # (B, O), expected children of each object under the exact posterior over parents
+
+    @property
+    def bound(self) -> Tensor:
+        """One-sample estimate of the evidence lower bound of each image."""
+        return self.log_pixels + self.log_parts + self.log_objects + self.entropy
+
+    def metrics(self, c: Tensor) -> dict[str, Tensor]:
+        """The bound, its terms and other metrics of each image, and three scalars. `c` are the sds around votes.
+
+        The scalar pose_sd is the mean of `c`. The other two are of the whole batch and show a collapse: most_children
+        is the mean number of children of the object with the most children; objects_in_use is the perplexity of the
+        objects' shares of all children, from 1 (one object has all children) to O.
+        """
+        children = self.children.mean(0)
+        share = children / children.sum().clamp_min(1e-12)
+        return {
+            "bound": self.bound,
+            "log_pixels": self.log_pixels,
+            "log_parts": self.log_parts,
+            "log_objects": self.log_objects,
+            "entropy": self.entropy,
+            "pixel_error": self.error,
+            "parts_on": self.parts[..., 0].sigmoid().mean(-1),
+            "objects_on": self.y0.sigmoid().mean(-1),
+            "most_children": children.max(),
+            "objects_in_use": (-torch.xlogy(share, share).sum()).exp(),
+            "pose_sd": c.mean(),
+        }

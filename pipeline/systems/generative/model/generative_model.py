@@ -26,21 +26,23 @@ from pipeline.layers import poses
 from pipeline.layers.attention import AttentionPooling, PerElementMLP, SetTransformer
 from pipeline.layers.poses import POSE_SIZE
 from pipeline.layers.rendering import render
+from pipeline.layers.traces import traced
 from pipeline.learning.model import Model
 from pipeline.systems.generative.model import arrangements
-from pipeline.systems.generative.model.bound import BoundTrace, bound_of_traces
 from pipeline.systems.generative.model.distributions import (
+    BoundTrace,
     Capsules,
     GaussianPoses,
     PartPosterior,
     RelaxedPresence,
     inverse_softplus,
     join,
+    joint_information,
     logistic_noise,
+    presence_kl,
     scale_gradient,
 )
 from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_parent_probabilities, votes
-from pipeline.systems.generative.model.information import joint_information, presence_kl
 from pipeline.systems.generative.settings import GenerativeModelParams
 
 # Adam moves every parameter by about its step size, whatever the gradient. Pixel logits must move by several units, but
@@ -56,12 +58,7 @@ Value = Tensor | float
 
 
 class GenerativeModel(Model):
-    """Two layers of capsules and templates, with an amortised guide.
-
-    Args:
-        params: sizes and hyperparameters.
-        image_size: side S of the square images, in pixels.
-    """
+    """Two layers of capsules and templates, with an amortised guide. Images have `image_size` pixels a side."""
 
     batch_statistics = frozenset({"most_children", "objects_in_use", "presence_information"})
 
@@ -115,6 +112,11 @@ class GenerativeModel(Model):
             # heads' outputs start at zero, which makes every sd pose_posterior_sd_start.
             self.part_sd_head = PerElementMLP(P, params.part_features, params.hidden, POSE_SIZE, last_gain=0.0)
             self.object_sd_head = PerElementMLP(O, params.code, params.hidden, POSE_SIZE, last_gain=0.0)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the parameters."""
+        return self.M.device
 
     @property
     def temperature(self) -> float:
@@ -178,13 +180,9 @@ class GenerativeModel(Model):
     def model(
         self, images: Tensor | None, count: int, coupling: Value = 1.0, temperature: Value | None = None
     ) -> Tensor:
-        """The generative process of `count` images as a Pyro model. It observes `images [B, 1, S, S]` if given.
-
-        Args:
-            temperature: of the relaxed presences, equal to the guide's; by default, the temperature for evaluation.
-
-        Returns:
-            the rendered means `[count, S, S]`.
+        """The generative process of `count` images as a Pyro model. It observes `images [B, 1, S, S]` if given. It
+        returns the rendered means `[count, S, S]`. `temperature` is of the relaxed presences, equal to the guide's; by
+        default, it is the temperature for evaluation.
         """
         O, like = self.params.objects, self.M
         temperature = self.temperature if temperature is None else temperature
@@ -194,10 +192,9 @@ class GenerativeModel(Model):
             A0 = pyro.sample("A0", dist.Normal(like.new_zeros(count, O, POSE_SIZE), like.new_ones(())).to_event(2))
             parts = pyro.sample("parts", self.parts_given_objects(y0, A0, coupling, temperature))
             mean = self.draw(parts)
-            observed = None if images is None else images[:, 0]
             # A tensor on the device: a Python number would be copied from the CPU at every step.
             pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
-            pyro.sample("pixels", pixels.to_event(2), obs=observed)
+            pyro.sample("pixels", pixels.to_event(2), obs=None if images is None else images[:, 0])
         return mean
 
     def encode_parts(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -264,11 +261,9 @@ class GenerativeModel(Model):
         return layer.parent_posterior(self.states(posterior))
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Features of images `[B, 1, S, S]` for probes (document 000, section 5.1, appendix D).
-
-        Returns:
-            tensors `[B, d]` by name: t0, log odds of objects; t0_A0, t0 and mean poses of objects; children, the
-            expected number of children of each object under the exact posterior over parents.
+        """Features `[B, d]`, by name, of images `[B, 1, S, S]` for probes (document 000, section 5.1, appendix D): t0,
+        log odds of objects; t0_A0, t0 and mean poses of objects; children, the expected number of children of each
+        object under the exact posterior over parents.
         """
         posterior = self.encode(images)
         t0, A0 = posterior.object_logits, posterior.object_poses
@@ -278,10 +273,7 @@ class GenerativeModel(Model):
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
         """Sample presences `[B, O]` from the log odds `t0` in `found`. The sample t0_sampled is relaxed, in [0, 1];
         t0_binary is the same sample rounded to 0 or 1. A relaxed sample shows more than whether an object is present,
-        because it depends on the log odds.
-
-        Args:
-            generator: on the CPU, so that every device sees the same noise.
+        because it depends on the log odds. `generator` is on the CPU, so that every device sees the same noise.
         """
         t0 = found["t0"]
         noise = logistic_noise(tuple(t0.shape), generator, "cpu").to(t0)
@@ -307,15 +299,26 @@ class GenerativeModel(Model):
         guide: Callable[..., None] | None = None,
         temperature: Value | None = None,
     ) -> BoundTrace:
-        """One-sample evidence lower bound of each image, from the traces of guide and model.
-
-        Args:
-            guide: a callable of images, noise and coupling; by default, `self.guide`.
-            temperature: of the model and of `self.guide`; by default, the temperature for evaluation.
+        """One-sample evidence lower bound of each image, from the traces of the model and of `guide`, a function of
+        images, noise and coupling. The default guide is `self.guide`. `temperature` is that of `model`.
         """
         guide = guide or partial(self.guide, temperature=temperature)
         model = partial(self.model, images, len(images), coupling, temperature)
-        return bound_of_traces(model, partial(guide, images, noise, coupling), images)
+        p, q = traced(model, partial(guide, images, noise, coupling))
+        with torch.no_grad():
+            children = p["parts"]["fn"].parent_posterior(q["parts"]["value"])[..., 1:].sum(dim=-2)
+        return BoundTrace(
+            log_pixels=p["pixels"]["log_prob"],
+            log_parts=p["parts"]["log_prob"],
+            log_objects=p["y0"]["log_prob"] + p["A0"]["log_prob"],
+            entropy=-sum(q[name]["log_prob"] for name in ("parts", "y0", "A0")),
+            parts=q["parts"]["value"],
+            y0=q["y0"]["value"],
+            object_logits=q["y0"]["fn"].base_dist.logits,
+            object_poses=q["A0"]["value"],
+            error=((images[:, 0] - p["_RETURN"]["value"]) ** 2).sum((-1, -2)),
+            children=children,
+        )
 
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
@@ -362,9 +365,10 @@ class GenerativeModel(Model):
 
     def beginning_images(self, epoch: int) -> int:
         """Maximum number of training images for `begin_epoch`. It is 0 except at `seeding_epoch`."""
-        seeding, fewest = self.params.seeding, max(arrangements.STARTING_IMAGES, self.params.objects)
-        images = seeding.images if seeding else fewest
-        return images if epoch == self.params.seeding_epoch else 0
+        if epoch != self.params.seeding_epoch:
+            return 0
+        seeding = self.params.seeding
+        return seeding.images if seeding else max(arrangements.STARTING_IMAGES, self.params.objects)
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, images: Tensor) -> None:

@@ -104,11 +104,8 @@ class ChildrenGivenParents(InFull):
         super().__init__(log_pi.shape[:-2], torch.Size([log_pi.shape[-2], 1 + POSE_SIZE]))
 
     def joint_log_prob(self, value: Tensor, normalised: bool = False) -> Tensor:
-        """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`.
-
-        Args:
-            normalised: whether the density of poses is divided by its integral Z_ij(t_j). `sample` draws from the
-                normalised distribution.
+        """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`. If `normalised`, the
+        density of poses is divided by its integral Z_ij(t_j). `sample` draws from the normalised distribution.
         """
         value, votes, log_pi = scale_gradient(value, self.coupling), self.votes, self.log_pi
         if self.slots == "any":  # every child in every place

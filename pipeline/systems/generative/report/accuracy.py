@@ -18,7 +18,7 @@ from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS, documents
 from pipeline.results.findings import NOT_THE_PAPERS_DATA, Finding, Measure, Remark
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import Record, dataset_label
+from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import (
@@ -199,8 +199,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         drawn = {name: found[run] for run in group for name in found[run].names("probe") if name in FEATURES_DRAWN}
         paper = {name: tests for name, tests in paper_accuracies(found[group[0]], group[0]).items() if name in drawn}
         yield _drawing(
-            f"accuracy-{group[0]}",
-            f"Probe accuracy over rotation, {' and '.join(group)}",
+            "accuracy",
+            "Probe accuracy over rotation",
+            group,
+            [found[run] for run in group],
             "as test images are rotated further than the training images. Left: the probe is refit on equally warped "
             f"images; right: it is fit on clean images; open markers: Table 1 of the paper ({LABELS['mnist']}).",
             "range of rotation of the test images, or affine warps",
@@ -209,8 +211,6 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 for protocol, title in PROTOCOLS.items()
             },
             paper,
-            100 / classes_of(found[group[0]], group[0]),
-            [record for run in group for record in found[run].records],
         )
     for group in groups(evidence.sweep, swept):
         curves = {
@@ -220,38 +220,39 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             if (curve := swept[run].measured("probe", name))
         }
         yield _drawing(
-            f"sweep-{group[0]}",
-            f"Trained and tested on rotations, {' and '.join(group)}",
+            "sweep",
+            "Trained and tested on rotations",
+            group,
+            [numbers for run in group for numbers in swept[run].items.values()],
             "after training and testing on rotations within an angle. In the paper's Figure 4 that of the capsules "
             "falls, and neither they nor SCAE stay ahead of the VAE.",
             "range of rotation in training and test",
             {"": curves},
             {},
-            100 / classes_of(next(iter(swept[group[0]].items.values())), group[0]),
-            [record for run in group for record in swept[run].records],
         )
 
 
 def _drawing(
     name: str,
     title: str,
+    group: Sequence[str],
+    found: Sequence[Numbers],
     words: str,
     x: str,
     plots: Mapping[str, Accuracies],
     paper: Accuracies,
-    chance: float,
-    records: list[Record],
 ) -> Drawing:
+    records = [record for numbers in found for record in numbers.records]
     kinds = ", ".join(look(features).name for features in next(iter(plots.values())))
     return Drawing(
-        name,
+        f"{name}-{group[0]}",
         "svg",
-        title,
+        f"{title}, {' and '.join(group)}",
         f"Accuracy of a linear probe on {dataset_label(records)} (of capsules, t0: presences of the objects; A0: their "
         f"poses) {words} Bars: one sd over seeds, where there are several.",
         f"Accuracy over the {x}, one line each for {kinds}.",
         records,
-        partial(accuracy_over_rotation, plots, paper, chance, x),
+        partial(accuracy_over_rotation, plots, paper, 100 / classes_of(found[0], group[0]), x),
     )
 
 

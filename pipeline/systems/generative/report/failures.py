@@ -164,10 +164,8 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
 
 
 def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """A figure of the objects that own most images: the mean of an object's images, and of its parts in them.
-
-    Args:
-        arrays: from `evaluation.examples.object_examples`.
+    """A figure of the objects that own most images: the mean of an object's images, and of its parts in them. The
+    arrays are from `evaluation.examples.object_examples`.
     """
     classes = arrays["object_classes"]
     images = classes.sum(1)

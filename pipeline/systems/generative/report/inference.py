@@ -199,10 +199,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 @in_house_style
 def optimisation_curves(table: pd.DataFrame) -> Figure:
     """The bound over gradient evaluations, for the narrowest and the widest range of rotation, with a colour and marker
-    per engine. Points are means over replicas. After its last round, a replica counts with the last values.
-
-    Args:
-        table: a row for each measured round of a replica, engine and angle (degrees), with means over images.
+    per engine. Points are means over replicas. After its last round, a replica counts with the last values. The table
+    has a row for each measured round of a replica, engine and angle (degrees), with means over images.
     """
     figure, (axes,) = panels(1, 2.6)
     dashes: dict[float, Any] = {table["angle"].max(): (0, (4, 1.5)), table["angle"].min(): "-"}

@@ -12,15 +12,13 @@ from pipeline.results.measured import Measured
 from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
-COMPARED = ("generative", "scae", "vae")
-"""The systems that document 000 probes."""
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
-"""Names in `documents.yaml` of the paper's swept networks, by variant."""
+"""The systems that document 000 probes. Values are names in `documents.yaml` of the paper's swept networks."""
 
 
 def evaluated(results: Results) -> dict[str, Numbers]:
-    """Results of evaluated runs of the systems `COMPARED`, by the run's name."""
-    return {run: numbers for run, numbers in results.executed("evaluate") if numbers.run(run).variant in COMPARED}
+    """Results of evaluated runs of the systems that document 000 probes, by the run's name."""
+    return {run: numbers for run, numbers in results.executed("evaluate") if numbers.run(run).variant in _SWEPT}
 
 
 def evaluated_capsules(results: Results) -> tuple[str, Numbers]:
@@ -98,11 +96,9 @@ def answer(
     tested: int | None = None,
     **more: Any,
 ) -> Finding:
-    """The finding about a claim that rests on one run. `document` and `tested` go to `results.documents.remarks`.
-
-    Args:
-        tested: number of test images. If it is None, neither it nor the number of seeds is compared with the paper.
-        more: further fields of `Finding`.
+    """The finding about a claim that rests on one run. `document` and `tested`, the number of test images, go to
+    `results.documents.remarks`. If `tested` is None, neither it nor the number of seeds is compared with the paper.
+    `more` are further fields of `Finding`.
     """
     settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
     replicas = None if tested is None else ours.n
@@ -120,11 +116,8 @@ def _reached(run: Recorded) -> Recorded:
 def swept_shortcomings(
     items: Iterable[Numbers], *, seeds: int | None = None, images: int | None = None
 ) -> list[Remark]:
-    """Remarks on differences between the runs of a sweep and the paper's runs, without repetitions.
-
-    Args:
-        seeds: number of replicas measured; not compared by default.
-        images: maximum number of test images used; all by default.
+    """Remarks on differences between the runs of a sweep and the paper's runs, without repetitions. `seeds` is the
+    number of replicas measured, by default not compared; `images`, the maximum number of test images, by default all.
     """
     found = []
     for numbers in items:

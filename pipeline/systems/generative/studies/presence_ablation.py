@@ -49,5 +49,5 @@ def measure(context: Context) -> Outcome:
         models,
         probed=("t0_binary", "t0_sampled", "t0", "t0_A0"),
         headline=("t0_binary", "binary_information"),
-        more=lambda model: presence_measures(model, images, seed, context.device),
+        more=lambda model: presence_measures(model, images, seed),
     )
