@@ -1,7 +1,7 @@
 """The layers of a capsule model whose equivariance is measured, and their actions (document 000, section 2.1).
 
-The layers are the poses of parts and of objects in the encoder's posterior. A transformation of the image multiplies
-poses from the left. A pose is weighted by its capsule's presence. A third layer, objects' presences, should not change.
+Two layers are the poses of parts and of objects in the encoder's posterior. A transformation of the image multiplies
+poses from the left. Poses are weighted by presences. The third layer, the presences of objects, should not change.
 """
 
 from torch import Tensor

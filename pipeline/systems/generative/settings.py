@@ -8,7 +8,7 @@ from pipeline.learning.settings import AugmentationParams, RunSettings
 from pipeline.settings import MAX_ANGLE, Angles, Name, Section, Seed, check_distinct
 
 SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
-"""Settings of the model that are numbers of epochs."""
+"""Settings of the model, except `seeding`, that are numbers of epochs or an epoch."""
 
 
 class SeedingParams(Section):
@@ -94,9 +94,9 @@ class GenerativeModelParams(Section):
         """The settings with the hyperparameter `name` set to `value`, and dependent hyperparameters scaled with it.
 
         `pose_sd_start` is scaled by the same factor as `pose_sd_floor`. A floor above the start is invalid, and a floor
-        close to the start leaves no room for the sds to shrink. `inactive_pose_sd` is also scaled by this factor: the
-        gain of a present part over an absent part depends on the ratio of their sds. `final_temperature` is scaled
-        with `temperature`: a change of the initial temperature alone would have little effect.
+        close to the start leaves no room for the sds to shrink. `inactive_pose_sd` is also scaled by this factor. The
+        log density that a part gains by being present depends on the ratio of the two sds. `final_temperature` is
+        scaled by the same factor as `temperature`: a change of `temperature` alone would have little effect.
 
         Raises:
             ValidationError: the settings with this value are invalid.
@@ -121,7 +121,7 @@ class GenerativeRun(RunSettings):
         share = epochs / self.training.epochs
 
         def shortened(time: int) -> int:
-            # A number above 0 stays at least 1: a share of an epoch would round to 0.
+            # A number above 0 stays at least 1, even where its share would round to 0.
             return max(round(time * share), min(time, 1))
 
         seeding = self.model.seeding

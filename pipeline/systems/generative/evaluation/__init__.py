@@ -31,8 +31,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
     Failures are measured on the first test images: the deviation of poses from the image's rotation (Figure 5), the
     share of templates that are copies (Figure 6), and the consistency of part use by range of rotations, in degrees
-    (Figure 7). If parts do not move with the image, consistency falls as the range grows, whatever the training. So
-    these models are the control for models trained on a wider range: both are tested on images of the wider range.
+    (Figure 7). If parts do not move with the image, consistency falls as the range grows, whatever the training. So the
+    evaluated models are a control for models trained on a wider range. Images of the wider range test both.
     """
     outcome = evaluation.evaluate(inputs)
     models = of_kind(GenerativeModel, inputs.models)

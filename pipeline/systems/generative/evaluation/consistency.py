@@ -1,7 +1,7 @@
 """Whether digits of one class are drawn by the same parts (document 000, section 5.4, Figure 7).
 
 Rotated images are encoded. The poses of parts are rotated back by the known angle, so that digits of a class overlap.
-Each pixel with ink is assigned to the part that contributes most of the pixel's brightness. The consistency of part use
+Each pixel with ink is assigned to the part that contributes most to the pixel's brightness. The consistency of part use
 is how often a pixel is assigned to the same part in two digits of a class, corrected for chance.
 """
 
@@ -21,7 +21,7 @@ from pipeline.systems.generative.evaluation.examples import Arrays, arrange
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 BATCH = 100
-"""Images per batch. Every part of each image is drawn separately, which takes memory."""
+"""Images per batch. It is small because every part of each image has a layer of its own in memory."""
 INK = 0.5
 """Brightness above which a pixel of a reconstruction counts as ink."""
 NO_INK = -1

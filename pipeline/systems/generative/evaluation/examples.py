@@ -1,5 +1,5 @@
-"""Arrays that figures are drawn from: templates, reconstructions, part arrangements, images and parts of each object,
-samples of the prior.
+"""Arrays that figures are drawn from: templates, samples of the prior, the mean image and mean parts of each object,
+and a rotated image with its reconstruction and parts.
 """
 
 import colorsys
@@ -65,7 +65,7 @@ def evaluation_examples(model: GenerativeModel, seed: int) -> Arrays:
 
 @torch.no_grad()
 def object_examples(model: GenerativeModel, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Arrays:
-    """Mean image and mean rendering of parts for each object, over the images in which it owns more than other objects.
+    """Mean image and mean rendering of parts for each object, over the images in which it owns more than any other.
 
     An object owns a share of each part: the exact posterior probability that the object is the part's parent
     (`parent_posterior`), times the part's presence. Of the images, uint8 `[N, 1, S, S]`, the first `OWNED_BY` are used.
@@ -98,7 +98,7 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8]) -> dict[str, NDArr
     Returns:
         arrays by name: angles `[N]`, degrees; images and reconstructions `[N, S, S]`, uint8; arrangements
         `[N, S, S, 3]`, parts in colour, uint8; presences `[N, P]` of parts; frames `[N, P, 4, 2]`, corners of templates
-        in the image's frame; colours `[P, 3]` of parts; pixel_errors `[N]`, squared and summed over pixels.
+        in the image's frame; colours `[P, 3]` of parts, RGB; pixel_errors `[N]`, squared and summed over pixels.
     """
     angles = np.arange(-180, 180, STEP, dtype=np.float32)
     images = turned(image, angles, model.device)

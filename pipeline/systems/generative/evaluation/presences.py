@@ -3,8 +3,8 @@
 Objects are encoded from parts without noise (`GenerativeModel.encode`), as for features. Noise of the parts would
 change the objects' log odds, and this change would count as information about the image.
 
-A probe on log odds does not measure this information. The log odds may depend on the image much less than the noise l
-varies, but the probe standardises them, and so enlarges this dependence.
+A probe on log odds does not measure this information. The log odds may vary between images much less than the logistic
+noise that a sample adds to them. The probe standardises the log odds, and so enlarges this variation.
 
 Shapes: N images, O objects.
 """
@@ -33,7 +33,7 @@ MOST_IMAGES = 1000
 SAMPLES = 4
 """Samples of t0 per image for `presence_information` and `binary_information`."""
 _TAIL = 20.0
-"""Distance of the integrals' limits from the outermost log odds; e^-20 of the mass lies beyond."""
+"""Distance of an integral's limits from the smallest and the largest log odds. A share e^-20 of the mass is outside."""
 _POINTS = 513
 """Points of the trapezoidal rule. If log odds differ by at most 200, the step is below 1/2, the error below 1e-6."""
 
@@ -80,8 +80,8 @@ def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
 def information_by_object(logits: Tensor) -> Tensor:
     """Mutual information of each single presence and the image, `[O]`, from log odds `[N, O]` by numerical integration.
 
-    The sum over objects is at least the joint information, because presences are independent given the image. The sum
-    counts information that several objects share once per object.
+    The sum over objects is at least the joint information, because presences are independent given the image.
+    Information that several objects carry counts once for each of them.
     """
     unit = torch.linspace(0, 1, _POINTS, dtype=logits.dtype, device=logits.device)
     found = []

@@ -70,8 +70,8 @@ def correlation(first: Tensor, second: Tensor) -> Tensor:
 
 
 def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tensor, Tensor]:
-    """The best affine maps `[n, 2, 3]` of pictures `second [n, h, h]` onto `first [n, h, h]`, after their correlations
-    `[n]`. `starts` is the number of rotations tried, without and with a reflection; `steps`, of gradient ascent steps.
+    """Correlations `[n]` of pictures `first [n, h, h]` with `second [n, h, h]` moved by the best affine maps, and these
+    maps `[n, 2, 3]`. `starts` rotations are tried, without and with a reflection. The best take `steps` gradient steps.
     """
     begin = _starts(first, second, starts)  # (n, 2 starts, 2, 3)
     tried = begin.shape[1]
@@ -124,8 +124,8 @@ def template_copies(model: GenerativeModel, images: NDArray[np.uint8], failures:
     pictures = drawn(model, images)
     size, scale = model.params.template_size, model.params.template_scale
     count = max(len(pictures), 2)  # at least one pair
-    # Strokes are multiplied by the mean template, scaled to a maximum of 1. It fades towards the edges. Without fading,
-    # ink cut off by a window's edge would hardly match any other window.
+    # Strokes are multiplied by the mean template, scaled to a maximum of 1. The mean template fades towards its edges.
+    # Without fading, ink cut off by a window's edge would hardly match any other window.
     fading = pictures.mean(0) if len(pictures) else torch.ones(size, size).to(pictures)
     fading = fading / fading.max().clamp_min(1e-12)
     draws = [strokes(images, count, size, scale, failures.seed + draw).to(pictures) for draw in range(CONTROLS)]
@@ -159,7 +159,7 @@ def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed
 
 
 def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
-    """Initial maps `[n, 2 count, 2, 3]`, which take the centre and moments of `second` to the ones of `first`."""
+    """Initial maps `[n, 2 count, 2, 3]`. They map the centre and the moments of `second` to those of `first`."""
     centre, spread = _moments(first)
     other_centre, other_spread = _moments(second)
     turns = poses.rotation(torch.arange(count, device=first.device) * (360 / count))[:, :, :2].to(first)

@@ -27,11 +27,11 @@ def measure(
 ) -> Outcome:
     """Train the run of a study with each of `models`, for the study's epochs and replicas. Measure every replica on
     clean test images: probes on the features `probed`, and pixel_error. The table has one row per replica, metric and
-    condition. Numbers of epochs in `models` are for the run's own epochs, and are scaled to the study's.
+    condition. A setting in `models` that counts epochs is scaled by the study's epochs / the run's own epochs.
 
     Args:
         kind: name of the column of conditions in the table, and first key of the numbers.
-        models: name of the training and settings of the model, by condition.
+        models: pairs (name of the training, settings of the model), by condition.
         headline: names of the metrics among the headline numbers.
         more: measures further metrics of a model.
         numbers: further numbers of the study.

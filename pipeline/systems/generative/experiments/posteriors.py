@@ -36,7 +36,7 @@ from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:
-    """Settings for training the encoder of `run` further: fully coupled, at the final temperature."""
+    """Settings for training the encoder of `run` further: fully coupled, without seeding, at the final temperature."""
     return _changed(run, study, study.epochs, pose_posterior=pose_posterior, temperature=run.model.final_temperature)
 
 
@@ -60,13 +60,13 @@ def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float
     """A copy of a model with delta poses. The copy's guide has Gaussian poses with these sds around the delta poses."""
     params = model.params.model_copy(update={"pose_posterior": "gaussian"})
     with torch.random.fork_rng(devices=[]):
-        # Fixes the hidden layers of the sds' heads, so that a training that starts here is reproducible.
+        # The seed fixes the hidden layers of the sds' heads, so that a training that starts here is reproducible.
         torch.manual_seed(0)
         gaussian = GenerativeModel(params, model.image_size)
     state = gaussian.state_dict() | model.state_dict()
     start = inverse_softplus(params.pose_posterior_sd_start)
     for head, sd in (("part_sd_head", part_sd), ("object_sd_head", object_sd)):
-        # The last weights are zero in a fresh model, so the heads' outputs are the last biases.
+        # The weights of a head's last layer are zero in a new model, so its output is the bias of this layer.
         state[f"{head}.2.bias"] = torch.full_like(state[f"{head}.2.bias"], inverse_softplus(sd) - start)
     gaussian.load_state_dict(state)
     return gaussian.to(model.M).eval()

@@ -1,8 +1,8 @@
 """The gain of free-form optimisation at test time, by engine and by rotation (document 000, section 2.4, Figure 3).
 
 Two probes on t0, the log odds of objects, measure the effect on classification. The probe `fixed` is fit to the
-encoder's output for clean training images. The probe `refit` is fit to the posteriors of rotated training images,
-"before" or "after" optimisation as for test images. If the chosen engine has restarts, there are two more posteriors:
+encoder's output for clean training images. For each posterior of test images, "before" or "after" optimisation, a probe
+`refit` is fit to this posterior of rotated training images. If the chosen engine has restarts, there are two more:
 
 - `once`: without restarts.
 - `kicked`: with restarts that also perturb log odds, and without refining objects, at the smallest angle only. t0 keeps
@@ -50,7 +50,7 @@ def optimisation_gains(
         refit_accuracy, each with a posterior's name as suffix (`_before`); refit_gain_error, bound_rise_error and
         pixel_fall_error, standard errors over images of changes from before to after; bound_fell, the share of images
         whose bound fell; evaluations (of the gradient, mean per image), seconds (of the batch), images. Only the chosen
-        engine has refit_accuracy. Values not measured are NaN. The second table, the progress, has one row per engine,
+        engine has refit columns. Values not measured are NaN. The second table, the progress, has one row per engine,
         angle and measured round: evaluations, seconds, bound, pixel_error.
 
     Raises:

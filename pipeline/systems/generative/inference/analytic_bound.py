@@ -114,13 +114,13 @@ def stratified_noise(samples: int, count: int) -> Tensor:
 
 
 def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple[Tensor, Tensor]:
-    """The terms of the bound except the pixels' term, which does not depend on the objects.
+    """The sum of all terms of the bound except the pixels' term. Objects have no effect on the pixels' term.
 
     Args:
         t: means of the parts' presences, `[N, P]`.
 
     Returns:
-        the sum of the terms, `[N]`, in nats; and the mean posterior over parents (routing), `[N, P, 1 + O]`.
+        the sum, `[N]`, in nats; and the posterior over parents (routing), `[N, P, 1 + O]`, a mean over the samples.
     """
     params, temperature = model.params, model.temperature
     noise = stratified_noise(OBJECT_SAMPLES, params.objects).to(found.object_logits)

@@ -147,7 +147,7 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
     """J'J / sigma^2 by the parts' log odds and poses, `[N, 7 P, 7 P]`."""
     flat = jacobian.flatten(1, 2)
     curvature = (flat @ flat.transpose(1, 2)).div_(sd**2)
-    # Convert derivatives by inverse poses to poses: each pair's block is multiplied by a 7x7 matrix on both sides.
+    # Derivatives by inverse poses become derivatives by poses. A 7x7 matrix multiplies each pair's block on both sides.
     turn = F.pad(drawings.inverse_slope, (1, 0, 1, 0))
     turn[..., 0, 0] = 1
     each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is converted

@@ -7,8 +7,8 @@ output. The guide is replaced, and the generative model does not change. All ima
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
-All share one loop, `methods.minimise`. Then the objects are refined (`refine_objects`). L-BFGS and Gauss-Newton may
-restart from the best state with perturbed poses. The result of a restart is kept if its bound is higher.
+All engines share one loop, `methods.minimise`. Then the objects are refined (`refine_objects`). L-BFGS and Gauss-Newton
+may restart from the best state with perturbed poses. An image keeps the result of a restart if its bound is higher.
 
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
@@ -87,7 +87,7 @@ def minimise_bound(
     logit_sd: float = 0.0,
     refine: bool = True,
 ) -> Progress:
-    """Minimise the negative bound of each image from `states [N, V]`, until the image converges or has no steps left.
+    """Minimise the negative bound of each image from `states [N, V]`, for at most `engine.steps` rounds per start.
 
     Args:
         watch: called with the progress after each round.
@@ -130,8 +130,8 @@ def minimise_bound(
 
 @dataclass(frozen=True)
 class Optimised:
-    """The result of free-form inference of N images. There are posteriors "before", "once" (without restarts) and
-    "after", and bounds and errors "before" and "after".
+    """The result of free-form inference of N images. The keys of `posteriors` are "before", "once" (without restarts)
+    and "after". The keys of `bounds` and `errors` are "before" and "after".
 
     Bounds (nats) and squared pixel errors (summed over the pixels), `[N]`, are averages over presence samples that the
     optimisation does not use. So the bound "after" can be below the bound "before".

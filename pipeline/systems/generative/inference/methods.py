@@ -33,7 +33,7 @@ _CHUNK = 128
 
 
 def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> BoundTrace:
-    """One-sample estimate of each image's bound and its terms under a free-form `posterior` with delta poses."""
+    """The bound's trace under a free-form `posterior` with delta poses, from one sample `[N, P + O]` of the noise."""
     P, temperature = model.params.parts, model.temperature
 
     def guide(images: Tensor, noise: Tensor, coupling: float) -> None:
@@ -49,8 +49,8 @@ def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, 
 def value_of(
     model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The negative bound `[N]` and its gradient `[N, V]`. The bound is analytic, or with `noise`, estimated by one
-    sample of the presences.
+    """The negative bound `[N]` and its gradient `[N, V]`. The bound is analytic. If noise `[N, P + O]` is given, the
+    bound is estimated by the sample of presences with this noise.
     """
     values, gradients = [], []
     given = (images, states) if noise is None else (images, states, noise)
@@ -120,7 +120,7 @@ def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> It
     """
     active, best = torch.arange(len(states), device=states.device), Best(states)
     best.values = method.begin(states).clone()
-    anchor, waited = best.values.clone(), torch.zeros_like(active)  # values at the last progress, rounds since then
+    anchor, waited = best.values.clone(), torch.zeros_like(active)  # values when they last fell; rounds since
     for _ in range(steps):
         best.improve(active, *method.step(), method.noisy)
         yield active, best
@@ -138,7 +138,7 @@ def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> It
 class AdamMethod(Method):
     """Adam (Kingma & Ba 2015) with cosine decay of the step size to a tenth, so that the last steps converge.
 
-    Every step is accepted. On the sampled bound, the last state is kept, not the best, and all steps are used.
+    Every step is accepted. On the sampled bound, all steps are used, and the last state is kept instead of the best.
     """
 
     patience = 50.0
@@ -173,8 +173,8 @@ class LBFGSMethod(Method):
     """Limited-memory BFGS (Liu & Nocedal 1989). In each round, every image tries one point of its own line search.
 
     A trial with sufficient decrease (Armijo) is accepted and updates the curvature. After a rejected trial, the step is
-    shortened to the minimum of a parabola, within limits. The diagonal of the curvature differs by a factor of
-    thousands between poses and log odds. So variables are scaled by the inverse root of its initial Gauss-Newton value.
+    shortened to the minimum of a parabola, within limits. Curvatures of poses and of log odds differ by a factor of
+    thousands. So a variable is scaled by the inverse root of its Gauss-Newton curvature at the initial state.
     """
 
     patience = 8

@@ -7,7 +7,7 @@ N(0, I) of A0_i (equation 2), solves a ridge regression. Up to a constant, the l
     log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2.
 
 A mixture of O objects is fitted by EM. Its clusters are arrangements of parts up to affine maps. With `seeding`, the
-objects of the capsule model start from them, and its encoder first learns which object explains which image.
+objects of the capsule model start from these arrangements. The encoder first learns which object explains which image.
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -31,7 +31,7 @@ RIDGE = 1e-3
 LIKELIEST = 0.98
 """Upper limit of the probability that a part is present; the lower limit is 1 - `LIKELIEST`."""
 STARTING_IMAGES = 256
-"""Images for a start without EM: one image per object gives its M_ij, and all give the mean poses of parts."""
+"""Images for a start without EM. One image per object gives the object's M_ij. All give the mean poses of parts."""
 SMALLEST_EXCESS = 2e-3
 """Least excess of c_ij over its floor after a start from a mixture. At the floor, c_ij would have no gradient."""
 

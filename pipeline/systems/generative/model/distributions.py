@@ -26,7 +26,7 @@ from torch.distributions import Normal
 LOGISTIC_ENTROPY = 2.0
 """Differential entropy of the standard logistic distribution."""
 ROWS = 128
-"""Samples compared with all images at a time."""
+"""Number of samples whose densities under the posteriors of all images are computed at a time."""
 
 
 @dataclass(frozen=True)

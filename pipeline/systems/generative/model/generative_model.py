@@ -108,8 +108,8 @@ class GenerativeModel(Model):
         )
         self.object_head = PerElementMLP(O, params.code, params.hidden, 1 + POSE_SIZE, last_gain=0.1)
         if self.gaussian:
-            # Built last, so that a seed gives the other weights the same values with and without these heads. The
-            # heads' outputs start at zero, which makes every sd pose_posterior_sd_start.
+            # These heads are built last, so that a seed gives all other weights the same values with and without them.
+            # Their outputs start at zero, which makes every sd pose_posterior_sd_start.
             self.part_sd_head = PerElementMLP(P, params.part_features, params.hidden, POSE_SIZE, last_gain=0.0)
             self.object_sd_head = PerElementMLP(O, params.code, params.hidden, POSE_SIZE, last_gain=0.0)
 
@@ -300,7 +300,7 @@ class GenerativeModel(Model):
         temperature: Value | None = None,
     ) -> BoundTrace:
         """One-sample evidence lower bound of each image, from the traces of the model and of `guide`, a function of
-        images, noise and coupling. The default guide is `self.guide`. `temperature` is that of `model`.
+        images, noise and coupling. `temperature`, as in `model`, is also that of the default guide, `self.guide`.
         """
         guide = guide or partial(self.guide, temperature=temperature)
         model = partial(self.model, images, len(images), coupling, temperature)
@@ -327,7 +327,7 @@ class GenerativeModel(Model):
 
         The hierarchy is all terms of the bound except the pixels' term. For `early_epochs`, its gradient into the parts
         is scaled by `early_coupling`: parts learn from pixels, and objects specialise. Then this factor rises
-        to 1 over `ramp_epochs`. With a factor of 1 from the start, one object soon takes nearly all parts, and others
+        to 1 over `ramp_epochs`. With a factor of 1 from the start, one object soon takes nearly all parts, and the rest
         get no gradient. In the `teaching_epochs` of `seeding`, `object_errors` replaces the hierarchy in the loss.
 
         Args:

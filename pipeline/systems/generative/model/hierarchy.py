@@ -10,9 +10,9 @@ The last two terms interpolate between the log densities of a present and an abs
 interpolated density integrates to Z_ij(t_j) <= 1 over A_j (Hölder). So the bound is below the normalised model's bound.
 `log_normaliser` is log Z in closed form. `sample` draws from the normalised model.
 
-In this form (`slots: own`), pi_ij, M_ij, gamma_ij, c_ij and centre_j are for child j only. Section 5.4 gives this as
-the reason why the model fails on rotations. A place is one set of these parameters. With `slots: any`, each of the m
-children first takes one of m places k, uniformly and independently of the other children:
+In this form (`slots: own`), child j has parameters pi_ij, M_ij, gamma_ij, c_ij and centre_j of its own. Section 5.4
+names this as the reason why the model fails on rotated images. Call these parameters a place. With `slots: any`, each
+of the m children first takes one of m places k, uniformly and independently of the other children:
 
     log p(y_j, A_j | parents) = logsumexp_k [ -log m + log p(child in place k) ],
 

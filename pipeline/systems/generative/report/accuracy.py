@@ -53,7 +53,7 @@ OPEN: dict[str, Any] = FILLED | {"markersize": 7.5, "markerfacecolor": "none", "
 
 
 def _probe(results: Results, features: str, test: str) -> Finding:
-    """A cell of Table 1: accuracy (%) of the probe refit on equally warped images, as in the paper."""
+    """A cell of Table 1: accuracy (%) of the probe refit on equally warped training images, as in the paper."""
     variant, affine = "vae" if features == "mu_sigma" else "capsules", test == "affine"
     evidence = results.evidence.generative
     named = evidence.affine if affine else evidence.table_1
@@ -126,8 +126,8 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """The largest lead of t0, or of SCAE if it was swept, over the VAE (points) on wide ranges, or else on the widest.
-    The claim holds if on every range compared the VAE is ahead, or the intervals mean ± sd overlap.
+    """The largest lead (points) over the VAE, of t0 or (if swept) of SCAE, on a wide range of rotations. If no range is
+    wide, the widest counts. The claim holds if in each comparison the VAE is ahead, or intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):

@@ -70,9 +70,9 @@ def templates_are_copies(results: Results) -> Finding:
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
     """Figure 7: consistency of part use after training on the narrowest range minus consistency after the widest.
 
-    The claim holds if two differences exceed the larger sd over seeds: this one, and a control's consistency minus that
-    of the widest range. The control is the run with its own, narrower training range, on test images of the widest
-    range. If parts stay in place while images rotate, consistency falls with the test range for any training.
+    If parts stay in place while images rotate, consistency falls with the test range for any training. So the run with
+    its own, narrower training range is a control. It is tested on images of the widest range. The claim holds if our
+    number, and the control's consistency minus that after the widest range, both exceed the larger sd of their terms.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)

@@ -46,8 +46,8 @@ def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, d
 
 
 def optimisation_repairs(results: Results) -> Finding:
-    """Figure 3: the smallest rise of the bound by optimisation, over ranges of rotation. The claim holds if in every
-    range the bound rises and the pixel error falls by more than two standard errors, in samples unused by optimisation.
+    """Figure 3: the smallest rise (nats) of the bound by optimisation, over ranges of rotation. The claim holds if in
+    every range the bound rises, and the pixel error falls, by more than two standard errors over test images.
     """
     study, numbers, angles = _optimised(results, results.evidence.generative.optimise)
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
@@ -199,7 +199,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 @in_house_style
 def optimisation_curves(table: pd.DataFrame) -> Figure:
     """The bound over gradient evaluations, for the narrowest and the widest range of rotation, with a colour and marker
-    per engine. Points are means over replicas. After its last round, a replica counts with the last values. The table
+    per engine. Points are means over replicas. After its last round, a replica keeps its last values. The table
     has a row for each measured round of a replica, engine and angle (degrees), with means over images.
     """
     figure, (axes,) = panels(1, 2.6)

@@ -15,7 +15,7 @@ from pipeline.systems.generative.report.shared import classes_of
 SILENT_NATS = 0.1
 """Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
-"""Points above chance. Silent presences: a probe on samples has at most this, one on log odds at least `READABLE`."""
+"""Points. Presences are also silent if a probe on samples is this close to chance, one on log odds `READABLE` above."""
 READABLE = 30.0
 """Points above chance. From here, a probe on log odds counts as able to read the class."""
 

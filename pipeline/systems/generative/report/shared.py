@@ -107,7 +107,7 @@ def answer(
 
 
 def _reached(run: Recorded) -> Recorded:
-    """A run's settings, without the model's `seeding*` if training ends by `seeding_epoch`."""
+    """A run's settings. Those of seeding are left out if training ends before `seeding_epoch` is reached."""
     if run.model.get("seeding_epoch", 0) < run.training.epochs:
         return run
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})
