@@ -70,7 +70,7 @@ class CapsNetEvidence(Section):
     """Evidence for the networks of document 001. The first entry of `middle` that was measured is judged."""
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
-    inference: Roles = group("infer", dict.fromkeys(("routed", "unrouted"), ""))
+    inference: Roles = group("infer", dict.fromkeys(("routed", "unrouted", "as_coded"), ""))
     middle: list[MiddleLayer] = Field(default_factory=list)
 
 

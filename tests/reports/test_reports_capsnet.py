@@ -46,6 +46,8 @@ INFERRED: dict[str, dict[str, Any]] = {
         "start": {"class": layer(0.7)},
         "predicted-clamped-none": {"class": layer(0.4)},
         "predicted-clamped-L1-1": {"class": layer(0.95)},
+        "free-clamped-none-unrectified": {"class": layer(0.3)},
+        "free-clamped-L1-0.5-unrectified": {"class": layer(0.9)},
     },
     "middle": {"forward": {"middle": MIDDLE_LAYER, "class": layer(0.75)}},
 }
@@ -61,7 +63,7 @@ def params(values: dict[str, Any]) -> Params:
     infer = {name: {"run": name, **INFER} for name in STUDIES}
     evidence = {
         "runs": {name.replace("-", "_"): name for name in list(RUNS)[:4]},
-        "inference": {name: name for name in ("routed", "unrouted")},
+        "inference": {"routed": "routed", "unrouted": "unrouted", "as_coded": "unrouted"},
         "middle": [{"inference": "middle", "without": "unrouted"}],
     }
     named = with_evidence(values, "capsnet", **evidence)
@@ -103,8 +105,8 @@ def test_figures(studied: Writer, params: Params) -> None:
 
 def test_table(studied: Writer, params: Params) -> None:
     (sparsity,) = figures.build(recorded(studied.results, params))
-    assert len(sparsity.shown) == 2 + 4 + 2
-    row = sparsity.shown.iloc[-1]
+    assert len(sparsity.shown) == 2 + 6 + 2
+    row = sparsity.shown.iloc[-3]
     expected = ["unrouted", "predicted-clamped-L1-1", "class", "6", "0.950"]
     assert row[["study", "condition", "layer", "images", "Hoyer's index"]].tolist() == expected
 
@@ -113,9 +115,9 @@ def test_claims(studied: Writer, params: Params) -> None:
     answers = {name: finding(studied, params, name) for name in MEASURES}
     values = {name: answer.ours.mean for name, answer in answers.items() if answer.ours}
     expected = {"acc.r3": 99.23, "acc.r0": 99.34, "acc.r3norec": 99.32, "acc.r0norec": 99.29}
-    expected |= {"fig1.sparse": 0.05, "mid": -0.55}
+    expected |= {"fig1.sparse": 0.05, "fig1.l1.code": 0.6, "mid": -0.55}
     assert {name: values[f"001.{name}"] for name in expected} == pytest.approx(expected)
-    for name in ("fig2", "fig1.sparse", "fig1.l1", "mid"):
+    for name in ("fig2", "fig1.sparse", "fig1.l1", "fig1.l1.code", "mid"):
         assert answers[f"001.{name}"].holds, name
         assert any("not the paper's data" in remark for remark in answers[f"001.{name}"].remarks)
     trained = {name: [each["item"] for each in answers[name].records if each["stage"] == "train"] for name in answers}
@@ -144,6 +146,9 @@ MIDDLE = "infer/middle/condition/forward/"
         ("fig1.l1", {f"{INFERENCE}predicted-clamped-none/class/hoyer/mean": 0.75}),  # sparser than before
         ("fig1.l1", {f"{INFERENCE}predicted-clamped-none/class/right/mean": 0.9}),
         ("fig1.l1", {f"{INFERENCE}predicted-clamped-L1-1/class/falls/mean": 0.9}),
+        ("fig1.l1.code", {f"{INFERENCE}free-clamped-none-unrectified/class/hoyer/mean": 0.55}),
+        ("fig1.l1.code", {f"{INFERENCE}free-clamped-L1-0.5-unrectified/class/hoyer/mean": 0.45}),
+        ("fig1.l1.code", {f"{INFERENCE}free-clamped-none-unrectified/class/right/mean": 0.9}),
         ("mid", {f"{MIDDLE}middle/hoyer/mean": 0.55}),
         ("mid", {f"{MIDDLE}class/hoyer/mean": 0.28}),  # a middle layer must be denser than the output
         ("mid", {f"{MIDDLE}middle/saturated/mean": 0.5}),

@@ -60,6 +60,7 @@ class InferCondition(Section):
     """The energy that iterative inference minimises (`experiments/iterative_inference.py`)."""
 
     output: Literal["predicted", "free"] = Field(description="class capsules: the last layer's predictions, or free")
+    rectified: bool = Field(default=True, description="the first layer has its ReLU; false: not, as in 001's code")
     label: Literal["clamped", "free"] = Field(description="clamped: the class is the target of class capsules' lengths")
     penalty: Literal["none", "L1", "L2"] = Field(description="none, class capsules' lengths, or half their squares")
     weight: float = Field(ge=0, le=1000, description="weight of the penalty; 0 if penalty is none")
@@ -69,6 +70,12 @@ class InferCondition(Section):
         if (self.penalty == "none") != (self.weight == 0):
             raise ValueError("weight must be 0 if penalty is none, and above 0 otherwise")
         return self
+
+    @property
+    def name(self) -> str:
+        """The condition's name in results, for example "free-clamped-L1-0.5-unrectified"."""
+        weight = [] if self.penalty == "none" else [f"{self.weight:g}"]
+        return "-".join([self.output, self.label, self.penalty, *weight, *["unrectified"] * (not self.rectified)])
 
 
 class InferParams(Section):

@@ -104,6 +104,19 @@ def test_free_capsules_that_l1_kills_are_silent_not_even() -> None:
     assert math.isnan(row["hoyer"])
 
 
+def test_inference_without_the_relu_starts_from_other_activities() -> None:
+    """At step size 1e-9 nothing moves: the capsules are those of a forward pass without the first layer's ReLU."""
+    how = {"output": "free", "label": "clamped", "penalty": "L1", "weight": 0.5, "rectified": False}
+    arrays = measured([0], conditions=[how], steps=1, rate=1e-9).arrays
+    net, capsules = capsnet(iterations=0), squares().part("test")[0][:6]
+    capsules = torch.from_numpy(capsules).float() / 255
+    for layer in [net.first, *net.layers()[1:]]:
+        capsules = layer(capsules)
+    found = arrays["capsules_free-clamped-L1-0.5-unrectified"]
+    np.testing.assert_allclose(found, capsules.detach().numpy(), atol=1e-6)
+    assert np.abs(found - arrays["capsules_start"]).max() > 1e-3
+
+
 def condition(output: Any, label: Any, penalty: Any, weight: float = 1.0) -> InferCondition:
     return InferCondition(output=output, label=label, penalty=penalty, weight=0 if penalty == "none" else weight)
 

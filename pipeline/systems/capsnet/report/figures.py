@@ -14,6 +14,8 @@ from pipeline.drawing.style import BLACK, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Row, Table, cells, tables_of
 from pipeline.results.reading import NotMeasuredError, Results
 from pipeline.systems.capsnet.report.claims import (
+    CODED_PLAIN,
+    CODED_SPARSER,
     CONDITIONS,
     PLAIN,
     SPARSER,
@@ -28,8 +30,10 @@ _PANELS = (
     ("unrouted", START, "C: no routing"),
     ("unrouted", PLAIN, "D: inference"),
     ("unrouted", SPARSER, "E: inference with L1"),
+    ("as_coded", CODED_PLAIN, "D, as coded"),
+    ("as_coded", CODED_SPARSER, "E, as coded"),
 )
-"""The panels of Figure 1: name of the network in evidence, condition of inference, title."""
+"""The panels of Figure 1: name of the study in evidence, condition of inference, title."""
 _SPARSITY = {
     "hoyer": ("Hoyer's index", 3),
     "hoyer_standard_error": ("standard error", 3),
@@ -67,12 +71,15 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
         )
     with suppress(NotMeasuredError):
-        pair = inferred_pair(results)
-        named, dataset = ("images", "labels"), pair["routed"].run.dataset
-        arrays = {role: written.examples(results, "infer", each.item, named) or {} for role, each in pair.items()}
-        found = ((title, arrays[role].get(f"capsules_{condition}")) for role, condition, title in _PANELS)
+        studies = inferred_pair(results)
+        named, dataset = ("images", "labels"), studies["routed"].run.dataset
+        with suppress(NotMeasuredError):
+            studies["as_coded"] = network(results, "infer", results.evidence.capsnet.inference.get("as_coded"))
+        arrays = {role: written.examples(results, "infer", each.item, named) or {} for role, each in studies.items()}
+        panels_of = [panel for panel in _PANELS if panel[0] in studies]
+        found = ((title, arrays[role].get(f"capsules_{condition}")) for role, condition, title in panels_of)
         shown = {title: capsules for title, capsules in found if capsules is not None}
-        if len(shown) < len(_PANELS):
+        if len(shown) < len(panels_of):
             return
         yield Drawing(
             f"capsnet-capsules-{dataset}",
@@ -80,9 +87,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"Class capsules with routing, without routing, and after inference, {dataset}",
             "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
             "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
-            "and with L1 (Figure 1B-E of document 001).",
-            "Heat maps of the class capsules of two images under four conditions.",
-            [record for study in pair.values() for record in study.numbers.records],
+            "and with L1 (Figure 1B-E of document 001). As coded: without the ReLU of the first layer.",
+            "Heat maps of the class capsules of two images under several conditions.",
+            [record for study in studies.values() for record in study.numbers.records],
             partial(class_capsules, arrays["unrouted"]["images"], arrays["unrouted"]["labels"], shown),
         )
 
