@@ -171,8 +171,8 @@ def sparsity_of_inference(
         for condition in settings.conditions:
             name = condition.name
             steps = tqdm(range(settings.steps), desc=title, unit="step", leave=False)
-            own = layers if condition.rectified else [model.first, *layers[1:]]
-            activities, capsules, energies = infer(own, some, condition, target, steps=steps, rate=settings.rate)
+            inferred: list[Layer] = layers if condition.rectified else [model.first, *layers[1:]]
+            activities, capsules, energies = infer(inferred, some, condition, target, steps=steps, rate=settings.rate)
             of_middle = [activities[2]] if model.middle else []
             rows += _rows(name, [*of_middle, capsules], classes, descent(energies))
             found |= {f"capsules_{name}": capsules[:shown], f"energies_{name}": energies.mean(-1)}

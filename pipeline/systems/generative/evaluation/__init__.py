@@ -60,7 +60,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     first = ("test.binary_information", "probe.t0_binary.refit.rotated_0")  # whether presences carry information
     headline = tuple(dict.fromkeys((*first, *outcome.headline)))[:MOST_HEADLINES]
     arrays = evaluation_examples(models[0], params.seed) | object_examples(models[0], images, labels)
-    return replace(outcome, numbers=numbers, headline=headline, arrays=arrays)
+    return replace(outcome, numbers=numbers, headline=headline, arrays={**arrays})
 
 
 @torch.no_grad()
