@@ -111,7 +111,7 @@ def compare(
         typer.Argument(metavar="[A [B]]", help="revisions, profiles, or . for the working tree; default: HEAD and ."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="the profile of revisions and `.`; default: the last side's current one")
+        str | None, typer.Option(help="the profile of revisions and `.`; default: the current one of the last of them")
     ] = None,
     noise: Annotated[
         bool, typer.Option("--noise", help="measure the spread between the machines that made A, B, ...")
@@ -159,7 +159,7 @@ def publish() -> None:
 @app.command()
 def share(
     remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; else the default one")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="leave out stages that write here, such as data")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="leave out stages with outputs here, such as data")] = None,
 ) -> None:
     """Push DVC's run cache and its outputs to a DVC remote, so that another clone can restore every stage."""
     from pipeline.operations.publish import share as share_runs
@@ -242,8 +242,10 @@ def check() -> None:
             "make a profile of your own as docs/profiles.md says"
         )
     if merges_written_out(root / "params.yaml"):
-        print("Sections of params.yaml that merge another (<<: *name) also give all of its values, so an edit of one")
-        print("changes no other. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is.")
+        print("Sections of params.yaml that merge another (<<: *name) also have its values written out, so an edit of")
+        print(
+            "the other changes none. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is."
+        )
     try:
         if params.device == "cuda":  # only then, because it takes seconds to load torch
             from pipeline.compute import choose_device

@@ -227,8 +227,8 @@ def exit_with(chain: list[psutil.Process]) -> Iterator[None]:
     """Exit soon after any process of `chain` has ended. During the block, SIGTERM also causes an orderly exit.
 
     When a process of `chain` ends, the stage gets SIGTERM. If it still runs after `GRACE_SECONDS`, it is ended. It is
-    not enough to watch the stage's parent: if a reproduction is killed, its stage goes on, because a shell between them
-    keeps waiting, or because the stage gets another parent.
+    not enough to watch the stage's parent. If a reproduction is killed, the parent may be a shell that keeps waiting,
+    or the stage may have another parent.
     """
     done = threading.Event()
 

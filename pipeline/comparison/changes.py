@@ -70,7 +70,7 @@ def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[S
         by_chance = any({old.verdict, new.verdict} <= set(each.verdicts) for each in spreads if each)
         return Change(claim, old, new, "within noise" if by_chance else "noise unknown")
     difference = new.value - old.value
-    if same(old.value, new.value):  # the verdict differs by another rule or remark, not by chance
+    if same(old.value, new.value):  # verdicts differ because a rule was changed, not by chance
         return Change(claim, old, new, "moved", difference)
     known = [(noise.chance(difference), noise) for noise in of_difference(old, new, spreads)]
     chance, noise = max(known, key=lambda each: each[0], default=(None, None))

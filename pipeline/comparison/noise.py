@@ -1,7 +1,7 @@
 """The noise of a claim's number: between seeds, or between machines that run the same code.
 
 Machines differ in rounding, which training amplifies. The spread between them is measured from results of the same code
-and settings, and is in `reports/<profile>/noise.json`. For a number from one seed, this is the only estimate of noise.
+and settings, and is in `reports/<profile>/noise.json`. If two numbers are of one seed each, this is the only estimate.
 """
 
 import json
@@ -110,7 +110,7 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
     """Estimates of the noise of the difference between two numbers: none, one or two.
 
     The first estimate needs several repetitions (mostly seeds) of at least one number. It uses standard errors if there
-    are any, else pooled standard deviations. In the pool, a number without repetitions varies like the other number.
+    are any, else pooled standard deviations: a number without repetitions is assumed to have the other number's sd.
     The second uses both spreads between machines. Estimates of 0 are left out: a few numbers may be equal by chance.
 
     Args:
@@ -125,7 +125,7 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
         variance = sum((answer.n - 1) * answer.sd**2 for answer in several) / degrees
         sd = math.sqrt(variance * (1 / before.n + 1 / after.n))
         found.append(Noise(sd, degrees, f"{before.n} and {after.n} repetitions"))
-    machines = [  # (sd of a mean over the answer's repetitions, number of machines); rounding errors are independent
+    machines = [  # (sd, number of machines); the sd of a mean of r seeds is rescaled to a mean of n seeds
         (each.sd * math.sqrt(each.repetitions / answer.n), each.n)
         for each, answer in zip(spreads, (before, after), strict=True)
         if each is not None and each.sd is not None and each.n > 1
@@ -142,7 +142,7 @@ def same(first: float | None, second: float | None) -> bool:
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
-    """The sides with distinct numbers: of sides with equal numbers for all claims that rest on `items`, the first."""
+    """The sides without repetitions: of sides that agree on all claims that rest on `items`, the first is kept."""
     found: dict[tuple[str, ...], Side] = {}
     for side in sides:
         numbers = [answer.value for answer in side.answers.values() if answer.items == items]

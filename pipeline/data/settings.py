@@ -51,12 +51,12 @@ class DatasetParams(Section):
     """The source and the split of one data set."""
 
     source: Name = Field(description="one of `sources` other than affnist, or a key of `own_images`")
-    train: int = Field(ge=1, le=10_000_000, description="training images kept (the first ones of the training part)")
+    train: int = Field(ge=1, le=10_000_000, description="training images kept (the first ones, after the shuffle)")
     canvas: int = Field(
         ge=28, le=256, description="pixels: side of the black canvas, at least that of the images on it"
     )
     validation: int = Field(ge=1, le=10_000_000, description="images of the official training part, held out")
-    test: int = Field(ge=1, le=10_000_000, description="test images kept (the first ones of the test part)")
+    test: int = Field(ge=1, le=10_000_000, description="test images kept (the first ones, after the shuffle)")
     split_seed: Seed | None = Field(
         description="seed of the fixed shuffle; null: no shuffle, the last training images are for validation"
     )

@@ -29,7 +29,7 @@ def _ticks(like: Tensor, size: int) -> Tensor:
 
 
 def sampling_points(A: Tensor, size: int) -> Tensor:
-    """The positions (I + A)^-1 x `[B, P, size, size, 2]` of pixels x in templates' frames, for poses `A [B, P, 6]`.
+    """Where pixels x of an image lie in templates' frames: (I + A)^-1 x `[B, P, size, size, 2]`, poses `A [B, P, 6]`.
 
     The terms of columns and of rows are computed separately and added in one pass over the result. One matrix product
     over all pixels takes twice as long on a CPU.

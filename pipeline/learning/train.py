@@ -154,7 +154,7 @@ class _Loop:
 
     @property
     def stopped(self) -> bool:
-        """Whether the validation loss has not improved for `patience` epochs."""
+        """Whether the validation loss has not improved for `patience` epochs. Never true if the model `keeps_last`."""
         return self.epoch - self.best_epoch >= self.training.patience
 
     def run(self) -> tuple[Parameters, list[Row], int, float]:

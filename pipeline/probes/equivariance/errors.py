@@ -12,8 +12,8 @@ another image has an error of about 1.4. No error is computed for features whose
 For errors within classes, the means are taken over images of the same class. So these errors are no smaller for
 features that depend on little but the class.
 
-Capsules with presences are weighted by the mean of their presences in an image and in its moved copy. So errors are not
-made smaller by switching off capsules that do not move with the image.
+Capsules with presences are weighted by the mean of their presences in an image and in its moved copy. So a
+capsule that is absent in the moved copy alone still counts, by half its weight.
 
 Shapes: values `[N, n, k]`, weights `[N, n]`, of N images.
 """

@@ -248,8 +248,8 @@ def _rows(
     scales: Sequence[Tensor],
     settings: EquivarianceParams,
 ) -> Iterator[Row]:
-    """Yield for each measure a copy of `row` with the errors of its prediction of `truth`. `scales` has the images'
-    `errors.deviations [N]` from the mean and, if given, from the means of classes.
+    """Yield for each measure a copy of `row` with the errors of its prediction of `truth`. `scales` has
+    `errors.deviations [N]` from the mean of all images or, as two tensors, also from the means of classes.
     """
     for measure, prediction in predictions.items():
         off = errors.squared(truth - prediction, weights)
