@@ -87,8 +87,7 @@ class Graph:
             target, source = part, values
             for key in path:
                 target, source = target.setdefault(key, {}), source[key]
-            if not isinstance(target.get(last), dict):  # a dict is complete: its section was copied
-                target[last] = source[last]
+            target[last] = source[last]
         return part
 
     def training_code(self, variant: str) -> tuple[str, ...]:

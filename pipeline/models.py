@@ -117,7 +117,7 @@ def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
 
 
 def _picture(path: Path, size: int, channels: int) -> Tensor:
-    """A picture file as `[channels, size, size]` in [0, 1], prepared like own images: upright and on black."""
+    """A picture file as `[channels, size, size]` in [0, 1], turned as its EXIF data say, on black, and resized."""
     with reading(path), Image.open(path) as picture:
         plain = upright_on_black(picture, channels)
         if plain.width != plain.height:

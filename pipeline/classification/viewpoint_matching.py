@@ -3,7 +3,8 @@
 Two networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would seem
 to generalise better. So the networks are compared at equal errors on familiar viewpoints:
 
-1. Errors of the worse network are means over its last epochs. The minimum of many noisy errors would be too low.
+1. Errors of the network that is worse on familiar viewpoints are means over its last epochs. The minimum of many noisy
+   errors would be too low.
 2. Errors of the better network (in the document the capsules) are those at the epoch where its error on familiar test
    images first falls to the mean of step 1, interpolated linearly between epochs.
 """
@@ -66,7 +67,7 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 def match(curves: pd.DataFrame) -> pd.DataFrame:
     """Compare networks where their errors on familiar viewpoints are equal. One row per replica and network, with the
     columns replica, network and `COLUMNS`. Values of the worse network are means over its last `LATE` epochs. Values of
-    the better one are interpolated where its familiar error first falls to the worse one's, at the earliest epoch 1.
+    the better one are interpolated where its familiar error first falls to the worse one's. Epoch 1 is the earliest.
 
     Args:
         curves: `errors` of both networks, with a column network. Replicas without both networks are left out.
@@ -86,7 +87,7 @@ def match(curves: pd.DataFrame) -> pd.DataFrame:
 
 def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """`familiar, novel, epoch` where `familiar` first falls to `level`, interpolated in a table `[epochs, 3]`."""
-    level = max(level, table[:, 0].min())  # a mean of equal errors may be rounded to below them
+    level = max(level, table[:, 0].min())  # rounding can put a mean of equal errors just below them
     first = int(np.flatnonzero(table[:, 0] <= level)[0])
     if first == 0:
         return table[0]

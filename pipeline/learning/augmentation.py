@@ -11,8 +11,8 @@ Augmentation = AugmentationParams | CropParams
 
 
 def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator, training: bool = True) -> Tensor:
-    """Warp or crop uint8 images `[B, C, S, S]` as `augmentation` says. Returns floats `[B, C, s, s]` in [0, 1]. Gain
-    and offset can change brightness beyond this range. If `training` is false, warps (`AugmentationParams`) are still
+    """Warp or crop uint8 images `[B, C, S, S]` as `augmentation` says. Returns floats `[B, C, s, s]`, in
+    [0, 1] before gain and offset change the brightness. If `training` is false, warps (`AugmentationParams`) are still
     random, but crops (`CropParams`) are central, without other changes.
     """
     if isinstance(augmentation, CropParams):
@@ -25,8 +25,8 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
     if augmentation.shift:
         pixels = (torch.rand(len(images), 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
         if augmentation.whole_pixels:
-            # Uniform in [-shift - 1/2, shift + 1/2] before rounding, so that every whole shift is equally likely. A
-            # draw at an end is rounded to an even number, which may be shift + 1. The clamp makes it shift.
+            # Uniform in [-shift - 1/2, shift + 1/2] before rounding, so that every whole shift is equally likely.
+            # Halves are rounded to even numbers: +-(shift + 1/2) can become +-(shift + 1), which the clamp undoes.
             pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
             pixels = pixels.clamp(-augmentation.shift, augmentation.shift)
         matrices = warps.compose(warps.shifts(pixels, images.shape[-1]), matrices)

@@ -29,7 +29,7 @@ class Model(nn.Module):
     """Number of training images that `end_epoch` needs."""
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
-        """Noise `[*shape, noise_size]` for `shape` images, such as (steps, batch size). The base class has none."""
+        """Noise `[*shape, noise_size]`; `shape` is, for example, (steps, batch size). The base class has none."""
         return torch.empty((*shape, 0), device=device)
 
     @abstractmethod
@@ -74,7 +74,7 @@ class EvaluationInputs:
     """The inputs for the evaluation of a trained run.
 
     Attributes:
-        sections: sections of `params.yaml` that the stage depends on, by name. A package uses only its section.
+        sections: sections of `params.yaml` that the stage depends on, by name.
         official: reads affNIST's test images. Returns None if params.yaml does not ask for them, or their size differs.
     """
 
@@ -88,5 +88,5 @@ class EvaluationInputs:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of parameters that training changes."""
+    """Number of parameters that training changes by gradients."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

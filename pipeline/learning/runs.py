@@ -57,7 +57,8 @@ def train_run(
     """Train all replicas of a run. A training that was interrupted continues from its checkpoint. Returns the result of
     `train`, and the model of each replica in evaluation mode.
 
-    If `run.held_out` is set, the held-out images are for validation, and the images `KNOWN` are watched.
+    If `run.held_out` is set, the held-out images are for validation, and a random sample of the other images, which is
+    not trained on, is watched under the name `KNOWN`.
 
     Args:
         data_sha256: hash of the data set's file. The checkpoint depends on it.
@@ -95,7 +96,7 @@ def train_run(
     before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
-        """Track metrics as `<name>/<replica>`. With one seed, names have no suffix, and speed is tracked at the end."""
+        """Track metrics as `<name>/<replica>`. With one seed, there is no suffix, and the stage tracks the speed."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}
@@ -141,7 +142,7 @@ def best_rows(trained: Trained) -> pd.DataFrame:
 
 
 def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Spread over replicas of the highest validation bound, as `bound`. Without it, of the lowest loss, as `loss`."""
+    """`{"bound": spread}` of replicas' highest validation bounds, else `{"loss": spread}` of their lowest losses."""
     replicas = history.groupby("replica")
     if "validation_bound" in history:
         return {"bound": spread(replicas["validation_bound"].max())}
@@ -156,7 +157,7 @@ def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:
 
 
 def _models(skeleton: Model, parameters: Sequence[Parameters]) -> list[Model]:
-    """Copies of a model in evaluation mode, one with the values of each entry of `parameters`."""
+    """Copies of `skeleton` in evaluation mode, with the values of each entry of `parameters`."""
     models = [copy.deepcopy(skeleton).eval() for _ in parameters]
     for model, values in zip(models, parameters, strict=True):
         model.load_state_dict(values)
@@ -199,7 +200,7 @@ def load_run(
     try:
         content = json.loads(summary.read_text(encoding="utf-8"))
         found, hashes = {key: content[key] for key in asked}, dict(content["weights"])
-        # Weights may be older than a setting: its default is then the value that they were trained with.
+        # A setting may have been added after the training. The weights were then trained with its default.
         model = type(run).model_validate(content["settings"]).model if found == asked else None
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None

@@ -14,7 +14,7 @@ from pipeline.tracking.delivery import Delivery
 
 HOST = "127.0.0.1"
 VIEW = "mlflow.sharedViewState."
-"""Prefix of the tags of an experiment that hold views. The rest of a tag is the name of the view."""
+"""MLflow keeps a view of an experiment's runs as a tag: this prefix, then the name of the view."""
 
 
 def delivery_of(root: Path) -> Delivery:
@@ -41,7 +41,7 @@ def show(root: Path, port: int) -> NoReturn:
     path = lock_path(root, f"ui-{port}")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT)
-    os.set_inheritable(lock, True)  # the server keeps the lock, because its port looks free for some seconds
+    os.set_inheritable(lock, True)  # the server keeps the lock: its port looks free while it starts
     try:
         socket.create_server((HOST, port)).close()
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

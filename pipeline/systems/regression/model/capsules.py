@@ -7,11 +7,12 @@ W_j x with unit variance (equation 2, with sigma = 1 by the symmetry of equation
 
 With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 there are closed forms:
 
-    P(y = j | x)       = l0 ||W_j x||^2 / 2 beta + (1 - l0) d / D                           (equation 16)
-    Q_i(y = j | x)     = l1 ||W_j x||^2 / 2 beta + (1 - l1) (2 [i = j] + d) / (2 + D)       (equation 18)
+    P(y = j | x)       = l0 ||W_j x||^2 / (2 beta) + (1 - l0) d / D                           (equation 16)
+    Q_i(y = j | x)     = l1 ||W_j x||^2 / (2 beta) + (1 - l1) (2 [i = j] + d) / (2 + D)       (equation 18)
     E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
 
-where l0 = I_s(beta) and l1 = I_{s+1}(beta), see `interpolation` (equations 13-14). Like P, Q_i sums to one over j.
+where l0 = I_s(beta) and l1 = I_{s+1}(beta), see `interpolation` (equations 13-14). Q_i, like P, is a
+distribution over j. It is P if h_i has two more dimensions.
 
 Shapes: n inputs of p numbers, m capsules of d numbers. Weights are `[..., m, d, p]`.
 """
@@ -32,7 +33,8 @@ def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
     I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. For beta above s the forward recursion (equation 33)
     is stable, below s the backward recursion (equation 35). The backward recursion starts from the mean of equation
-    34's bounds, at an order that is high enough for a relative error of 1e-12. The document always uses 64 orders.
+    34's bounds, at an order that is high enough for a relative error of 1e-12. The document starts 64
+    orders above s, always.
 
     Args:
         beta: nonnegative numbers, in any shape.
@@ -61,7 +63,7 @@ def _forward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
-    # From order t to order s + 1, the bounds' gap shrinks by the factors beta / t, ..., beta / (s + 2), and beta <= s.
+    # A step from order k to k - 1 multiplies the bounds' gap by beta / k, at most s / k. The product of all is `gap`.
     order, gap = s + 1, 1.0
     while gap > 1e-12:
         order += 1
@@ -74,7 +76,7 @@ def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 class InterpolationTable:
-    """`interpolation` for one s by a fast look-up in a table. Errors are at float32's precision, in float64 up to 1e-9.
+    """`interpolation` for one s by a fast look-up in a table. Errors in float64 are up to 1e-9.
 
     The nodes are equally spaced in u = beta / (beta + s + 1). Both functions are smooth in u on all of [0, 1].
     """
@@ -136,8 +138,8 @@ def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
 
 
 def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
-    """A capsule's weights `[size, p]` (equation 28): leading eigenvectors of `moment [p, p]`, float64, each divided by
-    sqrt(size * eigenvalue). `moment` is the mean of x x^T over the inputs x of the capsule's classes. Raises
+    """A capsule's weights `[size, p]` (equation 28): leading eigenvectors of `moment [p, p]` (float64), each divided by
+    sqrt(size * eigenvalue). `moment` is the mean of x x^T over the inputs x of the capsule's class or classes. Raises
     `ValueError` with the classes' numbers if these inputs span fewer than `size` dimensions.
     """
     values, vectors = torch.linalg.eigh(moment)
@@ -147,6 +149,6 @@ def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
     if rank < size:
         named = f"class{'es' * (len(classes) > 1)} {', '.join(map(str, classes))}"
         raise ValueError(f"{named}: the inputs span {rank} dimensions, fewer than the capsule's size {size}")
-    # The sign of an eigenvector is arbitrary: the largest element is made positive, so that starts are reproducible.
+    # The sign of an eigenvector is arbitrary: the element of largest size is made positive, for reproducible starts.
     signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
     return (vectors * signs / (math.sqrt(size) * values.sqrt())).T
