@@ -267,7 +267,7 @@ def _middle(results: Results, inference: str, without: str) -> tuple[Network, Fi
         f"accuracy {100 * accuracy:.1f} % ({100 * before:.1f} % without that layer)",
     ]
     holds = dense and tells and accuracy >= before - SIGNIFICANT_SES * error
-    records, said = records_of(results, inferred, own, other), inferred.shortcomings("unrouted")
+    records, said = records_of(results, inferred, own, other), inferred.shortcomings("middle")
     return inferred, Finding(index.minus(output), records, holds=holds, remarks=said, notes=notes)
 
 
