@@ -13,25 +13,15 @@ from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLACK, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Row, Table, cells, tables_of
 from pipeline.results.reading import NotMeasuredError, Results
-from pipeline.systems.capsnet.report.claims import (
-    CODED_PLAIN,
-    CODED_SPARSER,
-    CONDITIONS,
-    PLAIN,
-    SPARSER,
-    START,
-    inferred_pair,
-    network,
-    trained_conditions,
-)
+from pipeline.systems.capsnet.report import claims
 
 _PANELS = (
-    ("routed", START, "B: routing"),
-    ("unrouted", START, "C: no routing"),
-    ("unrouted", PLAIN, "D: inference"),
-    ("unrouted", SPARSER, "E: inference with L1"),
-    ("as_coded", CODED_PLAIN, "D, as coded"),
-    ("as_coded", CODED_SPARSER, "E, as coded"),
+    ("routed", claims.START, "B: routing"),
+    ("unrouted", claims.START, "C: no routing"),
+    ("unrouted", claims.PLAIN, "D: inference"),
+    ("unrouted", claims.SPARSER, "E: inference with L1"),
+    ("as_coded", claims.CODED_PLAIN, "D, as coded"),
+    ("as_coded", claims.CODED_SPARSER, "E, as coded"),
 )
 """The panels of Figure 1: name of the study in evidence, condition of inference, title."""
 _SPARSITY = {
@@ -57,7 +47,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     A figure is left out if its results are missing, Figure 1 also if a study has no arrays of example images.
     """
     with suppress(NotMeasuredError):
-        trained = trained_conditions(results)
+        trained = claims.trained_conditions(results)
         dataset = trained["routed"][0].run.dataset
         yield Drawing(
             f"capsnet-losses-{dataset}",
@@ -71,10 +61,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
         )
     with suppress(NotMeasuredError):
-        studies = inferred_pair(results)
+        studies = claims.inferred_pair(results)
         named, dataset = ("images", "labels"), studies["routed"].run.dataset
         with suppress(NotMeasuredError):
-            studies["as_coded"] = network(results, "infer", results.evidence.capsnet.inference.get("as_coded"))
+            studies["as_coded"] = claims.network(results, "infer", results.evidence.capsnet.inference.get("as_coded"))
         arrays = {role: written.examples(results, "infer", each.item, named) or {} for role, each in studies.items()}
         panels_of = [panel for panel in _PANELS if panel[0] in studies]
         found = ((title, arrays[role].get(f"capsules_{condition}")) for role, condition, title in panels_of)
@@ -100,7 +90,7 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
     figure, axes = panels(2, 2.5, sharey=True)
     for axis, part in zip(axes, ("train", "validation"), strict=True):
         for role, table in tables.items():
-            _, colour, dashes, words = CONDITIONS[role]
+            _, colour, dashes, words = claims.CONDITIONS[role]
             means = table.groupby("epoch")[f"{part}_loss"].mean()
             axis.plot(means, color=colour, linestyle=dashes, label=words)
         axis.set(yscale="log", title=part.replace("train", "training"), xlabel="epoch")
@@ -142,7 +132,7 @@ def build(results: Results) -> list[Table]:
     """A table of sparsity for each data set, a row for each layer of a study in each condition of inference."""
     rows: dict[str, list[Row]] = {}
     for item, numbers in results.executed("infer"):
-        of_dataset = rows.setdefault(network(results, "infer", item).run.dataset, [])
+        of_dataset = rows.setdefault(claims.network(results, "infer", item).run.dataset, [])
         for condition in numbers.names("condition"):
             for layer in numbers.names("condition", condition):
                 images = numbers.measured("condition", condition, layer, "images")
@@ -152,9 +142,10 @@ def build(results: Results) -> list[Table]:
         "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "
         "active, 0 if all have the same length. Silent: images without an active capsule. Saturated: capsules longer "
         "than 0.9. Conditions: the forward pass of all test images, of those used for inference (start), and after "
-        "inference, named by class capsules (predicted from the layer below, or free), label, penalty and its weight. "
-        "Correct: images whose longest class capsule is that of their class. Falls: images whose energy never rose. "
-        "Last drop: fall of the energy over the last tenth of the steps."
+        "inference, named by class capsules (predicted from the layer below, or free), label, penalty and its weight "
+        "(unrectified: without the first layer's ReLU). Correct: images whose longest class capsule is that "
+        "of their class. Falls: images whose energy never rose. Last drop: fall of the energy over the last tenth of "
+        "the steps."
     )
     head = ["study", "condition", "layer", "images"]
     return tables_of("sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows)
