@@ -19,7 +19,7 @@ _PANELS = (
     ("routed", claims.START, "B: routing"),
     ("unrouted", claims.START, "C: no routing"),
     ("unrouted", claims.PLAIN, "D: inference"),
-    ("unrouted", claims.SPARSER, "E: inference with L1"),
+    ("unrouted", claims.SPARSER, "E: with L1"),
     ("as_coded", claims.CODED_PLAIN, "D, as coded"),
     ("as_coded", claims.CODED_SPARSER, "E, as coded"),
 )
