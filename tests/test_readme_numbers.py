@@ -23,8 +23,12 @@ SENTENCES: dict[str, list[str]] = {
     ],
     "on clean digits ({:.0f} %)": ["paper 000.t1.vae.0"],
     "CapsNet has an accuracy of {:.2f} % with routing (document: {:.2f} %)": ["001.acc.r3", "paper 001.acc.r3"],
-    "at the published step size ({:.1f} %; document: {:.2f} %)": ["001.acc.r0", "paper 001.acc.r0"],
-    "are enough ({:.2f} %), and so is a quarter of the width ({:.2f} % without routing, {:.2f} % with it)": [
+    "at the published step size ({:.1f} %; document: {:.2f} %)": [
+        "evaluate/capsnet-unrouted-mnist test/accuracy", "paper 001.acc.r0",
+    ],
+    "it reaches {:.2f} %, after a first epoch": ["001.acc.r0"],
+    "and L1 raises Hoyer's index by {:.2f}.": ["001.fig1.l1.code"],
+    "in any case ({:.2f} %), and so is a quarter of the width ({:.2f} % without routing, {:.2f} % with it)": [
         "evaluate/capsnet-averaged-mnist test/accuracy",
         "evaluate/capsnet-unrouted-narrow test/accuracy",
         "evaluate/capsnet-routed-narrow test/accuracy",
@@ -66,6 +70,7 @@ SENTENCES: dict[str, list[str]] = {
     "change little: {:.1f} % with three iterations after 3.5 million, and {:.1f} % with two after 4.3 million": [
         "evaluate/matrix-small-long-smallnorb test/centre", "evaluate/matrix-small-two-long-smallnorb test/centre",
     ],
+    "three iterations have {:.1f} % after 5 million images": ["evaluate/matrix-small-published-smallnorb test/centre"],
     "A CNN of 4.2 million parameters has {:.1f} % on warped images, and {:.1f} % with mixup as well": [
         "evaluate/cnn-warped-smallnorb test/centre", "evaluate/cnn-mixup-smallnorb test/centre",
     ],
