@@ -133,9 +133,9 @@ def test_every_parameter_changes_what_is_learned(variant: str, path: tuple[str, 
     context, other = named(CONTEXT, variant, path), named(OTHERS, variant, path)
     run = run_with(variant, CONTEXT[context] if context else {})
     values = run.model_dump()
-    now: Any = values
-    for key in path:
-        now = now[key]
+    now: Any = run
+    for key in path:  # not in `values`, which may leave out a setting at its default
+        now = getattr(now, key)
     for value in [OTHERS[other]] if other else alternatives(annotation, now):
         try:
             changed = type(run).model_validate(put(values, path, value))
