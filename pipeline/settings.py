@@ -22,6 +22,13 @@ Seed = Annotated[int, Field(ge=0, le=4_000_000_000)]
 Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotations are uniform in [-angle, +angle]")]
 
 
+def younger(default: Any, **more: Any) -> Any:
+    """A pydantic field for a setting that some results are older than. They were made with its `default`, at which it
+    is left out of records: the settings of these results stay equal to the profile's.
+    """
+    return Field(default=default, exclude_if=lambda value: value == default, **more)
+
+
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested mappings as one level of dotted names. Lists and scalars stay as they are."""
     flat: dict[str, Any] = {}

@@ -67,7 +67,9 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Evidence for the networks of document 001. The first entry of `middle` that was measured is judged."""
+    """Evidence for the networks of document 001. `inference.as_coded` has inference, without routing, as in the code
+    behind the document. The first entry of `middle` that was measured is judged.
+    """
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
     inference: Roles = group("infer", dict.fromkeys(("routed", "unrouted", "as_coded"), ""))

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from pipeline.classification.settings import ClassifierRun
 from pipeline.learning.settings import AugmentationParams
-from pipeline.settings import Name, Section
+from pipeline.settings import Name, Section, younger
 
 
 class CapsNetModelParams(Section):
@@ -23,10 +23,8 @@ class CapsNetModelParams(Section):
     middle_size: int = Field(ge=1, le=256, description="dimensions of a capsule of the middle layer")
     class_size: int = Field(ge=1, le=256, description="dimensions of a class capsule")
     classes: int = Field(ge=2, le=1000, description="number of class capsules")
-    transformations: Literal["normal", "uniform"] = Field(
+    transformations: Literal["normal", "uniform"] = younger(
         default="normal",
-        # Like `InferCondition.rectified`, left out of records at this value, so that older records stay as they are.
-        exclude_if=lambda start: start == "normal",
         description="initial transformations: normal with sd 0.1 (Sabour et al.), or uniform within 1 / sqrt(m) of 0, "
         "with m capsules below (document 001's code)",
     )
@@ -62,11 +60,7 @@ class InferCondition(Section):
     """The energy that iterative inference minimises (`experiments/iterative_inference.py`)."""
 
     output: Literal["predicted", "free"] = Field(description="class capsules: the last layer's predictions, or free")
-    rectified: bool = Field(
-        default=True,
-        exclude_if=lambda rectified: rectified,
-        description="the first layer has its ReLU; false: not, as in 001's code",
-    )
+    rectified: bool = younger(default=True, description="the first layer has its ReLU; false: not, as in 001's code")
     label: Literal["clamped", "free"] = Field(description="clamped: the class is the target of class capsules' lengths")
     penalty: Literal["none", "L1", "L2"] = Field(description="none, class capsules' lengths, or half their squares")
     weight: float = Field(ge=0, le=1000, description="weight of the penalty; 0 if penalty is none")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from pipeline.learning.settings import AugmentationParams, RunSettings
-from pipeline.settings import MAX_ANGLE, Angles, Name, Section, Seed, check_distinct
+from pipeline.settings import MAX_ANGLE, Angles, Name, Section, Seed, check_distinct, younger
 
 SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
 """Settings of the model, except `seeding`, that are numbers of epochs or an epoch."""
@@ -32,10 +32,8 @@ class GenerativeModelParams(Section):
     parts: int = Field(ge=1, le=256, description="capsules of the bottom layer (k = 1), one template each")
     template_size: int = Field(ge=2, le=64, description="template height and width, in template pixels")
     template_scale: float = Field(gt=0, le=2, description="side of a part's template at its initial pose / image side")
-    template_opacity: float = Field(
+    template_opacity: float = younger(
         default=0.5,
-        # Left out of records at this value, so that records of runs older than the setting stay as they are.
-        exclude_if=lambda opacity: opacity == 0.5,
         gt=0,
         lt=1,
         description="initial opacity of the templates; near 0 if digits leave much of the canvas empty. The first "

@@ -72,7 +72,7 @@ class Network(NamedTuple):
 
     def shortcomings(self, document: str) -> list[Remark]:
         """Remarks on differences from the paper's network. `document` is its name in `documents.yaml`."""
-        model = {"transformations": "normal", **self.run.model}  # results from before this setting lack it
+        model = {"transformations": "normal", **self.run.model}  # records leave it out at this value
         return remarks("capsnet", document, {**self.run, "model": model, **self.inference}, self.dataset)
 
     def measured(self, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
