@@ -93,7 +93,9 @@ def test_classes_of_own_images_have_their_names() -> None:
     assert CLASSES == CATEGORIES
 
 
-def test_errors_stand_at_epochs_times_training_images(writer: Writer, values: dict[str, Any]) -> None:
+def test_errors_stand_at_epochs_times_training_images(
+    writer: Writer, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two runs, one of them with watched test images: a point a run, and a line by epoch."""
     values = with_matrix(values, norb="smallnorb")
     for name, error in (("a", 0.1), ("b", 0.05)):
@@ -120,6 +122,12 @@ def test_errors_stand_at_epochs_times_training_images(writer: Writer, values: di
     assert sorted(float(bar.lines[0].get_ydata()[0]) for bar in points) == pytest.approx([5, 10])
     lines = [np.asarray(line.get_ydata(), float) for line in axis.get_lines()]
     assert any(len(line) == 20 and np.allclose(line, 100 * means[:20]) for line in lines)
+    monkeypatch.setattr(images_seen, "_BEST", 1)
+    for evidence, names in (({}, ["b"]), ({"published": "a"}, ["b", "a"])):
+        values["evidence"]["matrix_capsules"] = evidence
+        (drawing,) = images_seen.draw(recorded(writer.results, parse_params(values)), Written())
+        labels = drawing.figure().axes[0].get_legend_handles_labels()[1]
+        assert [label.split(",")[0] for label in labels] == names
 
 
 # ---- routing
