@@ -24,7 +24,7 @@ from pipeline.results.spread import nest, stack_replicas
 _AT_ONCE = 32
 DEAD = 0.01
 """A type of capsules is dead if its activation is at most this at all positions of all images. Its votes then have at
-most 1/100 of full weight. A class capsule of CapsNet that is merely off may be longer, up to 0.1.
+most 1/100 of full weight. CapsNet's activations are lengths: its loss lets those of absent classes be up to 0.1.
 """
 
 

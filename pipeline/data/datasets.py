@@ -1,7 +1,7 @@
 """Stores a data set (images, labels, factors of variation and a fixed split) in one npz file without pickled objects.
 
 Images are in the order of their source. The split holds indices of images, in increasing order or shuffled with a seed.
-A data set of toys has only the images of its split, because toys are rendered.
+Toys are rendered, and only the images of the split are made. Other data sets also keep images that are in no part.
 """
 
 import zipfile
@@ -33,7 +33,7 @@ class Dataset:
     """Images with labels and a fixed split.
 
     Attributes:
-        name: its key in `datasets` of params.yaml.
+        name: its key in `datasets` of params.yaml, or in `own_images`.
         label: its display name, which marks rendered stand-ins, such as "toys (stand-in)".
         images: `[N, C, H, W]` uint8.
         labels: `[N]` int64.
@@ -94,7 +94,9 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
-    """Raise any error of the block as a `UserError` that names the file and, if given, the stage that makes it."""
+    """Raise errors of the block as a `UserError` that names the file and, if given, the stage that makes it. Those that
+    are a `UserError` already are unchanged.
+    """
     try:
         yield
     except UserError:

@@ -50,8 +50,8 @@ class Model(nn.Module):
         """Change the model before an epoch, from images `[B, C, S, S]`. Not called if `beginning_images` is 0."""
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
-        """Set the parameters without a gradient, such as running statistics, from training images `[N, C, S, S]` in
-        batches of `batch`. Called after every epoch, unless `statistics_images` is 0.
+        """Set parameters that have no gradient, such as the means and variances of batch norm, from training images
+        `[N, C, S, S]` in batches of `batch`. Called after every epoch, unless `statistics_images` is 0.
         """
 
     def features(self, images: Tensor) -> dict[str, Tensor]:

@@ -96,7 +96,9 @@ def train_run(
     before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
-        """Track metrics as `<name>/<replica>`. With one seed, there is no suffix, and the stage tracks the speed."""
+        """Track metrics as `<name>/<replica>`. With one seed, the suffix and the speed are left out, because the stage
+        tracks the speed.
+        """
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}

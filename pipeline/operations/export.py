@@ -1,7 +1,8 @@
 """Exports a profile's figures, tables and scorecard as a research object crate (RO-Crate), to cite and archive.
 
-A crate is a folder with metadata. Figures are PDF if their arrays are present, else the files in Git. Tables are CSV
-and LaTeX. For each figure and table, the metadata have the title, the caption, and the results and commits behind it.
+A crate is a folder with metadata. Figures are drawn as PDF. Those whose arrays are missing are the existing files, if
+their results are the same. Tables are CSV and LaTeX. For each figure and table, the metadata have the title, the
+caption, and the results and commits behind it.
 """
 
 import json

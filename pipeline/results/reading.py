@@ -1,7 +1,7 @@
 """Reads and checks the result files of one profile.
 
-If a file is missing, its item was not executed. Methods then return `None`, and callers must handle it. If a file is
-corrupt or has an unexpected form, they raise `ResultError`. So no figure or verdict is based on a guess.
+If a file is missing, its item was not executed. Methods then return `None` or raise `NotMeasuredError`. If a file is
+corrupt or lacks what is asked for, they raise `ResultError`. So no figure or verdict is based on a guess.
 
 An item of a stage such as `regression` is one study. An item of `regression_sets` is a set of studies (`studies_of`).
 """
@@ -158,7 +158,7 @@ class Results:
     Args:
         records: the folder with `<stage>/<item>.json` and `.csv`.
         arrays: the folder with `<stage>/<item>/<name>.npz`.
-        drafts: whether to include results made from uncommitted changes.
+        drafts: whether `numbers` returns results made from uncommitted changes.
         evidence: which items answer which claims of the documents.
     """
 
@@ -247,7 +247,8 @@ def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
     """The provenance records of the trainings of `runs`, then those of the result `numbers` that is based on them.
 
-    Trainings that `training_behind` does not find are left out. Drafts are included: they make the result a draft, too.
+    Trainings that `training_behind` does not find are left out. Drafts are included in any case, because their records
+    show that the result rests on a draft.
     """
     everything = replace(results, drafts=True)
     found = (training_behind(everything, numbers, run) for run in runs)

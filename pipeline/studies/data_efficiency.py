@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 LONGEST = 10_000
-"""Largest number of epochs on a share (`epochs` / share), before it is rounded up to whole epochs."""
+"""Largest `epochs` / share. A share whose last batch is not full has more epochs, because this batch is left out."""
 ITSELF = "itself"
 """Entry of the column `features` if the model itself classifies. Other entries are features of a linear probe."""
 _FEWEST = 10

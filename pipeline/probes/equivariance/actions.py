@@ -139,7 +139,7 @@ class Maps:
 
 def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     """Fit a linear map from a layer's values to its values for moved images (Lenc and Vedaldi 2015). The map is a ridge
-    regression. It predicts each capsule's values after the move from all n k values before it, and needs no theory.
+    regression. It predicts a capsule's values after the move from the n k values of all capsules before the move.
 
     In the regression of a capsule, images are weighted by its weights. Values are centred, so that the map is affine
     and the mean is not penalised. The penalty is the one with the smallest error, over all capsules, on the last

@@ -22,7 +22,7 @@ from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results, Study, studies_of, study_of
 
 AS_WRITTEN = "1"
-"""The weight of the penalty in the energy as the document writes it, as a key of results."""
+"""The key in results of penalties of weight 1, which is the weight in the document's energy."""
 SINGLE = 1.05
 """Largest effective number of hidden units that counts as a single winner."""
 METHODS = {
@@ -56,7 +56,9 @@ def _answer(kind: str, check: Callable[[Numbers], Answer]) -> Measure:
 
 
 def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> Answer:
-    """Figure 3: effective number of hidden units with L1 at weight 1. `reading` names the errors in the energy."""
+    """Figure 3: effective number of hidden units with L1 at weight 1. `reading` tells which prediction errors the
+    energy sums: all (`two-sided`), or the output's alone.
+    """
     single = []
     for weight, penalties in numbers.at("end", reading).items():
         units = {penalty: found["effective_number"]["mean"] for penalty, found in penalties.items()}
@@ -72,7 +74,7 @@ def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> 
 
 
 def one_parent(numbers: Numbers) -> Answer:
-    """Section 4.1: mean entropy (nats) of the last iteration's attention at the paper's scale."""
+    """Section 4.1: mean entropy (nats) of the last iteration's attention, at the paper's scale of scores, 1."""
     entropy = numbers.needed("last", "1", "entropy")
     first, last = (numbers.at(when, "1") for when in ("first", "last"))
     note = (
@@ -102,7 +104,8 @@ def density_and_samples_agree(numbers: Numbers) -> Answer:
 
 def inversion_finds_more(numbers: Numbers) -> Answer:
     """Section 4.2: percent of parents found by inversion minus percent found by dynamic routing, mean over settings.
-    Routing has the better of two numbers of iterations. `Measured.sd` is the standard error of this mean over scenes.
+    Routing runs with two numbers of iterations, and the better result counts. `Measured.sd` is the standard error of
+    this mean over scenes.
     """
     ours, settings = 100 * numbers.at("found", "inversion", "mean"), numbers.at("settings")
     leads = {

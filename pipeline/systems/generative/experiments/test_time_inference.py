@@ -1,12 +1,12 @@
 """The gain of free-form optimisation at test time, by engine and by rotation (document 000, section 2.4, Figure 3).
 
-Two probes on t0, the log odds of objects, measure the effect on classification. The probe `fixed` is fit to the
-encoder's output for clean training images. For each posterior of test images, "before" or "after" optimisation, a probe
-`refit` is fit to this posterior of rotated training images. If the chosen engine has restarts, there are two more:
+Probes on the log odds of t0 measure the effect on classification. The probe `fixed` is fit to the encoder's output for
+clean training images. There are two kinds of posteriors, "before" and "after" optimisation. A probe `refit` is fit to
+each kind on rotated training images, and tested on the same kind. If the engine `chosen` has restarts, it has two more:
 
-- `once`: without restarts.
-- `kicked`: with restarts that also perturb log odds, and without refining objects, at the smallest angle only. t0 keeps
-  this noise, because the bound hardly depends on which objects are present. Accuracies show the effect of the noise.
+- `once`: optimised without restarts.
+- `kicked`, at the smallest angle only: restarts also perturb log odds, and objects are not refined. t0 keeps this
+  noise, because the bound hardly depends on which objects are present. Accuracies show the effect of the noise.
 """
 
 import math
@@ -47,11 +47,11 @@ def optimisation_gains(
 
     Returns:
         two tables. The first has one row per engine and angle: bound, pixel_error, accuracy (of the fixed probe) and
-        refit_accuracy, each with a posterior's name as suffix (`_before`); refit_gain_error, bound_rise_error and
-        pixel_fall_error, standard errors over images of changes from before to after; bound_fell, the share of images
-        whose bound fell; evaluations (of the gradient, mean per image), seconds (of the batch), images. Only the chosen
-        engine has refit columns. Values not measured are NaN. The second table, the progress, has one row per engine,
-        angle and measured round: evaluations, seconds, bound, pixel_error.
+        refit_accuracy, `_before` and `_after`, accuracies also with the suffixes of the other posteriors;
+        refit_gain_error, bound_rise_error and pixel_fall_error, standard errors over images of changes from before to
+        after; bound_fell, the share of images whose bound fell; evaluations (of the gradient, mean per image), seconds
+        (of the batch), images. Only the chosen engine has refit columns. Values not measured are NaN. The second table,
+        the progress, has one row per engine, angle and measured round: evaluations, seconds, bound, pixel_error.
 
     Raises:
         UserError: a measurement is infinite or NaN.
@@ -141,7 +141,7 @@ def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParam
 
 
 def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.device) -> Tensor:
-    """uint8 images `[N, 1, S, S]` rotated at random within +-angle degrees, in [0, 1]."""
+    """Values in [0, 1] of uint8 images `[N, 1, S, S]`, each rotated at random within +-`angle` degrees."""
     angles = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     batch = torch.from_numpy(images).to(device)
     return warps.warp(batch, warps.uniform_rotations(len(batch), angle, angles, device))

@@ -1,10 +1,11 @@
 """Gauss-Newton steps on the analytic bound: gradient, curvature, and the damped linear system of each image.
 
 The negative bound is close to half a sum of squared residuals. Pixel residuals are divided by sigma. Pose residuals are
-divided by c_ij and weighted by the posterior over parents (the routing). The Gauss-Newton curvature H is mainly:
+divided by c_ij, the sd of object i's vote (I + A_i) M_ij for part j, and weighted by the posterior over parents (the
+routing). The Gauss-Newton curvature H has mainly these terms:
 
     pixels   J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image
-    votes    quadratic in all poses for fixed routing and presences, since (I + A_i) M_ij is linear in A_i
+    votes    exact for fixed routing and presences, because the residuals are linear in the poses A_i and A_j
     logits   the second derivative of the log densities of relaxed presences
 
 Object poses are coupled only through the parts, and the two rows of a vote's 2x3 matrix are not coupled. So an object's
@@ -114,7 +115,9 @@ class _Drawings:
         self.inverse_slope = torch.func.vmap(inverse)(A.flatten(0, 1)).unflatten(0, A.shape[:2])
 
     def slopes(self, to_colour: Tensor, to_alpha: Tensor) -> Tensor:
-        """Derivatives by the sampling points, `[N, P, 2, S S]`, from derivatives by the drawings, `[N, P, S, S]`."""
+        """The chain rule: derivatives of a function by the sampling points, `[N, P, 2, S S]`, from those by the
+        drawings' colour and alpha, `[N, P, S, S]` each.
+        """
         to_points = torch.mul(self.colour_slope, to_colour.unsqueeze(-1))
         to_points.addcmul_(self.alpha_slope, to_alpha.unsqueeze(-1))
         return to_points.flatten(2, 3).transpose(-1, -2).contiguous()
@@ -147,7 +150,8 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
     """J'J / sigma^2 by the parts' log odds and poses, `[N, 7 P, 7 P]`."""
     flat = jacobian.flatten(1, 2)
     curvature = (flat @ flat.transpose(1, 2)).div_(sd**2)
-    # Derivatives by inverse poses become derivatives by poses. A 7x7 matrix multiplies each pair's block on both sides.
+    # Derivatives by inverse poses become derivatives by poses. The 7x7 block of two parts is multiplied by the 7x7
+    # Jacobian of the one from the left, and by that of the other from the right.
     turn = F.pad(drawings.inverse_slope, (1, 0, 1, 0))
     turn[..., 0, 0] = 1
     each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is converted

@@ -126,8 +126,9 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """The largest lead (points) over the VAE, of t0 or (if swept) of SCAE, on a wide range of rotations. If no range is
-    wide, the widest counts. The claim holds if in each comparison the VAE is ahead, or intervals mean ± sd overlap.
+    """The largest lead (points) over the VAE on a wide range of rotations (`WIDE`), of the capsules' t0 or, if it was
+    swept, of SCAE. If no range is wide, the widest counts. The claim holds if in each comparison the VAE is ahead, or
+    intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):

@@ -185,8 +185,8 @@ class RoutedCapsules(nn.Module):
         return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
-        """Set the betas of each type from the votes of `capsules`, the layer below. beta_u is such that a vote costs
-        -`saving` nats on average. beta_a is the mean cost of a capsule. A capsule of this cost has activation 1/2.
+        """Set the betas of each type from the votes of `capsules`, the layer below. beta_u is such that a vote lowers a
+        capsule's cost by `saving` nats on average. beta_a is the mean cost of a capsule, which thus has activation 1/2.
 
         Activations then grow with assigned mass, not only with agreement. Agreement means little before training.
         """

@@ -31,7 +31,7 @@ COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss
 METHODS = {"FGSM": "-", "BIM": "--"}
 """Methods of attack (fast gradient sign, basic iterative), and their line styles."""
 LARGEST_UNDETECTED = 5.0
-"""Largest value of two standard errors (points) with which a study has enough images to rule out a difference."""
+"""A study has enough images to rule out a difference if two standard errors are at most this many points."""
 KINDS = {
     "general": ("away from the class", "accuracy (%)"),
     "targeted": ("towards another class", "success (%)"),
@@ -47,8 +47,9 @@ class Attacked(NamedTuple):
     """An executed study of attacks.
 
     Attributes:
-        percent: accuracies or success rates (`KINDS`), a row per epsilon, rising. Levels of columns: measure (value, or
-            own_loss: through the network's own loss alone, as in the document), kind, method, network, replica.
+        percent: accuracies or success rates (`KINDS`), a row per epsilon, rising. Levels of columns: measure, kind,
+            method, network, replica. Measure `own_loss` is of attacks through the network's own loss, as in the
+            document; `value` is of the better of these and of attacks through cross-entropy, for each image.
         images: number of test images attacked.
         chance: accuracy of a guess, in percent.
     """
@@ -203,7 +204,7 @@ def transfer_hurts_both(found: Attacked) -> Answer:
 
 
 def gradients_are_there(found: Attacked) -> Answer:
-    """Section 6: percent of the derivatives of the capsules' loss by pixels that are exactly 0.
+    """Section 6: of the derivatives of the capsules' loss by the pixels, how many (percent) are exactly 0.
 
     The loss is the network's own. The spread loss is exactly 0 where its margin is met. The claim holds if the CNN's
     percentage is at least as large.

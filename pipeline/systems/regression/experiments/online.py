@@ -31,7 +31,8 @@ from pipeline.systems.regression.settings import OnlineStudy
 
 def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     """One row per method and pass: normalised training log-loss (see `fits.fit`) and errors on all parts. All methods
-    begin at the subspace start. Updates have no threshold, and momentum only if the method's name says so.
+    begin at the subspace start. M-steps use all examples (equation 25 with nu = 0). They have momentum only if the
+    method's name says so.
     """
     X, y = inputs.X["train"], inputs.y["train"]
     problems = Problems(X, y, build_architecture("multiclass", study.size, inputs.classes))
@@ -46,7 +47,8 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
                 online.learn(X[rows.to(X.device)].double(), y[rows.to(y.device)])
             yield problems.whitened(online.W)
 
-    # Batch EM is incremental EM with a single batch. The first update of incremental EM takes a pass over all batches.
+    # Batch EM is incremental EM with a single batch. Incremental EM begins with an E-step on all batches, which is its
+    # first pass and ends with one update. Every later pass has an update per batch.
     methods = {
         "batch": incremental(problems, [problems.examples], W, 0.0),
         "batch, momentum": incremental(problems, [problems.examples], W, study.momentum),
@@ -108,7 +110,7 @@ class Online:
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:
         self.architecture, self.W, self.ridge, self.rate, self.seen = architecture, W, ridge, rate, 0
-        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])  # a class's sum of x x^T / n
+        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])  # mean of x x^T of a class / n
         self.posteriors = torch.zeros_like(W)  # mean of E[h | x, y] x^T
         self._pass = EStep(architecture, W.dtype, W.device)
 

@@ -42,7 +42,9 @@ class Architecture:
         return len(self.capsules), int(self.capsules.max()) + 1, self.size
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
-        """Sums of `of_classes [m, ...]` over each problem's classes, `[K, ...]`, or `[1, ...]` if each has all."""
+        """Sums of `of_classes [m, ...]` over each problem's classes, `[K, ...]`, or `[1, ...]` if all
+        problems have all classes, and so equal sums.
+        """
         seen = (self.capsules >= 0).to(of_classes)
         seen = seen if bool((seen == 0).any()) else seen[:1]
         return torch.einsum("km,m...->k...", seen, of_classes)
