@@ -101,7 +101,7 @@ def status(
     *lines, total = table(found)
     _print_folded([*lines, f"items: {total}"])
     if any(item.estimated and item.hours for item in found):
-        print("~ and about: an estimate, the median of the stage")
+        print("~ and about: an estimate, the median time of the stage's items")
 
 
 @app.command()
@@ -111,7 +111,7 @@ def compare(
         typer.Argument(metavar="[A [B]]", help="revisions, profiles, or . for the working tree; default: HEAD and ."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="the profile of revisions and `.`; default: the current one of the last of them")
+        str | None, typer.Option(help="profile of revisions and `.`; default: that in params.yaml of the last of them")
     ] = None,
     noise: Annotated[
         bool, typer.Option("--noise", help="measure the spread between the machines that made A, B, ...")
@@ -159,7 +159,7 @@ def publish() -> None:
 @app.command()
 def share(
     remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; else the default one")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="leave out stages with outputs here, such as data")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="folder, such as data, whose stages are left out")] = None,
 ) -> None:
     """Push DVC's run cache and its outputs to a DVC remote, so that another clone can restore every stage."""
     from pipeline.operations.publish import share as share_runs
@@ -242,10 +242,8 @@ def check() -> None:
             "make a profile of your own as docs/profiles.md says"
         )
     if merges_written_out(root / "params.yaml"):
-        print("Sections of params.yaml that merge another (<<: *name) also have its values written out, so an edit of")
-        print(
-            "the other changes none. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is."
-        )
+        print("Sections of params.yaml that merge another one (<<: *name) also list its values: edits of that one do")
+        print("not change them. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is.")
     try:
         if params.device == "cuda":  # only then, because it takes seconds to load torch
             from pipeline.compute import choose_device
@@ -262,7 +260,7 @@ def check() -> None:
             try:
                 count = count_parameters(run, size) or 0
             except (UserError, ValueError, RuntimeError) as error:
-                raise UserError(f"runs.{name}: no such model for images of {size}x{size} pixels: {error}") from None
+                raise UserError(f"runs.{name}: no model for images of {size}x{size} pixels: {error}") from None
             what = f"runs.{name}: the model has {count:,} weights"
             check_fits(4 * WEIGHT_COPIES * count, what, "Make its layers smaller.")
     except UserError as error:
@@ -303,7 +301,7 @@ def fan_out(
     from pipeline.operations.fan_out import fan_out as run
 
     if workers and scheduler:
-        raise UserError("fan-out takes --workers or --scheduler")
+        raise UserError("fan-out takes --workers or --scheduler, not both")
     if gpu_items and not scheduler:
         raise UserError("--gpu-items needs --scheduler: workers here have no resource GPU")
     raise typer.Exit(run(find_root(), targets or (), workers, scheduler, remote, repository, gpu_items))

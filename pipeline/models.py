@@ -79,7 +79,7 @@ def load_trained(folder: Path) -> TrainedRun:
         if (folder.resolve().parents[1] / "published" / "cards" / f"{folder.name}.md").exists():
             command = f"dvc pull -r published {folder.parent.name}/{folder.name}"
         raise UserError(
-            f"{folder} has no trained run: `{command}`, in the profile that has it (`python -m pipeline profile`)"
+            f"{folder} has no trained run: run `{command}` in a profile that has it (`python -m pipeline profile`)"
         ) from None
     # ValueError: damaged JSON, or settings that are unknown to this version of the code
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

@@ -207,14 +207,14 @@ def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_o
     results.numbers("train", "another", {}, settings={}, seconds=3600.0)
     assert pipeline(monkeypatch, "status") == 0
     assert "~1.00 h" in (told := capsys.readouterr().out)
-    assert told.endswith("the median of the stage\n"), "what ~ means"
+    assert told.endswith("the median time of the stage's items\n"), "what ~ means"
 
 
 @pytest.mark.parametrize(
     ("run", "name", "value", "told"),
     [
         ("vae-digits", "hidden", 65_536, "runs.vae-digits: the model has 104,858,404 weights"),
-        ("capsnet-routed-digits", "kernel", 20, "runs.capsnet-routed-digits: no such model for images of 28x28"),
+        ("capsnet-routed-digits", "kernel", 20, "runs.capsnet-routed-digits: no model for images of 28x28"),
     ],
 )
 def test_check_refuses_models_that_cannot_be_built_or_do_not_fit_into_memory(

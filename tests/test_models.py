@@ -38,7 +38,7 @@ def test_models_come_back_with_their_own_settings(tmp_path: Path) -> None:
     assert [each["mu_sigma"].shape[0] for each in features] == [3, 3], "two seeds"
     with pytest.raises(UserError, match="does not classify"):
         loaded.scores(torch.rand(3, 1, SIZE, SIZE))
-    with pytest.raises(UserError, match="models/yours has no trained run: `dvc repro train@yours`"):
+    with pytest.raises(UserError, match="models/yours has no trained run: run `dvc repro train@yours`"):
         load_trained(tmp_path / "models" / "yours")
     (tmp_path / "published" / "cards").mkdir(parents=True)
     (tmp_path / "published" / "cards" / "yours.md").touch()

@@ -40,7 +40,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
-        wrong = f"is not what format: {params.format} needs" if place.exists() else "is not there"
+        wrong = f"does not fit format: {params.format} (npz: one file)" if place.exists() else "is not there"
         raise UserError(f"{where}.path: {place} {wrong}")
     if params.format == "npz":
         return place, []

@@ -129,9 +129,8 @@ def measured_table(
         shown.append(text)
     if not data:
         return []
-    caption = (
-        f"{caption} On {dataset_label(records)}, mean ± {error} over {'' if error == 'sd' else 'images and '}seeds."
-    )
+    spread = "sd over seeds" if error == "sd" else "standard error over images and seeds"
+    caption = f"{caption} On {dataset_label(records)}, mean ± {spread}."
     return [Table(name, title, caption, pd.DataFrame(data), pd.DataFrame(shown), records)]
 
 

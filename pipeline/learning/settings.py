@@ -35,13 +35,13 @@ class CropParams(Section):
     """
 
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
-    gamma: float = Field(ge=0, le=2, description="pixels, in [0, 1], to a power log-uniform in [e^-gamma, e^gamma]")
+    gamma: float = Field(ge=0, le=2, description="values in [0, 1] to a power log-uniform in [e^-gamma, e^gamma]")
     gain: float = Field(
-        ge=0, le=2, description="then times a factor log-uniform in [e^-gain, e^gain], for each channel"
+        ge=0, le=2, description="then multiplied by a factor log-uniform in [e^-gain, e^gain], for each channel"
     )
-    offset: float = Field(ge=0, le=1, description="then added: uniform in [-offset, offset], for each channel")
+    offset: float = Field(ge=0, le=1, description="then added: a number uniform in [-offset, offset], by channel")
     rotation: Angle
-    scale: float = Field(ge=0, le=1, description="sizes times a factor log-uniform in [e^-scale, e^scale]")
+    scale: float = Field(ge=0, le=1, description="sizes are multiplied by a factor log-uniform in [e^-scale, e^scale]")
     aspect: float = Field(ge=0, le=1, description="width over height: log-uniform in [e^-aspect, e^aspect], area kept")
     shear: float = Field(ge=0, le=1, description="x moves by a share of y, uniform in [-shear, shear]")
     shift: float = Field(
@@ -72,7 +72,7 @@ class TrainingParams(Section):
     gradient_clip: float = Field(gt=0, le=1e30, description="largest gradient norm of a step, per replica")
     patience: int = Field(ge=1, le=1_000_000, description="epochs without a lower validation loss before stopping")
     averaging: float = Field(
-        ge=0, le=0.5, description="mean age of the averaged weights, which are evaluated, as a share of steps; 0: none"
+        ge=0, le=0.5, description="weights are averaged for evaluation: their mean age, as a share of steps; 0: none"
     )
 
 
@@ -109,7 +109,7 @@ class RunSettings(Section):
             setting = "model.views is" if hasattr(self.model, "views") else f"a model of variant {self.variant} takes"
             raise UserError(f"{images}, but {setting} {self.channels}")
         if (crop := self.augmentation.seen_size(size)) > size:
-            raise UserError(f"augmentation.crop is {crop} pixels: {self.dataset} has {size}x{size}")
+            raise UserError(f"augmentation.crop is {crop}, but images of {self.dataset} have {size}x{size} pixels")
 
     def without_effect(self) -> dict[str, str]:
         """The settings that the model ignores, by name. Values say which other setting would give them an effect."""

@@ -149,7 +149,7 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
         return "unexplained", "setting, budget and data are the document's, as far as it gives them"
     first, *others = _by_kind(remarks)
     kinds = unique(each.kind for each in others if each.kind != first.kind)
-    return first.kind, first + (f"; differing, too: {', '.join(kinds)}" if kinds else "")
+    return first.kind, first + (f"; other differences: {', '.join(kinds)}" if kinds else "")
 
 
 def _notes(claim: Claim, finding: Finding) -> list[str]:

@@ -43,8 +43,8 @@ class EquivarianceParams(Section):
     shears: list[Annotated[float, Field(gt=0, le=1)]] = Field(min_length=1, description="multiples of y added to x")
     penalties: list[Annotated[float, Field(gt=0, le=1e12)]] = Field(
         min_length=1,
-        description="penalties of linear maps / the largest eigenvalue of the features' second moments; chosen on a "
-        "quarter of the training images",
+        description="penalties of linear maps to try, in units of the largest eigenvalue of the features' second "
+        "moments; a quarter of the training images selects one",
     )
     resamples: int = Field(ge=2, le=100_000, description="bootstrap samples of the test images for standard errors")
     seed: Seed = Field(description="seed of the untrained network and of the bootstrap")

@@ -102,7 +102,7 @@ class Followed:
     def __str__(self) -> str:
         if self.error is None:
             return f"{self.run}, {self.name}: constant"
-        return f"{self.run}, {self.words}: {as_text(self.error)}, {as_text(self.stays)} without moving"
+        return f"{self.run}, {self.words}: {as_text(self.error)} (invariance error {as_text(self.stays)})"
 
 
 def layers_of(item: str, numbers: Numbers | None) -> Iterator[Followed]:
@@ -193,10 +193,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "equivariance-summary",
         "png",
         "How well each system follows a moved image",
-        "Errors, relative to how much a layer's numbers vary over images (1: nothing is known of the image), of the "
-        "layer that follows rotations, shifts, scales and shears best. Filled: moved by theory's action, or by a map "
-        "fitted to training images, which is easier; bars are two standard errors. Open: taken to stay. Rows on "
-        "different data cannot be compared.",
+        "For each run, the layer that follows rotations, shifts, scales and shears best. Errors are relative to the sd "
+        "of its numbers over images (1: the error of predicting their mean). Filled: predicted by theory, or by a map "
+        "fitted to training images, which is easier; bars are two standard errors. Open: predicted not to change. "
+        "Rows on different data cannot be compared.",
         f"A row for each of {', '.join(layer.run for layer in best)}, with two marks each.",
         [record for layer in best for record in layer.numbers.records],
         partial(summary, best),
@@ -225,7 +225,7 @@ def summary(best: list[Followed]) -> Figure:
     axes.set_ylim(len(best) - 0.4, -0.6)
     axes.set_xlim(0, None)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("relative error (filled: moved as predicted, open: taken to stay)")
+    axes.set_xlabel("relative error (filled: predicted to move, open: not to change)")
     return figure
 
 
@@ -263,9 +263,9 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
                     keys = [run if subject == TRAINED else subject, label, *about, family, magnitude]
                     rows.append((keys, found, numbers))
     caption = (
-        "Root mean square errors of a layer's numbers on moved test images, in parts of their sd over images: as "
-        "predicted by theory's action, by a linear map fitted to training images, and by no change (invariance). 1: "
-        "nothing is known of the image. Magnitudes: degrees, pixels, factors and shares of y. There and back: images "
+        "Root mean square errors of a layer's numbers on moved test images, relative to their sd over images. They are "
+        "predicted by theory, by a linear map fitted to training images, or not to change (invariance). 1: the error "
+        "of predicting their mean. Magnitudes: degrees, pixels, factors and shares of y. There and back: images "
         "moved and moved back. Derivatives: at the identity (Lie derivatives), per 1 degree, 1 pixel, 1 % of scale and "
         "a shear of 0.01. Pixels, moments, quarter turns: functions whose equivariance is known. sd: over images, in "
         "percent of the numbers' size; below 0.1 % a layer is constant and has no errors. Dimensions: the effective "
@@ -280,7 +280,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
     """A list with one table: a row for each run, layer and step of the viewpoint. The list is empty without rows."""
     unmoved = ("relative_error", TRAINED)
     kinds = {"relative_error": "", "within_classes": "within classes, "}
-    measures = {OWN: "one matrix", FITTED: "fitted map", INVARIANCE: "no change"}
+    measures = {OWN: "one matrix", FITTED: "fitted map", INVARIANCE: "invariance"}
     columns = list(product(kinds, measures))
     rows: list[Row] = []
     for run, numbers in items:
@@ -292,10 +292,10 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
                 }
                 rows.append(([run, layer, f"{degrees}° of {factor}"], found, numbers))
     caption = (
-        "Errors of a layer's numbers from one viewpoint of a toy to the next, real photographs in the same light, in "
-        "parts of their sd over images, then of their sd within classes: predicted by one matrix on all poses, by a "
-        "linear map, and by no change. Matrix and map are fitted to some test toys and tested on others. Small errors "
-        "without change that are large within classes: the numbers tell classes, and little else."
+        "Errors of a layer's numbers when the viewpoint of a toy moves by one step, in the same light, relative to "
+        "their sd over images, then to their sd within classes: predicted by one matrix on all poses, by a linear map, "
+        "or not to change (invariance). Matrix and map are fitted to some test toys and tested on others. If an "
+        "invariance error is small, but large within classes, the numbers tell the class and little else."
     )
     title, keys = "From one viewpoint to the next", ["run", "layer", "step"]
     heads = {f"{kind}_{measure}": (f"{kinds[kind]}{measures[measure]}", 2) for kind, measure in columns}

@@ -36,7 +36,7 @@ COLUMNS = {
     "error_FGSM_0.1_percent": "FGSM, epsilon 0.1",
     "error_BIM_0.1_percent": "BIM, epsilon 0.1",
     "equivariance_error": "equivariance error",
-    "invariance_error": "without moving",
+    "invariance_error": "invariance error",
 }
 """Headings of the measures on the page, by the name of the measure in the CSV file."""
 PROBED = {
@@ -216,11 +216,11 @@ def build(results: Results) -> list[Table]:
         "Test errors in percent, ± one sd over seeds; seconds that all seeds took to train. Compare within the same "
         "data only. Models that learned without labels are classified by the best of their linear probes on clean "
         "images; (probe) marks probes on networks that classify themselves. Rotated, warped: probes are fitted again "
-        "to such images, but for those of upright images. Optimised: posteriors, image by image. "
+        "to such images, except the probe of upright images. Optimised: posteriors optimised image by image. "
         "Clusters: k-means, under the best matching of clusters to classes. "
         "Novel viewpoints: at equal errors on familiar ones. FGSM, BIM: pixels changed by at most 0.1. Equivariance "
-        "error, ± one standard error: of the layer that follows moved images best, in parts of the sd of its numbers; "
-        "without moving: of the same layer, taken to stay."
+        "error, ± one standard error: of the layer that follows moved images best, relative to the sd of its numbers; "
+        "invariance error: of the same layer, predicted not to change."
     )
     title = "Efficiency and robustness of all systems"
     return [Table(NAME, title, caption, pd.DataFrame(data), pd.DataFrame(shown), distinct(records))]

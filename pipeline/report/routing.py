@@ -48,11 +48,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"Routing, iteration by iteration, {study}",
             "Parts are assigned to classes, equally at first, then by how well their votes fit the class capsules. A "
             "square is all parts of a position: the larger, the more active; the brighter, the more is assigned to the "
-            "class. "
-            "On the left, the most active class and its activation; an orange edge: the image's own class. Numbers in "
-            "the page's film: activation of the class capsule; spread of its votes around their mean. "
-            f"The network runs {film.used} iterations: the first with equal shares, each other one after an update of "
-            f"them; of the assignment, {words} changes the class.",
+            "class. On the left, the most active class and its activation; an orange edge marks the image's own class. "
+            "Numbers in the page's film: activation of the class capsule; spread of its votes around their mean. "
+            f"The network runs {film.used} iterations: the first with equal shares, the others after an update of the "
+            f"shares. Share of the assignment that moves to another class: {words}.",
             f"{len(film.images)} images, each with a map of its parts for {len(film.classes)} classes in "
             f"{film.iterations} iterations.",
             numbers.records,
@@ -80,14 +79,14 @@ def build(results: Results) -> list[Table]:
         "The test error if routing ended there; the share of the assignment that goes to another class than in the "
         "iteration before; means over images of the class capsules' activations, and of the spread of votes "
         "(root mean square distance to their mean, each counted by how much of it is assigned). Iteration 1 has "
-        "equal shares, each other one follows an update of them. Iterations that are not the network's own follow "
-        "them with the same votes."
+        "equal shares, each later one follows an update of them. Iterations that are not the network's own follow "
+        "its last one, with the same votes."
     )
     of_layers = (
-        "How evenly a capsule divides itself among those that see it: entropy, 0 in a tree and 1 if even, each "
-        "counting by its activation. Types of capsules that are never above 0.01, on any test image at any "
-        "position. How much a type's largest activation varies: sd over images, mean over types, 0 if it is always "
-        "the same. Layers are counted down from the class capsules."
+        "Entropy of routing: how evenly capsules are divided among the capsules above, from 0 (one parent, as in a "
+        "tree) to 1 (equal shares), mean weighted by their activations. Dead: types of capsules whose activation is "
+        "at most 0.01 at all positions of all images. Dynamic range: sd over images of a type's largest activation, "
+        "mean over types. Layers are counted down from the class capsules."
     )
     steps, places = ["run", "iteration", "the network's own"], ["run", "layer", "iterations"]
     return [

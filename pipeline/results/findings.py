@@ -128,7 +128,7 @@ def stalled(history: pd.DataFrame, run: Any) -> str:
     }
     if "validation_accuracy" in history:
         guessing = last["validation_accuracy"] <= 1 / run.model.classes + _NEAR
-        signs["the accuracy of validation is no better than guessing at the end"] = guessing & (last["epoch"] > 1)
+        signs["the validation accuracy is no better than guessing at the end"] = guessing & (last["epoch"] > 1)
     return "; ".join(
         words if shown.all() else f"{words} ({shown.sum()} of {len(last)} seeds)"
         for words, shown in signs.items()

@@ -228,8 +228,8 @@ def test_a_place_without_images_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for settings, message in (
         (params(path="nowhere"), r"own_images\.pets\.path: .*nowhere is not there"),
-        (params(path="file"), "is not what format: folder needs"),
-        (of_arrays(path="folder"), "is not what format: npz needs"),
+        (params(path="file"), "does not fit format: folder"),
+        (of_arrays(path="folder"), "does not fit format: npz"),
     ):
         with pytest.raises(UserError, match=message):
             find(settings, "own_images.pets", tmp_path)

@@ -74,7 +74,7 @@ def test_a_classifier_is_judged_by_itself(table: Table) -> None:
     assert [cnn[f"{share} % of images"] for share in (1, 10, 100)] == ["50.0 ± 1.0", "25.0 ± 1.0", "12.5 ± 1.0"]
     assert cnn["rotated ±180°"] == "not measured"
     assert cnn["equivariance error"] == "0.70 ± 0.02 (hidden, fitted map)", "the better of its layers"
-    assert cnn["without moving"] == "1.00 ± 0.02 (hidden)"
+    assert cnn["invariance error"] == "1.00 ± 0.02 (hidden)"
 
 
 def test_the_csv_has_a_row_for_each_model_and_question(table: Table) -> None:

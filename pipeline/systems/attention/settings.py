@@ -22,7 +22,7 @@ class _SceneStudy(Section):
     objects: int = Field(ge=2, le=1000, description="number n of object capsules")
     dimensions: int = Field(ge=2, le=256, description="dimensions of the poses of parts and objects")
     sigmas: list[Annotated[float, Field(gt=0, le=100)]] = Field(
-        min_length=1, description="sds of parts around their predictions to try, in units of the sd of an object's pose"
+        min_length=1, description="sds to try of parts around their predictions, in units of the sd of an object's pose"
     )
     seed: Seed = Field(description="seed of transformations, scenes and starts")
 

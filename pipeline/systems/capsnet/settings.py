@@ -59,8 +59,8 @@ class CapsNetRun(ClassifierRun):
 class InferCondition(Section):
     """The energy that iterative inference minimises (`experiments/iterative_inference.py`)."""
 
-    output: Literal["predicted", "free"] = Field(description="class capsules: the last layer's predictions, or free")
-    rectified: bool = younger(default=True, description="the first layer has its ReLU; false: not, as in 001's code")
+    output: Literal["predicted", "free"] = Field(description="class capsules: predicted from below, or free (inferred)")
+    rectified: bool = younger(default=True, description="the first layer has its ReLU (document 001's code: false)")
     label: Literal["clamped", "free"] = Field(description="clamped: the class is the target of class capsules' lengths")
     penalty: Literal["none", "L1", "L2"] = Field(description="none, class capsules' lengths, or half their squares")
     weight: float = Field(ge=0, le=1000, description="weight of the penalty; 0 if penalty is none")

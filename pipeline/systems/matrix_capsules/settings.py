@@ -14,20 +14,20 @@ class RoutingLayerParams(Section):
     """Initial values of the parameters of a layer of routed capsules."""
 
     sd: float = Field(gt=0, le=10, description="initial standard deviation of the transformation matrices")
-    beta_a: float = Field(ge=-1e6, le=1e6, description="nats: what a capsule saves by being active")
-    beta_u: float = Field(ge=-1e6, le=1e6, description="nats per element of a vote: minus the cost if unexplained")
+    beta_a: float = Field(ge=-1e6, le=1e6, description="nats: minus the fixed cost of an active capsule")
+    beta_u: float = Field(ge=-1e6, le=1e6, description="nats per element of a vote: minus its cost if unexplained")
 
 
 class BayesParams(Section):
     """Priors of variational Bayes, in the symbols of Ribeiro et al. 2020."""
 
     alpha0: float = Field(gt=0, le=1e6, description="concentration of the Dirichlet prior of mixing proportions")
-    kappa0: float = Field(gt=0, le=1e6, description="weight of the prior mean of a pose, 0, in votes")
+    kappa0: float = Field(gt=0, le=1e6, description="weight, in votes, of the prior mean of a pose, which is 0")
     nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions: pose_side^2 + 1 in the paper")
     psi0: float = Field(gt=0, le=1e6, description="scale of precisions, whose prior mean is nu0 psi0")
-    precisions: Literal["gamma", "wishart"] = Field(description="gamma: one for each number; wishart: matrix (paper)")
+    precisions: Literal["gamma", "wishart"] = Field(description="gamma: one per number; wishart: a matrix (paper)")
     shares_of: Literal["layer", "position"] = Field(
-        description="mixing proportions sum to 1 in each (authors: position)"
+        description="mixing proportions sum to 1 over a layer, or at each position (authors: position)"
     )
 
 
@@ -48,10 +48,10 @@ class MatrixCapsulesModelParams(Section):
     kernel: int = Field(ge=1, le=31, description="pixels: side of the convolution's kernels")
     stride: int = Field(ge=1, le=16, description="pixels: stride of the convolution")
     primary_types: int = Field(ge=1, le=1024, description="primary capsules at each position, B")
-    types: list[Annotated[int, Field(ge=1, le=1024)]] = Field(description="capsules at each position, C and D")
+    types: list[Annotated[int, Field(ge=1, le=1024)]] = Field(description="capsules at a position, by layer: C, D")
     capsule_kernel: int = Field(ge=1, le=31, description="positions: side of receptive fields, K")
-    capsule_strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(description="positions: strides")
-    pose: Literal["matrix", "vector"] = Field(description="square matrix times matrix; or vector times full matrix")
+    capsule_strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(description="positions: stride of each layer")
+    pose: Literal["matrix", "vector"] = Field(description="a vote: matrix times matrix, or vector times full matrix")
     pose_side: int = Field(ge=2, le=16, description="rows, and columns, of a pose")
     coordinate_addition: bool = Field(description="positions are added to votes for class capsules")
     coordinate_scale: float = Field(gt=0, le=100, description="offset per position, in coordinate_unit")
@@ -64,18 +64,18 @@ class MatrixCapsulesModelParams(Section):
     early_iterations: int = Field(ge=1, le=100, description="iterations in the first early_epochs of training only")
     early_epochs: float = Field(ge=0, le=10_000, description="epochs with early_iterations; 0: none")
     activation: Literal["mdl", "mixing", "bayes"] = Field(
-        description="logistic of the description length saved (equation 2), share of the layer (section 5), or Bayes"
+        description="mdl: by the description length saved (equation 2); mixing: share of the layer (section 5); bayes"
     )
     bayes: BayesParams
     batch_norm: bool = Field(description="normalise feature maps, poses and activations, as in Ribeiro et al. 2020")
     competition: Competition = Field(description="a child's shares sum to 1 over all parents, or at each position")
-    first_shares: Competition = Field(description="as competition (if that is all), at first (authors' code: position)")
+    first_shares: Competition = Field(description="in iteration 1, if competition is all (authors' code: position)")
     inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
     inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i, from 0: lambda (1 - rate^(i + 1))")
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
     damping: float = Field(ge=0, lt=1, description="weight of the previous mean in the new mean of a pose")
     damped_first: bool = Field(description="damp the first iteration, too, with 0 as previous mean (authors' code)")
-    variance_floor: float = Field(gt=0, le=1, description="added to votes' variances; in bayes only for floor_sd")
+    variance_floor: float = Field(gt=0, le=1, description="added to votes' variances; bayes uses it for floor_sd only")
     saving: float | None = Field(gt=0, le=1e4, description="nats: betas start so that a vote saves this; null: as set")
     beta_a_unit: float = Field(gt=0, le=1e6, description="nats: unit in which beta_a is learnt (authors' code: 5,000)")
     convolutional: RoutingLayerParams
@@ -98,13 +98,13 @@ class MatrixCapsulesModelParams(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if len(self.capsule_strides) != len(self.types):
-            raise ValueError("capsule_strides must name one step for each layer of types")
+            raise ValueError("capsule_strides must have one stride for each layer of types")
         if self.first_margin > self.last_margin:
             raise ValueError(f"first_margin must not exceed last_margin ({self.last_margin})")
         if self.batch_norm and self.activation != "bayes":
             raise ValueError("batch_norm needs activation: bayes")
         if self.batch_norm and self.saving is not None:
-            raise ValueError("with batch_norm, saving must be null: it takes away what beta_a adds")
+            raise ValueError("with batch_norm, saving must be null: batch norm removes what beta_a adds")
         least = self.pose_side**2 - 1
         if self.bayes.precisions == "wishart" and self.bayes.nu0 <= least:
             raise ValueError(f"with Wishart precisions, bayes.nu0 must exceed pose_side^2 - 1 ({least})")

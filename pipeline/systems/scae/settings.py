@@ -30,7 +30,9 @@ class SCAEModelParams(Section):
     prior_within: float = Field(
         ge=0, le=1e6, description="weight of the squared distance of an image's sum of presences to prior_sum"
     )
-    prior_between: float = Field(ge=0, le=1e6, description="weight of an object sum's squared distance to B / classes")
+    prior_between: float = Field(
+        ge=0, le=1e6, description="weight of the squared distance of an object's sum in B images to B / classes"
+    )
     prior_sum: float = Field(gt=0, le=256, description="target number of objects present in an image")
     classes: int = Field(ge=1, le=1000, description="target: an object is present in 1 / classes of the images")
 

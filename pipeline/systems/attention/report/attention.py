@@ -116,8 +116,8 @@ def inversion_finds_more(numbers: Numbers) -> Answer:
     rival = min(("dynamic routing", "dynamic routing, long"), key=lambda method: leads[method].mean)
     lead, counts = leads[rival], numbers.at("lead", rival)
     notes = [
-        f"{ours:.1f} % found, {rival} {ours - lead.mean:.1f}; fewer in {settings - counts['more'] - counts['as_many']} "
-        f"of {settings} settings, on the same {lead.n:,} scenes",
+        f"found by inversion {ours:.1f} %, by {rival} {ours - lead.mean:.1f} %, on the same {lead.n:,} scenes; "
+        f"inversion finds fewer in {settings - counts['more'] - counts['as_many']} of {settings} settings",
         f"best routing: {best}; inversion is ahead of it by {leads[best].mean:.1f} ± {leads[best].se:.1f} points",
     ]
     return lead, lead.mean > SIGNIFICANT_SES * lead.se, notes

@@ -217,7 +217,7 @@ def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
             f"{before.mean:.3f} ± {errors[2]:.3f} before inference{', with the ReLU' * as_coded} "
             f"(standard errors over {found.numbers.number('images'):.0f} images)",
             f"the correct capsule is longest in {100 * right:.0f} % of images, and the energy never rises in "
-            f"{100 * falls:.0f} %, by the worse of both conditions",
+            f"{100 * falls:.0f} %, in the worse of both conditions",
         ],
     )
 
@@ -238,7 +238,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
     (study, judged), *others = found
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
     if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # never updates weights
-        notes.insert(0, f"{study.item}: votes are averaged, not summed")
+        notes.insert(0, f"{study.item}: votes have weight 1 / (number of capsules above), not 1")
     records = distinct(record for _, finding in found for record in finding.records)
     return replace(judged, records=records, notes=notes)
 
@@ -263,7 +263,7 @@ def _middle(results: Results, inference: str, without: str) -> tuple[Network, Fi
         f"index {index.mean:.2f} of the middle layer, {output.mean:.2f} of the output",
         f"{100 * saturated:.0f} % of the middle capsules are saturated, the sd of their lengths is "
         f"{length_sd:.3f}, the index before the squash {inputs:.2f}"
-        + ("" if tells else ": the squash alone makes lengths alike, so not confirmed"),
+        + ("" if tells else ": the squash alone makes lengths alike, which confirms nothing"),
         f"accuracy {100 * accuracy:.1f} % ({100 * before:.1f} % without that layer)",
     ]
     holds = dense and tells and accuracy >= before - SIGNIFICANT_SES * error

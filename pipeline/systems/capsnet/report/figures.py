@@ -54,8 +54,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "svg",
             f"CapsNet's loss with and without routing, {dataset}",
             "Means over seeds. Shifted validation images stand for the test images of Figure 2 of "
-            "document 001. Losses with and without reconstruction are different functions, which nearly coincide "
-            "where its weight is small.",
+            "document 001. Losses with and without reconstruction are different functions, which are nearly equal "
+            "if its weight is small.",
             "Training and validation loss per epoch of four conditions.",
             [record for found, _ in trained.values() for record in found.numbers.records],
             partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
@@ -77,7 +77,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"Class capsules with routing, without routing, and after inference, {dataset}",
             "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
             "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
-            "and with L1 (Figure 1B-E of document 001). As coded: without the ReLU of the first layer.",
+            "and with L1 (Figure 1B-E of document 001). As coded: inference without the first layer's ReLU.",
             "Heat maps of the class capsules of two images under several conditions.",
             [record for study in studies.values() for record in study.numbers.records],
             partial(class_capsules, arrays["unrouted"]["images"], arrays["unrouted"]["labels"], shown),
@@ -140,7 +140,8 @@ def build(results: Results) -> list[Table]:
                 of_dataset.append((keys, cells(numbers, _SPARSITY, "condition", condition, layer), numbers))
     caption = (
         "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "
-        "active, 0 if all have the same length. Silent: images without an active capsule. Saturated: capsules longer "
+        "active, 0 if all have the same length. Silent: images without an active capsule, which no index counts. "
+        "Effective capsules: exp of the entropy, their number if all were equally long. Saturated: capsules longer "
         "than 0.9. Conditions: the forward pass of all test images, of those used for inference (start), and after "
         "inference, named by class capsules (predicted from the layer below, or free), label, penalty and its weight "
         "(unrectified: without the first layer's ReLU). Correct: images whose longest class capsule is that "

@@ -225,7 +225,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "Trained and tested on rotations",
             group,
             [numbers for run in group for numbers in swept[run].items.values()],
-            "after training and testing on rotations within an angle. In the paper's Figure 4 that of the capsules "
+            "after training and testing on rotations within an angle. In the paper's Figure 4 the capsules' accuracy "
             "falls, and neither they nor SCAE stay ahead of the VAE.",
             "range of rotation in training and test",
             {"": curves},
@@ -298,7 +298,7 @@ def build(results: Results) -> list[Table]:
     caption = (
         "Accuracy (%) of a linear probe, with test images rotated within the angle or warped affinely. Probe refit: "
         "fit again on equally warped training images, the protocol that the paper's capsule rows agree with. Probe "
-        "fixed: fit on clean images only. All features are standardised, those of t0 as log odds: this enlarges traces "
+        "fixed: fit on clean images only. All features are standardised, t0 as log odds. This enlarges differences "
         "that a sample of t0 does not show."
     )
     for group in groups(results.evidence.generative.table_1, found):

@@ -61,7 +61,7 @@ def templates_are_copies(results: Results) -> Finding:
     pairs, copied, strokes, noise = (numbers.needed("templates", name) for name in names)
     holds = copied.mean >= 0.5 and pairs.mean > strokes.mean + noise.mean
     notes = [
-        f"strokes: {strokes.scaled(100).mean:.1f} ± {noise.scaled(100).mean:.1f} % of the pairs",
+        f"strokes of digits: copies in {strokes.scaled(100).mean:.1f} ± {noise.scaled(100).mean:.1f} % of the pairs",
         tested_on(numbers, run, numbers.settings.failures.images),
     ]
     return answer(results, numbers, run, pairs.scaled(100), holds=holds, notes=notes)
@@ -87,8 +87,8 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
         holds=all(before.mean - after.mean > max(before.sd, after.sd) for before in (consistency[narrow], control)),
         remarks=swept_shortcomings(used, images=used[1].settings.failures.images),
         notes=[
-            f"test images within ±{wide:g}°: {after.mean:.2f} after training on this range, "
-            f"{control.mean:.2f} after that of {sweep.run}"
+            f"consistency on test images within ±{wide:g}°: {after.mean:.2f} after training on this range, "
+            f"{control.mean:.2f} after the training of {sweep.run}"
         ],
     )
 
@@ -123,8 +123,8 @@ def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> D
         f"A digit rotated through 360 degrees, {study}",
         "The encoder sees each picture alone. If it found the same parts in a rotated digit, their frames would rotate "
         "with it, their presences would stay and colours would not change (the paper's Figure 5). In the page's film, "
-        "frames are the squares of the parts' templates, the stronger the more present a part is; thick is a "
-        "template's top.",
+        "frames are the squares of the parts' templates: the more present a part, the stronger its frame. The thick "
+        "edge is the template's top.",
         "One digit rotated step by step; below it its reconstruction and its parts, one colour each.",
         numbers.records,
         partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in strips]),
@@ -139,21 +139,21 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
             f"Templates learned by {run}",
             "Look for templates that look like strokes, for parts that are never used (blank or grainy alpha channel), "
             "and for templates that are rotated or stretched copies of each other (as in the paper's Figure 6).",
-            f"The {len(arrays['templates'])} templates of {run} in a row, with their alpha channels below.",
+            f"The {len(arrays['templates'])} templates of {run} in rows, with their alpha channels below.",
             partial(pictures.templates, arrays["templates"], arrays["alphas"]),
         ),
         "prior": (
             f"Samples from the prior of {run}",
             "Objects, then parts, then pixels sampled from the generative model. The more the strokes look like "
             "digits, the more of a digit's geometry the objects have learned.",
-            f"A grid of images sampled from the prior of {run}.",
+            f"A row of images sampled from the prior of {run}.",
             partial(pictures.samples, arrays["prior_samples"]),
         ),
         "objects": (
             f"What the objects of {run} explain",
             "Each column is an object; its images are those in which it owns more parts than any other object. Mean of "
             f"these images, and of the parts that the object owns in them. Of {len(arrays['object_classes'])} objects "
-            f"{owned} own an image; one that stands for an arrangement of strokes has a sharp mean image of mostly one "
+            f"{owned} own an image. An object that is an arrangement of strokes has a sharp mean image, mostly of one "
             "class.",
             "Two rows of pictures, a column for each object, with the most common class above.",
             partial(objects, arrays),

@@ -60,7 +60,7 @@ def optimisation_repairs(results: Results) -> Finding:
         for angle, each in angles.items()
     )
     notes = [
-        f"bound and squared error from samples that no step used, standard errors {images}",
+        f"bound and squared error are of samples that no step used, with standard errors {images}",
         f"within ±{least:g}°: bound {rises[least].mean:+.1f} ± {at['bound_rise_error'].mean:.1f} nats, "
         f"squared error {-falls[least].mean:+.1f} ± {at['pixel_fall_error'].mean:.1f}; "
         f"the bound falls in {100 * at['bound_fell'].mean:.0f} % of the images",
@@ -81,7 +81,7 @@ def optimisation_gain(results: Results) -> Finding:
     gain = values["refit_accuracy_after"].minus(values["refit_accuracy_before"]).scaled(100)
     images = min(study.images, numbers.dataset_of(study.run).test)
     if "refit_gain_error" not in values:
-        raise NotMeasuredError("the error of the gain")
+        raise NotMeasuredError("the error of the gain is missing")
     over_images = 100 * values["refit_gain_error"].mean / math.sqrt(gain.n)
     gain = Measured(gain.mean, math.hypot(gain.se, over_images), gain.n, standard_error=True)
     notes = [
@@ -92,7 +92,7 @@ def optimisation_gain(results: Results) -> Finding:
     if "bound_kicked" in values:
         better = values["bound_kicked"].minus(values["bound_after"]).mean
         notes.append(
-            f"kicked: log odds perturbed too (sd {study.kick_logit:g}), objects unsettled: bound {better:+.1f} nats"
+            f"kicked: log odds perturbed, too (sd {study.kick_logit:g}), and not refined: bound {better:+.1f} nats"
         )
     notes += presences.notes_of_run(results, study.run, numbers)
     answered = answer(results, numbers, study.run, gain, tested=images, notes=notes)
@@ -132,7 +132,7 @@ def full_posterior_bound(results: Results) -> Finding:
         for guide in ("refined", "scratch")
     )
     lead, printed = refined_normalised.minus(scratch_normalised), refined.minus(scratch)
-    notes.append(f"by the document's density, not normalised, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
+    notes.append(f"by the document's unnormalised density the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
     holds = refined.clearly_above(scratch) and refined_normalised.clearly_above(scratch_normalised)
     finding = answer(results, numbers, run, lead, holds=holds, notes=notes)
     if refined.n == 1:
@@ -247,8 +247,8 @@ def optimisation(results: Results) -> list[Table]:
                 found = cells(numbers, heads, "engine", engine, angle)
                 rows.append(([study, engine, float(angle), images], found, numbers))
     caption = (
-        "Free-form optimisation of the bound from the encoder's output: gradient evaluations per image (without those "
-        "of the objects alone, about a tenth), seconds for all images, bound in nats per image, squared pixel error "
+        "Free-form optimisation of the bound from the encoder's output: gradient evaluations per image (refining the "
+        "objects alone takes about a tenth more), seconds for all images, bound in nats per image, squared pixel error "
         "summed over an image, and accuracy of a probe on t0, fit on encoded clean images (fixed) or on training "
         "images rotated and optimised in the same way (refit)."
     )

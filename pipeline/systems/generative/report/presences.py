@@ -65,7 +65,7 @@ def notes(numbers: Numbers, run: str) -> list[str]:
         return []
     samples = (
         f"probe on samples that are 0 or 1 {binary.mean:.1f} %, on relaxed samples {relaxed.mean:.1f} % (standardised, "
-        f"like the log odds), I(t0; x) {_nats(information)} nats, relaxed"
+        f"like the log odds), I(t0; x) of relaxed samples {_nats(information)} nats"
     )
     return [note for note in (silence(found, classes_of(numbers, run)), samples) if note]
 
@@ -103,13 +103,13 @@ def build(results: Results) -> list[Table]:
             changed = in_words({name: float(value)}) + " (the run's own)" * (float(value) == own)
             add(numbers, settings.run, settings.epochs, changed, cells(numbers, _HEADS, "value", value))
     caption = (
-        "Whether the presences of objects depend on the image (test images, nats), of runs and of the same trained for "
-        "fewer epochs with settings changed (times in epochs of the whole run; other sds of poses are scaled with the "
-        "least one, the final temperature with the initial one). Probe: accuracy of refit probes on one sample of t0, "
-        "as 0 or 1 and relaxed, on its log odds, and on these with the mean of A0; only a sample that is 0 or 1 shows "
-        "the noise that the model lives with. I(t0; x): mutual information of t0 and the image; telling ten classes "
-        f"apart takes {math.log(10):.1f}. Sum by object: an upper bound (of SCAE, which does not sample presences, of "
-        "binary ones with its probabilities). Divergences from different priors cannot be compared. Pixel error: "
+        "Whether the presences of objects depend on the test image: of runs, and of runs trained for fewer epochs with "
+        "settings changed (times in epochs of the whole run; other sds of poses are scaled with the minimum sd, the "
+        "final temperature with the initial one). Probe: accuracy of refit probes on one sample of t0, as 0 or 1 and "
+        "relaxed, on its log odds, and on these with the mean of A0; only a sample that is 0 or 1 hides the log odds. "
+        "I(t0; x): mutual information of t0 and the image (nats, as its bound and KL); telling ten classes apart takes "
+        f"{math.log(10):.1f}. Sum by object: an upper bound of it; for SCAE, which does not sample presences, that of "
+        "samples with its probabilities. Divergences from different priors cannot be compared. Pixel error: "
         f"squared, summed over an image. Silent: less than {SILENT_NATS:g} nats, or a probe on samples within "
         f"{NEAR_CHANCE:g} points of chance where that on log odds is {READABLE:g} or more above it."
     )

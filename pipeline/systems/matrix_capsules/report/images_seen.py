@@ -85,10 +85,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "svg",
         "Test errors on smallNORB against images seen in training",
         f"In colours, our runs with the lowest errors on {dataset_label(records)}, the network of the paper's "
-        "Table 1 and one trained with the authors' settings: markers are errors of all test images at the end, bars "
-        "one sd over seeds, lines errors of some test images while a network learns. In grey, what others published on "
-        "the original files (public_curves.yaml names the sources and their recipes, which differ); open markers were "
-        "read off a plot.",
+        "Table 1 and one trained with the authors' settings: markers are errors on all test images at the end, bars "
+        "one sd over seeds, lines errors on some test images while a network learns. In grey, what others published on "
+        "the original files (pipeline/results/public_curves.yaml names the sources and their recipes, which differ); "
+        "open markers were read off a plot.",
         "A plot of test error over images seen, both logarithmic, with a marker for each run of ours and a grey line "
         "or marker for each public implementation.",
         records,

@@ -133,7 +133,7 @@ def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding |
 
 def _too_few(allowed: float) -> list[str]:
     """A list with one note if `allowed` points are above `LARGEST_UNDETECTED`, else an empty list."""
-    few = f"too few images to tell: that may be {LARGEST_UNDETECTED:g} points at most"
+    few = f"too few images to tell: two standard errors may be at most {LARGEST_UNDETECTED:g} points"
     return [few] if allowed > LARGEST_UNDETECTED else []
 
 
@@ -244,7 +244,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 "Left: accuracy on images whose pixels are changed by up to epsilon, away from the correct class. "
                 "Middle: how often an attack towards another class succeeds. Right: accuracy on images attacked "
                 f"through another CNN (Figure 3 of document 004; {study.images:,} images of {label}). Bands "
-                "are one sd over seeds; dotted is chance.",
+                "are one sd over seeds; dotted lines are chance.",
                 "Three line plots over epsilon, a line for each network and method.",
                 numbers.records,
                 partial(curves, study),
@@ -253,10 +253,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             yield Drawing(
                 f"matrix-attacked-{item}",
                 "png",
-                f"Images that FGSM made, {item}",
+                f"Images before and after FGSM, {item}",
                 "Test images before and after attacks on each network, away from the correct class (Figure B.3 of "
                 f"document 004; {label}).",
-                "A grid of images, a row for each network and epsilon.",
+                "A row of test images, then a row of attacked ones for each network and epsilon.",
                 numbers.records,
                 partial(attacked, arrays),
             )

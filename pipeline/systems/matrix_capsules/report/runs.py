@@ -277,7 +277,7 @@ def _recipes(results: Results) -> list[Table]:
         "Networks trained with something changed in the run. New objects are the images held out, known objects other "
         "images like those trained on: both errors are of the network after its last epoch. That on training images is "
         "the mean over the last epoch, on images as they are augmented, and thus cannot be compared between conditions "
-        "that augment differently. Each network counts as a seed, whether its seed or the value held out is another. "
+        "that augment differently. Every network counts as a seed, one for each seed and each value held out. "
         "No test image is used."
     )
     head = ["run", "condition", "changed", "held out", "epochs"]
@@ -294,8 +294,8 @@ def _viewpoints(results: Results) -> list[Table]:
         for network, words in NETWORKS.items()
     ]
     caption = (
-        "Test errors of networks trained on familiar viewpoints alone. Matched: the worse of the two by means over its "
-        "last ten epochs, the other where it first is as good on familiar viewpoints; late: those means of both."
+        "Test errors of networks trained on familiar viewpoints alone. Late: means over the last ten epochs. Matched: "
+        "these means for the network that is worse on familiar viewpoints; the other one where it first is as good."
     )
     keys = ["study", "axis", "read where", "network"]
     return measured_table("matrix-viewpoints", "Errors on novel viewpoints", caption, keys, heads, rows)

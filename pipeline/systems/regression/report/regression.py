@@ -119,8 +119,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 "svg",
                 f"Momentum and thresholds, {name}",
                 "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower "
-                f"likelihood ({dataset_label(records)}). Log-loss is in parts of log m (m: number of classes), which "
-                "equal probabilities give.",
+                f"likelihood ({dataset_label(records)}). Log-loss is in units of log m (m: number of classes), the "
+                "log-loss of equal probabilities.",
                 "Log-loss and training error over iterations, four lines.",
                 records,
                 partial(two_losses, table),
@@ -184,7 +184,7 @@ _COLUMNS = {
     "train": ("training error (%)", ".2%"),
     "validation": ("validation error (%)", ".2%"),
     "test": ("test error (%)", ".2%"),
-    "test_log_loss": ("test log loss (nats)", ".4f"),
+    "test_log_loss": ("test log-loss (nats)", ".4f"),
     "ece": ("calibration error (%)", ".2%"),
     "ece_by_chance": ("by chance (%)", ".2%"),
     "iterations": ("iterations", ",.0f"),
@@ -202,9 +202,9 @@ def build(results: Results) -> list[Table]:
             title = f"Errors of capsule regression by size and architecture, {study.name}"
             told = (
                 "Errors of capsule regression, and of other classifiers on the same inputs, after the schedule of "
-                "section 3.1 (Figure 5). Log loss and expected calibration error are those on test images; by chance: "
-                "that error if the probabilities were right. Iterations: the most of any problem. Seconds: for the "
-                f"whole fit, or for all strengths tried. On {dataset_label(records)}."
+                "section 3.1 (Figure 5). Log-loss and expected calibration error are on test images; by chance: the "
+                "latter if the probabilities were right. Iterations: the most of any problem. Seconds: for the whole "
+                f"fit, or for all hyperparameters tried. On {dataset_label(records)}."
             )
             table = study_table(study.name, title, told, data, _COLUMNS, records)
             table.shown["size"] = table.shown["size"].replace("0", "")  # the size of other classifiers
