@@ -13,7 +13,7 @@ def check(params: SharedParams, where: str, study: AttackParams) -> None:
     """ValueError if a run is missing or of a wrong system, the CNN has one replica, or the networks' images differ."""
     params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules")
     if params.run_of(f"{where}.cnn", study.cnn, "cnn").replicas < 2:
-        raise ValueError(f"{where}.cnn: '{study.cnn}' must have 2 replicas: one attacks the other")
+        raise ValueError(f"{where}.cnn: '{study.cnn}' must have at least 2 replicas: one attacks the other")
     for setting in ("dataset", "augmentation"):
         ours, theirs = (getattr(params.runs[each], setting) for each in (study.capsules, study.cnn))
         if ours != theirs:

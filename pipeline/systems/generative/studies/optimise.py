@@ -15,7 +15,7 @@ def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
     if run.model.slots != "own" or run.model.pose_posterior != "delta":
         raise ValueError(f"{where}.run: '{study.run}' must have slots: own and pose_posterior: delta")
     if study.replicas > run.replicas:
-        raise ValueError(f"{where}.replicas: '{study.run}' has {run.replicas}")
+        raise ValueError(f"{where}.replicas: at most {run.replicas}, as many as '{study.run}' has")
 
 
 def measure(context: Context) -> Outcome:

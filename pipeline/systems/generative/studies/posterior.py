@@ -14,7 +14,7 @@ def check(params: SharedParams, where: str, study: PosteriorParams) -> None:
     if not isinstance(run, GenerativeRun) or run.model.pose_posterior != "delta":
         raise ValueError(f"{where}.run: '{study.run}' is not a generative run with delta poses")
     if study.replicas > run.replicas:
-        raise ValueError(f"{where}.replicas: '{study.run}' has {run.replicas}")
+        raise ValueError(f"{where}.replicas: at most {run.replicas}, as many as '{study.run}' has")
 
 
 def measure(context: Context) -> Outcome:
