@@ -87,6 +87,7 @@ def test_accuracies_statements_and_numbers_that_are_not_worse_are_always_tested(
     learned = Learned(50.0, "validation", 60.0, 40.0, 10_000)
     rows = [
         row_of(numeric(96, 1), results, 90.0, learned=learned),
+        row_of(numeric(5.2, 0.2, "neither"), results, 1.1, learned=learned),  # a baseline better than the document's
         row_of(STATEMENT, results, 90.0, holds=False, learned=learned, remarks=[STEPS]),
         *(row_of(LOWER, results, ours, remarks=[STEPS]) for ours in (1.8, 1.0)),
     ]

@@ -72,8 +72,9 @@ NUMBERS: dict[str, dict[str, Any]] = {
         "passes": 40,
         "last": {name: {"test": error} for name, (error, _) in METHODS.items()},
         "reached": {name: {"log_loss": passes} for name, (_, passes) in METHODS.items()},
+        "disagreement": {name: dict.fromkeys(METHODS, 0.3) for name in METHODS},
     },
-    "ridge": {"errors": {"0": cell(0.06)}, "chosen": {"penalty": 0.01, **cell(0.02)}},
+    "ridge": {"errors": {"0": cell(0.06)}, "chosen": {"penalty": 0.01, "disagreement": 0.05, **cell(0.02)}},
     "distorted": {"distorted": {"train": 0.0069, "test": 0.0138, "strength": 1}},
 }
 

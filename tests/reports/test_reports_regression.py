@@ -120,9 +120,9 @@ def test_claims_about_both_sets_need_both(values: dict[str, Any], writer: Writer
         # Fewer than plain batch EM, more than the document's own update, of which the error is to be as low, too.
         ("online", "online", {"reached/incremental/log_loss": 17.0}, False),
         ("online", "online", {"last/incremental/test": 0.2}, False),
-        # 6.42 % of 360 images without a penalty: two standard errors of the difference to 3.21 % are 3.18 points.
-        ("ridge", "ridge", {"errors/0/test": 0.0642, "chosen/test": 0.0321}, True),
-        ("ridge", "ridge", {"errors/0/test": 0.0642, "chosen/test": 0.0325}, False),
+        # 4 points of 360 images: two standard errors are 3.98 or 4.01 points, if one of both errs on 14.4 or 14.6 %.
+        ("ridge", "ridge", {"chosen/disagreement": 0.144}, True),
+        ("ridge", "ridge", {"chosen/disagreement": 0.146}, False),
     ],
 )
 def test_a_claim_holds_and_fails_by_its_rule(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pipeline.systems.attention.experiments import iterated
 from pipeline.systems.attention.experiments.density import scores_of_cues, scores_of_poses
+from pipeline.systems.attention.model import von_mises_fisher
 from pipeline.systems.attention.model.top_down import (
     Components,
     Hierarchy,
@@ -94,6 +95,18 @@ def test_samples_are_good_within_every_component(components: Components) -> None
     mixed = replace(components, kappa=components.kappa.roll(1), sigma=components.sigma.roll(1))
     assert max(map(abs, scores_of_cues(mixed, cues))) > 2 * limit
     assert max(map(abs, scores_of_poses(mixed, cues[0], poses))) > 2 * limit
+
+
+def test_a_wrong_normalising_constant_is_seen(components: Components, monkeypatch: pytest.MonkeyPatch) -> None:
+    cues, right = components.sample_cues(2_000), von_mises_fisher.scaled_log_normaliser
+    poses = components.sample_poses(2_000, cues[0])
+    before = scores_of_poses(components, cues[0], poses)
+    monkeypatch.setattr(von_mises_fisher, "scaled_log_normaliser", lambda kappa, d: right(kappa, d) + 1)
+    assert scores_of_poses(components, cues[0], poses) == pytest.approx(before), "weights are ratios of densities"
+    assert min(map(abs, scores_of_cues(components, cues))) > 10
+    density = Components.log_poses
+    monkeypatch.setattr(Components, "log_poses", lambda self, parts: density(self, parts) + 1)
+    assert min(map(abs, scores_of_poses(components, cues[0], poses))) > 10
 
 
 def test_planted_scenes_follow_the_density_of_their_model() -> None:

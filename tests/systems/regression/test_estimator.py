@@ -50,6 +50,16 @@ def test_classes_in_subspaces_are_told_apart(example: tuple[Any, Any], decision:
         assert (likeliest == model.predict(X[100:])).all()
 
 
+def test_pairs_of_rare_classes_are_trained(example: tuple[Any, Any]) -> None:
+    """No example of two of the classes is held out, so nothing but training examples can choose their weights."""
+    centres = np.array([[0, 0], [3, 0], [0, 3]])
+    y = np.repeat([0, 1, 2], [200, 5, 5])
+    X = centres[y] + 0.3 * np.random.default_rng(0).normal(size=(210, 2))
+    model = CapsuleRegression(1, decision="all-vs-all", random_state=0).fit(X, y)
+    assert not held_out(y, model.validation_fraction, np.random.RandomState(0))[200:].any()
+    assert (model.predict(X) == y)[200:].mean() > 0.8
+
+
 def test_probabilities_are_the_models(example: tuple[Any, Any]) -> None:
     X, y = example
     model = CapsuleRegression(2, random_state=0).fit(X, y)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from planted import planted, step
@@ -21,7 +22,7 @@ from pipeline.systems.regression.experiments.distorted import distort
 from pipeline.systems.regression.experiments.grid import calibration
 from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.fits import Inputs, build_inputs, errors, fit_architecture
+from pipeline.systems.regression.model.fits import Inputs, build_inputs, decisions, errors, fit_architecture
 from pipeline.systems.regression.settings import RegressionStudy, ScheduleParams
 
 SCHEDULE = {"momentum": 0.9, "thresholds": [0.5, 0.0], "patience": [4, 2], "most_iterations": 50}
@@ -175,7 +176,7 @@ def test_starts_together_are_starts_alone(inputs: Inputs) -> None:
     study = study_of("starts", sds=[0.1, 1.0], seeds=3, **settings)
     found = starts.run(inputs, study)
     assert found.table.groupby("start").size().to_dict() == {"0.1": 3, "1": 3, "subspace": 1}
-    assert found.table[found.table["start"] != "subspace"]["error"].nunique() > 1
+    assert found.table[found.table["start"] != "subspace"]["error"].unique().size > 1
     assert found.numbers["best_random"]["mean"] == found.table["error"].iloc[:6].min()
     fewer = starts.run(inputs, study.model_copy(update={"sds": [0.1]}))
     assert fewer.table["error"].tolist()[:3] == pytest.approx(found.table["error"].tolist()[:3])
@@ -203,6 +204,9 @@ def test_online_methods_by_passes(inputs: Inputs) -> None:
     assert reached["batch"]["log_loss"]["mean"] == 12
     expected = (losses["incremental"] <= losses["batch"].iloc[-1]).idxmax()
     assert reached["incremental"]["log_loss"]["mean"] == expected < 12
+    last = {name: found.numbers["last"][name]["test"]["mean"] for name in ("batch", "incremental")}
+    apart = found.numbers["disagreement"]["batch"]["incremental"]["mean"]
+    assert abs(last["batch"] - last["incremental"]) <= apart <= sum(last.values())
 
 
 def test_a_penalty_is_chosen_on_validation(inputs: Inputs) -> None:
@@ -211,6 +215,10 @@ def test_a_penalty_is_chosen_on_validation(inputs: Inputs) -> None:
     assert found.table["penalty"].tolist() == [0.0, 0.1]
     best = found.table.loc[found.table["validation"].idxmin()]
     assert found.numbers["chosen"]["test"]["mean"] == best["test"]
+    architecture = build_architecture("multiclass", 2, inputs.classes)
+    both = (fit_architecture(inputs, architecture, study.schedule, ridge=penalty)[0] for penalty in (0.0, 0.1))
+    wrong = [decisions(architecture, W, inputs.X["test"]) != inputs.y["test"] for W in both]
+    assert found.table["disagreement"].tolist() == [0, pytest.approx(int((wrong[0] ^ wrong[1]).sum()) / 60)]
 
 
 def test_training_on_distorted_copies(inputs: Inputs) -> None:
@@ -224,6 +232,17 @@ def test_training_on_distorted_copies(inputs: Inputs) -> None:
     assert found.numbers["distorted"]["strength"] == best["strength"]
     assert found.numbers["distorted"]["test"]["mean"] == best["test"]
     assert found.numbers["plain"]["test"]["mean"] == found.table["test"].iloc[0]
+
+
+def test_a_checkpoint_is_of_the_same_distorted_copies(inputs: Inputs, tmp_path: Path) -> None:
+    """A fit that ended is not taken for one on other copies."""
+    settings = {"size": 1, "decision": "multiclass", "schedule": SCHEDULE, "strengths": [1.0]}
+    tables = []
+    for folder in (tmp_path / "both", tmp_path / "both", tmp_path / "new"):
+        study = study_of("distorted", examples=240 if not tables else 360, seed=len(tables[:1]), **settings)
+        tables.append(distorted.run(replace(inputs, checkpoints=folder), study).table)
+    columns = ["examples", "iterations", "train", "test"]
+    pd.testing.assert_frame_equal(tables[1][columns], tables[2][columns])
 
 
 def test_distortions_are_affine_maps_and_fields() -> None:

@@ -2,17 +2,19 @@
 
 For samples V of a mixture p and any density q with p's support, the mean of q(V) / p(V) is one. If p integrated to c,
 the mean would be 1 / c. If samples followed another density, the mean would not be one. Each q is a component of p,
-slightly narrowed. The ratio q / p then stays small, and standard errors of the mean are reliable. Concentrations and
-sds differ between components, so that samples with the values of another component would be detected.
+slightly narrowed, and computed by another library, because an error that p and q share would not be seen. The ratio
+q / p then stays small, and standard errors of the mean are reliable. Concentrations and sds differ between components,
+so that samples with the values of another component would be detected.
 """
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import vonmises_fisher
 from torch import Tensor
+from torch.distributions import Normal
 
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.attention.model.top_down import Components, literal_mass
@@ -67,7 +69,8 @@ def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[
     """
     log_mixture = components.log_pose_density(poses, cue)
     narrow = components.sigma * PEAK ** (-1 / len(cue))
-    log_inside = replace(components, sigma=narrow).log_poses(poses)  # (samples, n)
+    inside = Normal(components.predictions, narrow.unsqueeze(-1))
+    log_inside = inside.log_prob(poses.unsqueeze(-2)).sum(-1)  # (samples, n)
     frequent = components.log_weights(cue) > math.log(0.01)  # rarer components have too few samples
     return _scores((log_inside - log_mixture.unsqueeze(-1))[:, frequent])
 
@@ -75,7 +78,8 @@ def scores_of_poses(components: Components, cue: Tensor, poses: Tensor) -> list[
 def scores_of_cues(components: Components, cues: Tensor) -> list[float]:
     """Deviations of the means of q / p from one, in standard errors, for cues `[samples, d]`, by component."""
     close = components.kappa * PEAK ** (2 / (cues.shape[-1] - 1))
-    log_around = replace(components, kappa=close).log_cues(cues)  # (samples, n)
+    around = (vonmises_fisher(*each) for each in zip(components.directions.numpy(), close.numpy(), strict=True))
+    log_around = torch.from_numpy(np.stack([each.logpdf(cues.numpy()) for each in around], axis=-1))  # (samples, n)
     return _scores(log_around - components.log_cue_density(cues).unsqueeze(-1))
 
 

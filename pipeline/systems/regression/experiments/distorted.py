@@ -97,7 +97,7 @@ def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
     rows: list[dict[str, Any]] = []
     for strength in (0.0, *study.strengths):
         data = enlarged(inputs, study.examples, strength, study.seed) if strength else inputs
-        data = replace(data, depends={**inputs.depends, "distorted": strength})
+        data = replace(data, depends={**inputs.depends, "distorted": [strength, study.examples, study.seed]})
         row = {"data": "distorted" if strength else "plain", "strength": strength, "examples": len(data.X["train"])}
         rows.append(row | fit_architecture(data, architecture, study.schedule)[1])
     best = min(rows[1:], key=lambda row: float(row["validation"]))

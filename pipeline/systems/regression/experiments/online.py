@@ -25,7 +25,7 @@ from pipeline.data.datasets import PARTS
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import Architecture, build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import EStep, Examples, Problems, class_moments
-from pipeline.systems.regression.model.fits import Inputs, errors
+from pipeline.systems.regression.model.fits import Inputs, decisions, errors
 from pipeline.systems.regression.settings import OnlineStudy
 
 
@@ -56,13 +56,15 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
         "incremental, momentum": islice(incremental(problems, batches, W, study.momentum), 0, None, study.batches),
         "online": online_passes(),
     }
-    rows = []
+    rows, wrong = [], {}
     for name, method in methods.items():
         for done, weights in enumerate(islice(method, study.passes), start=1):
             found = problems.passed(weights, which, None, problems.examples)
             log_loss = -float(found.log_likelihood[0]) / (len(X) * math.log(inputs.classes))
-            wrong = errors(problems.architecture, problems.own_coordinates(weights).float(), inputs)
-            rows.append({"method": name, "passes": done, "log_loss": log_loss, **wrong})
+            own = problems.own_coordinates(weights).float()
+            shares = errors(problems.architecture, own, inputs)
+            rows.append({"method": name, "passes": done, "log_loss": log_loss, **shares})
+        wrong[name] = decisions(problems.architecture, own, inputs.X["test"]) != inputs.y["test"]
     table = pd.DataFrame(rows)
     last = table.groupby("method")[["log_loss", *PARTS]].last()
     goal = last.T["batch"] + 1e-12
@@ -73,6 +75,8 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     passes = pd.DataFrame(reached, index=last.index).fillna(study.passes + 1)
     numbers = {
         "last": last.map(one).to_dict("index"),
+        # The share of test images on which one of two methods errs, but not both, after the last pass.
+        "disagreement": {a: {b: one(float((wrong[a] != wrong[b]).double().mean())) for b in wrong} for a in wrong},
         "passes": study.passes,
         "reached": passes.map(one).to_dict("index"),
     }

@@ -5,17 +5,22 @@ import pandas as pd
 from pipeline.data.datasets import PARTS
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
-from pipeline.systems.regression.model.fits import Inputs, fit_architecture
+from pipeline.systems.regression.model.fits import Inputs, decisions, fit_architecture
 from pipeline.systems.regression.settings import RidgeStudy
 
 
 def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
-    """One row per penalty (`Problems.ridge`), from 0: errors of one architecture. The validation error chooses one."""
+    """One row per penalty (`Problems.ridge`), from 0: errors of one architecture, and the share of test images on which
+    either this penalty or none errs, but not both. The validation error chooses a penalty.
+    """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
-    rows = []
+    rows, plain = [], None
     for penalty in sorted({0.0, *study.penalties}):
-        found = fit_architecture(inputs, architecture, study.schedule, ridge=penalty)[1]
-        rows.append({"penalty": penalty, **{part: found[part] for part in PARTS}})
+        W, found = fit_architecture(inputs, architecture, study.schedule, ridge=penalty)
+        wrong = decisions(architecture, W, inputs.X["test"]) != inputs.y["test"]
+        plain = wrong if plain is None else plain
+        disagreement = float((wrong != plain).double().mean())
+        rows.append({"penalty": penalty, **{part: found[part] for part in PARTS}, "disagreement": disagreement})
     chosen = min(rows, key=lambda row: row["validation"])
     numbers = {
         "errors": {f"{row['penalty']:g}": {part: one(row[part]) for part in PARTS} for row in rows},

@@ -8,6 +8,7 @@ after the last round or after `most_iterations`.
 
 The best weights have the fewest validation errors. The document leaves ties open. Small problems soon have no errors,
 and the first of tied weights is close to the start. So the highest validation likelihood decides between tied weights.
+A problem without validation examples, such as a pair of rare classes, keeps its latest weights.
 
 `fit` takes any examples. `fit_architecture` takes the images of a data set, projected onto singular vectors.
 """
@@ -78,7 +79,11 @@ def fit(
         error are of the weights before the iteration, validation_error is of the weights after the iteration. log_loss
         is -L / (n log C), for log-likelihood L of n examples: 1 for equal probabilities. iteration counts from 1.
     """
-    everyone = torch.arange(len(W))
+    everyone, architecture = torch.arange(len(W)), problems.architecture
+    counts = [  # the number of each problem's examples
+        architecture.sum_seen(torch.tensor(part.counts)).expand(len(W)) for part in (problems.examples, validation)
+    ]
+    blind = (counts[1] == 0).to(W.device)  # problems without validation examples
     if state is None:
         held = problems.passed(W, everyone, None, validation)
         zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
@@ -97,7 +102,8 @@ def fit(
         new = problems.update(statistics.moments, active) + schedule.momentum * (now.W - now.previous)
         held = problems.passed(new, active, None, validation)
         fewer = working & (held.errors < now.fewest)
-        better = fewer | (working & (held.errors == now.fewest) & (held.log_likelihood > now.likelihood))
+        likelier = (held.errors == now.fewest) & (held.log_likelihood > now.likelihood)
+        better = fewer | (working & (likelier | blind[at]))
         now.best = torch.where(better[:, None, None, None], new, now.best)
         now.fewest = torch.where(better, held.errors, now.fewest)
         now.likelihood = torch.where(better, held.log_likelihood, now.likelihood)
@@ -123,11 +129,7 @@ def fit(
     columns = ["problem", "iteration", "threshold", "log_loss", "error", "validation_error"]
     table = pd.DataFrame(torch.cat(rows).numpy(), columns=columns)
     table = table[table["problem"] >= 0].astype({"problem": int, "iteration": int}).reset_index(drop=True)
-    architecture = problems.architecture
-    train, held_out = (  # the number of each problem's examples, 1 where there are none
-        architecture.sum_seen(torch.tensor(part.counts)).clamp_min(1).expand(len(W)).numpy()[table["problem"]]
-        for part in (problems.examples, validation)
-    )
+    train, held_out = (count.clamp_min(1).numpy()[table["problem"]] for count in counts)
     return state, table.assign(
         log_loss=-table["log_loss"] / (train * math.log(architecture.shape[1])),
         error=table["error"] / train,

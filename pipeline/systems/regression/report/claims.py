@@ -66,13 +66,17 @@ class RegressionStudy(Study):
         }
         return pd.DataFrame(cells).sort_index().T
 
-    def above(self, errors: ArrayLike, others: ArrayLike) -> bool:
+    def above(self, errors: ArrayLike, others: ArrayLike, disagreement: ArrayLike | None = None) -> bool:
         """Whether any of `errors` (percent, on the study's test images) is above its counterpart in `others` by more
-        than two standard errors of the difference.
+        than two standard errors of the difference. The errors are paired if the `disagreement` is known: the share
+        (percent) of test images on which one of both errs, but not the other.
         """
-        ours, theirs = np.asarray(errors), np.asarray(others)
-        variance = sum(each / 100 * (1 - each / 100) for each in (ours, theirs)) / self.dataset.test
-        return bool((ours > theirs + 2 * 100 * np.sqrt(variance)).any())
+        ours, theirs = np.asarray(errors) / 100, np.asarray(others) / 100
+        if disagreement is None:
+            variance = ours * (1 - ours) + theirs * (1 - theirs)
+        else:
+            variance = np.asarray(disagreement) / 100 - (ours - theirs) ** 2
+        return bool((ours > theirs + 2 * np.sqrt(variance / self.dataset.test)).any())
 
 
 def executed(results: Results) -> list[RegressionStudy]:
@@ -144,7 +148,7 @@ def one_number_is_linear(study: RegressionStudy) -> Answer:
     """Figure 5: error of capsules of one number minus error of logistic regression, in points."""
     linear = study.mean("baseline", "logistic-regression", "test")
     gap = 100 * study.mean("errors", "multiclass", "1", "test") - 100 * linear
-    return gap, abs(gap) <= 1.5
+    return gap, abs(gap) <= 1.5, f"{dataset_label(study.numbers.records)}: {gap:.2f} points"
 
 
 def best_is_in_the_band(study: RegressionStudy) -> Answer:
@@ -211,7 +215,8 @@ def fewer_passes(study: RegressionStudy) -> Answer:
     method = min(incremental, key=lambda name: reached[name])
     fewest = min(reached[plain], reached[momentum])
     error, *theirs = (100 * study.mean("last", name, "test") for name in (method, plain, momentum))
-    holds = reached[method] < fewest and not study.above(error, theirs)
+    apart = [100 * study.mean("disagreement", method, name) for name in (plain, momentum)]
+    holds = reached[method] < fewest and not study.above(error, theirs, apart)
     most, label = study.numbers.at("passes"), dataset_label(study.numbers.records)
     told = [
         f"{name.replace(', ', ' with ')} {f'more than {most}' if passes > most else f'{passes:.0f}'}"
@@ -225,8 +230,9 @@ def penalty_helps(study: RegressionStudy) -> Answer:
     """Section 4: points by which the penalty chosen on validation images lowers the test error."""
     with_, without = 100 * study.mean("chosen", "test"), 100 * study.mean("errors", "0", "test")
     label, penalty = dataset_label(study.numbers.records), study.mean("chosen", "penalty")
-    note = f"{label}: {without:.2f} % without, {with_:.2f} % with a penalty of {penalty:g}"
-    return without - with_, study.above(without, with_), note
+    apart = 100 * study.mean("chosen", "disagreement")
+    note = f"{label}: {without:.2f} % without, {with_:.2f} % with a penalty of {penalty:g}, one of both {apart:.2f} %"
+    return without - with_, study.above(without, with_, apart), note
 
 
 MEASURES: dict[str, Measure] = {
