@@ -61,7 +61,10 @@ class Graph:
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Self:
         """Load the graph of a repository. `values`: the content of `params.yaml`, if known. Raises as `read_yaml`."""
         values = read_yaml(root / "params.yaml") if values is None else values
-        return cls(read_yaml(root / "dvc.yaml")["stages"], values)
+        content = read_yaml(root / "dvc.yaml")
+        if not isinstance(content, dict) or not isinstance(content.get("stages"), dict):
+            raise UserError("dvc.yaml has no stages: take the file from Git")
+        return cls(content["stages"], values)
 
     def item(self, stage: str, name: str | None) -> Item:
         """One item. Raises `UserError` if there is no such item."""

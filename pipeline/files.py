@@ -93,6 +93,15 @@ _Loader.add_implicit_resolver(
 )
 
 
+def read_json(path: Path) -> Any:
+    """The content of a JSON file. Raises `UserError` if it is missing, unreadable or invalid."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        advice = "take the file from Git, or run the stage that makes it"
+        raise UserError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {advice}") from None
+
+
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; None if it is empty.
 
@@ -113,7 +122,8 @@ def parse_yaml(text: str, name: str) -> Any:
         node = loader.get_single_node()
         _check_keys(node, name)
         return loader.construct_document(node) if node else None
-    except (yaml.YAMLError, ValueError) as error:  # PyYAML raises ValueError for dates such as 2024-99-99
+    # PyYAML raises ValueError for dates such as 2024-99-99. A section that contains itself has no end.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{name} is not valid YAML: {error}") from None
     finally:
         loader.dispose()

@@ -53,8 +53,8 @@ def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambd
     layout = Layout(root, params.profile)
     results = Results(layout.records_folder, layout.arrays_folder)
     expected = current_settings(Graph.load(root, values), params.model_dump(mode="json"))
-    records = [each for each in outputs(path.parent / LOCK) if each.path.startswith("reports/")]
-    locked = {each.label for each in records if each.path.endswith(".json") and md5(root / each.path) == each.md5}
+    files = [each for each in outputs(path.parent / LOCK) if each.path.startswith("reports/")]  # records and tables
+    locked = {each.label for each in files} - {each.label for each in files if md5(root / each.path) != each.md5}
     return statuses(results, expected, publish=params.publish, locked=locked, running=running)
 
 

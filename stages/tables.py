@@ -9,10 +9,8 @@ from stages.workspace import stage
 def main() -> None:
     """Write the results of the executed stages of the current profile, next to the papers' numbers."""
     with stage("tables") as workspace:
-        import yaml
-
         from pipeline import report
-        from pipeline.files import write_json, write_text
+        from pipeline.files import read_yaml, write_json, write_text
         from pipeline.page.figures import load_figure, on_disk
         from pipeline.page.page import build_page, other_scorecards
         from pipeline.page.scorecard import build_scorecard
@@ -29,7 +27,7 @@ def main() -> None:
         pictures, incomplete = on_disk(folder, results)
         figures = [load_figure(folder, each) for each in pictures]
         others = other_scorecards(workspace.root, profile)
-        citation = yaml.safe_load((workspace.root / "CITATION.cff").read_text(encoding="utf-8"))
+        citation = read_yaml(workspace.root / "CITATION.cff")
         repository = citation.get("repository-code", "")
         page = build_page(rows, claims, profile, figures, tables, differing, incomplete, others, repository)
 

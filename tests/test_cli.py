@@ -12,8 +12,9 @@ from commands import file_size_limit, pipeline
 from dvc.utils.hydra import apply_overrides
 from records import ResultFiles
 
-from pipeline import memory
+from pipeline import memory, state
 from pipeline.errors import UserError
+from pipeline.files import write_text
 from pipeline.locks import single_instance
 from pipeline.profiles import Profiles
 
@@ -208,6 +209,20 @@ def test_status_lists_the_items_of_a_profile_and_those_that_run_of_the_current_o
     assert pipeline(monkeypatch, "status") == 0
     assert "~1.00 h" in (told := capsys.readouterr().out)
     assert told.endswith("the median time of the stage's items\n"), "what ~ means"
+
+
+def test_an_item_whose_table_is_not_the_recorded_one_is_unlocked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(ROOT / "dvc.yaml", root)
+    (root / "params.yaml").write_text(ALL)
+    names = ("a.json", "a.csv")
+    for name in names:
+        write_text(root / "reports" / name, name)
+    outs = [{"path": f"reports/{name}", "md5": state.md5(root / "reports" / name)} for name in names]
+    write_text(root / "dvc.lock", yaml.safe_dump({"stages": {"train@a": {"outs": outs}}}))
+    monkeypatch.setattr(state, "statuses", lambda *_, locked, **__: locked)
+    assert state.profile_items(root, root / "params.yaml") == {"train/a"}
+    write_text(root / "reports/a.csv", "another")
+    assert state.profile_items(root, root / "params.yaml") == set()
 
 
 @pytest.mark.parametrize(

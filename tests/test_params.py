@@ -161,6 +161,7 @@ def test_every_number_has_an_upper_bound(values: dict[str, Any]) -> None:
     [
         (b"just text", "must be a section"),
         (b"runs: {a: [}", "not valid YAML"),
+        (b"runs: &a {a: *a}", "not valid YAML"),
         (b"profile: qu\xefck\n", "utf-8"),
         (None, "No such file"),
         (b"", "is empty"),

@@ -4,7 +4,6 @@ Machines differ in rounding, which training amplifies. The spread between them i
 and settings, and is in `reports/<profile>/noise.json`. If two numbers are of one seed each, this is the only estimate.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from scipy import stats
 
 from pipeline.comparison.sides import NOT_RUN, Answer, Side
 from pipeline.errors import UserError
-from pipeline.files import write_json
+from pipeline.files import read_json, write_json
 from pipeline.layout import Layout
 
 
@@ -59,7 +58,7 @@ class Noise:
 def read(root: Path, profile: str) -> dict[str, Spread]:
     """The spread between machines, by the claim's id. Empty if it was not measured."""
     path = Layout(root, profile).noise_path
-    content = json.loads(path.read_text("utf-8")) if path.exists() else {"claims": {}}
+    content = read_json(path) if path.exists() else {"claims": {}}
     return {claim: Spread(**values) for claim, values in content["claims"].items()}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dvc.scm import SCM, SCMError, resolve_rev
+from scmrepo.exceptions import SCMError as GitError
 
 from pipeline.errors import UserError
 from pipeline.files import parse_yaml
@@ -117,10 +118,10 @@ def _load(tree: Tree, profile: str) -> Side:
         advice = "run `make repro`" if tree.commit is None else "compare with a commit that has one"
         raise UserError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
     try:
-        rows = json.loads(text)
-    except ValueError as error:  # such as a merge's conflicts
-        raise UserError(f"{path} of {tree.name} is not JSON: {error}") from None
-    return Side(profile, params, {row["id"]: _answer(row) for row in rows}, tree)
+        answers = {row["id"]: _answer(row) for row in json.loads(text)}
+    except (ValueError, KeyError, TypeError) as error:  # such as a merge's conflicts
+        raise UserError(f"{path} of {tree.name} is not a scorecard: {error}") from None
+    return Side(profile, params, answers, tree)
 
 
 def _answer(row: Mapping[str, Any]) -> Answer:
@@ -161,5 +162,5 @@ def _commit(root: Path, word: str) -> str | None:
     """The commit of a Git revision or a DVC experiment. None if there is none, or no repository."""
     try:
         return str(resolve_rev(SCM(str(root), search_parent_directories=True), word))
-    except SCMError:
+    except (SCMError, GitError):  # the latter without a commit
         return None

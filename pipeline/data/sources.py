@@ -117,7 +117,11 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
     is empty. Toys have no files, so only a README is written. Raises `UserError` if no mirror has a file with the right
     hash, if `mirror` is a URL with an unknown scheme, or if a file cannot be written.
     """
-    if mirror and urlparse(mirror).scheme not in ("http", "https", "file", ""):
+    try:
+        known = not mirror or urlparse(mirror).scheme in ("http", "https", "file", "")
+    except ValueError:  # such as an incomplete IPv6 address
+        known = False
+    if not known:
         raise UserError(f"{mirror}: cannot be read: use a folder, or a URL with https, http or file")
     source = SOURCES[name]
     if not source.files:  # other stages depend on the folder
@@ -145,7 +149,7 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
                 reasons.append(f"{url}: wrong content: {error}")
             _log.warning("%s", reasons[-1])
     except OSError as error:
-        where = error.filename or target
+        where = error.filename2 or error.filename or target
         raise UserError(f"cannot write {where}: {error.strerror or error}. Earlier files stay.") from error
     shown = "".join(f"\n  {reason}" for reason in reasons)
     raise UserError(

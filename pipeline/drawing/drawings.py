@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,9 @@ class Drawing(Picture):
     @in_house_style
     def write_pdf(self, path: Path) -> None:
         """Draw the figure into the PDF file `path`. The same data give the same bytes."""
-        self.figure().savefig(path, metadata={"Title": self.title, "CreationDate": None})
+        content = BytesIO()  # not the file: on a full disk, matplotlib's error would not name the cause
+        self.figure().savefig(content, format="pdf", metadata={"Title": self.title, "CreationDate": None})
+        path.write_bytes(content.getvalue())
 
 
 @dataclass

@@ -5,7 +5,7 @@ their results are the same. Tables are CSV and LaTeX. For each figure and table,
 caption, and the results and commits behind it.
 """
 
-import json
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +17,7 @@ from pipeline.commits import git_state
 from pipeline.drawing.drawings import Picture, Written
 from pipeline.drawing.table import Table, sources
 from pipeline.errors import UserError
+from pipeline.files import read_json
 from pipeline.layout import Layout
 from pipeline.page.figures import on_disk
 from pipeline.params import load_params
@@ -58,10 +59,14 @@ def export(root: Path, folder: Path) -> int:
                 path.write_text(content, encoding="utf-8")
                 add(path, "tables/", table)
         claims = Path(made, "scorecard.csv")
-        rows = json.loads(layout.scorecard_path.read_text(encoding="utf-8"))
+        rows = read_json(layout.scorecard_path)
         columns = ("id", "document", "where", "claim", "paper", "ours", "verdict", "dataset", "profile")
         pd.json_normalize([{key: row[key] for key in columns} for row in rows]).to_csv(claims, index=False)
         for path in (claims, *(root / name for name in ("CITATION.cff", "LICENSE", "params.yaml", "dvc.lock"))):
             add(path, "")
-        crate.write(folder)
+        try:
+            crate.write(folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
     return sum(path.is_file() for path in folder.rglob("*"))

@@ -65,6 +65,8 @@ def fan_out(
     another fan-out runs, or DVC cannot read the repository.
     """
     commit, dirty = git_state(root)
+    if commit == "unknown":
+        raise UserError("workers run a commit, but Git finds none here: see `git log`")
     if dirty:
         raise UserError("workers run the last commit, but there are changes since: see `git status`, and commit them")
     with single_instance(root, "fan-out"):

@@ -20,12 +20,11 @@ from contextlib import chdir
 from pathlib import Path, PurePath
 
 import yaml
-from dvc.exceptions import DvcException
 from dvc.repo import Repo
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.errors import UserError
-from pipeline.files import read_yaml, write_text
+from pipeline.files import read_json, read_yaml, write_text
 from pipeline.layout import Layout
 from pipeline.models import pictures_of_an_image
 from pipeline.page.scorecard import dataset_and_remarks
@@ -158,7 +157,7 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
     layout, cards = Layout(root, params.profile), root / REMOTE / "cards"
     results = Results(layout.records_folder, layout.arrays_folder)
     scorecard = layout.scorecard_path
-    claims = json.loads(scorecard.read_text(encoding="utf-8")) if scorecard.exists() else []
+    claims = read_json(scorecard) if scorecard.exists() else []
     folder = FileSystemLoader(Path(__file__).parent)
     templates = Environment(loader=folder, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
     for output, size in sizes.items():
@@ -215,7 +214,9 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
                     chosen.append((key, value))
             hashes = set().union(*repo.stage_cache.get_used_objs(chosen).values())
             result = repo.cloud.push(hashes, remote=remote)
-    except (DvcException, OSError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # every kind of remote has exceptions of its own
         raise UserError(f"cannot push to the remote {remote or '(default)'}: {error}") from error
     if result.failed:
         raise UserError(f"{len(result.failed)} files could not be pushed")

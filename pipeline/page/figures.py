@@ -7,7 +7,6 @@ kept if its results are unchanged. A figure is removed if its arrays exist but n
 
 import base64
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -18,9 +17,10 @@ from urllib.parse import quote
 import pandas as pd
 from PIL import Image
 
+from pipeline.data.datasets import reading
 from pipeline.drawing import style
 from pipeline.drawing.drawings import Picture, Written
-from pipeline.files import write_bytes, write_json, write_text
+from pipeline.files import read_json, write_bytes, write_json, write_text
 from pipeline.report import draw
 from pipeline.results.provenance import Record, item_name, unique
 from pipeline.results.reading import Results
@@ -86,7 +86,7 @@ def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
     tables were missing when the folder was last written, as text such as "evaluate/vae (its table)".
     """
     path = folder.with_suffix(".json")
-    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"figures": [], "incomplete": []}
+    content = read_json(path) if path.exists() else {"figures": [], "incomplete": []}
     pictures = []
     for entry in content["figures"]:
         records = [record for source in entry["sources"] if (record := _record(results, source))]
@@ -110,14 +110,15 @@ def _record(results: Results, source: dict[str, Any]) -> Record | None:
 def load_figure(folder: Path, figure: Picture) -> Picture:
     """The figure with two fields set: `uri` (its file in `folder`, as a data URI) and `width` (in CSS pixels)."""
     path = folder / figure.file
-    if figure.kind == "png":
-        with Image.open(path) as picture:
-            uri, inches = webp_uri(picture, lossless=True), picture.width / style.DPI
-    else:
-        content = path.read_text(encoding="utf-8")
-        points = re.search(r'<svg[^>]* width="([\d.]+)pt"', content)
-        assert points is not None, f"{path} has no width"
-        uri, inches = vector_uri(content), float(points[1]) / 72
+    with reading(path, "figures"):
+        if figure.kind == "png":
+            with Image.open(path) as picture:
+                uri, inches = webp_uri(picture, lossless=True), picture.width / style.DPI
+        else:
+            content = path.read_text(encoding="utf-8")
+            points = re.search(r'<svg[^>]* width="([\d.]+)pt"', content)
+            assert points is not None, "it has no width"
+            uri, inches = vector_uri(content), float(points[1]) / 72
     return replace(figure, uri=uri, width=round(inches * _PIXELS_PER_INCH))
 
 

@@ -5,7 +5,6 @@ everything can be read, and the filters (plain CSS) work. `page.js` sorts and se
 order in the page's address. `tables.js` sorts tables. `films.js` shows films with a slider.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.drawing.drawings import Picture
 from pipeline.drawing.table import Table
+from pipeline.files import read_json
 from pipeline.layout import Layout
 from pipeline.page.figures import front_picture
 from pipeline.page.scorecard import TIERS, Row, Verdict, count_verdicts, dataset_and_remarks, tier, tolerance
@@ -63,7 +63,7 @@ Content = dict[str, Any]
 def other_scorecards(root: Path, profile: str) -> dict[str, list[Row]]:
     """The existing scorecards of `QUICK` and `PAPER` in the repository `root`, by profile; `profile` is left out."""
     paths = {name: Layout(root, name).scorecard_path for name in (QUICK, PAPER) if name != profile}
-    return {name: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items() if path.exists()}
+    return {name: read_json(path) for name, path in paths.items() if path.exists()}
 
 
 def build_page(

@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from pipeline.errors import UserError
+
 ROOM = Path(__file__).parent
 SETS = "_sets"
 """Suffix of the section for sets of short studies, `<kind>_sets`."""
@@ -36,10 +38,11 @@ def study_of(kind: str) -> ModuleType:
     """The module of a kind of study, also by the name of its sets (`<kind>_sets`).
 
     Raises:
-        KeyError: there is no study of that kind.
+        UserError: there is no study of that kind.
     """
-    module = _files()[kind.removesuffix(SETS)].relative_to(ROOM.parents[1]).with_suffix("")
-    return import_module(".".join(module.parts))
+    if (file := file_of(kind)) is None:
+        raise UserError(f"{kind} is no study, but one of {', '.join(_files())} is")
+    return import_module(".".join(file.relative_to(ROOM.parents[1]).with_suffix("").parts))
 
 
 def studies() -> dict[str, ModuleType]:

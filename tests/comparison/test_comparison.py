@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -294,6 +295,15 @@ def test_a_side_is_a_revision_a_profile_or_the_working_tree(repository: Reposito
     for word, message in (("nobody", "neither a Git revision nor a profile"), ("quick", "both a profile and a Git")):
         with pytest.raises(UserError, match=message):
             load_sides(repository.root, [word])
-    (repository.root / "reports/quick/scorecard.json").write_text("<<<<<<< HEAD")
-    with pytest.raises(UserError, match=r"scorecard\.json of the working tree is not JSON"):
-        load_sides(repository.root, ["."])
+    for content in ("<<<<<<< HEAD", '[{"id": "001.a"}]'):
+        (repository.root / "reports/quick/scorecard.json").write_text(content)
+        with pytest.raises(UserError, match=r"scorecard\.json of the working tree is not a scorecard"):
+            load_sides(repository.root, ["."])
+
+
+def test_a_repository_without_a_commit_has_a_working_tree(repository: Repository) -> None:
+    shutil.rmtree(repository.root / ".git")
+    repository.git("init", "-q")
+    assert load_sides(repository.root, ["."])[0].answers[SINGLE].value == 49.5
+    with pytest.raises(UserError, match="neither a Git revision nor a profile"):
+        load_sides(repository.root, ["HEAD"])

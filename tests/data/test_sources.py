@@ -142,6 +142,11 @@ def test_a_mirror_of_another_scheme_is_refused_by_name(server: Server, place: Pl
     assert server.seen == []
 
 
+def test_a_mirror_that_is_no_address_is_refused(server: Server, place: Place) -> None:
+    with pytest.raises(UserError, match=r"http://\[::1: cannot be read"):
+        place.fetch(server.mirror("good"), mirror="http://[::1")
+
+
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
 def test_a_local_mirror_comes_first(server: Server, place: Place, tmp_path: Path, form: str) -> None:
     own = tmp_path / "my data"

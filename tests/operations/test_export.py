@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from commands import file_size_limit
 
+from pipeline import report
 from pipeline.errors import UserError
 from pipeline.operations.export import export
 from pipeline.results.claims import load_claims
@@ -35,3 +37,11 @@ def test_the_committed_results_become_a_crate(tmp_path: Path) -> None:
     assert claims["ours.value"].notna().any()
     with pytest.raises(UserError, match="exists"):
         export(ROOT, folder)
+
+
+def test_a_crate_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "draw", lambda *_: [])
+    monkeypatch.setattr(report, "build", lambda _: [])
+    with file_size_limit(1_000), pytest.raises(OSError, match="File too large"):
+        export(ROOT, tmp_path / "results")
+    assert not (tmp_path / "results").exists()

@@ -113,7 +113,13 @@ def ours_of(params: Params, system: str, name: str) -> list[dict[str, Any]]:
     if system == "comparison":
         runs = [{}]
     data = next(iter(values["datasets"].values()))
-    more = {"training_share": 1.0, "dataset": data, "rate": 0.01, "holdout": {"factor": "instance", "value": 4}}
+    more = {
+        "training_share": 1.0,
+        "dataset": data,
+        "rate": 0.01,
+        "steps": 1,
+        "holdout": {"factor": "instance", "value": 4},
+    }
     return [{**run, **more, "training": {**run.get("training", {}), "steps": 1, "epoch_steps": "9"}} for run in runs]
 
 

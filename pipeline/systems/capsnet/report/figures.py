@@ -70,6 +70,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         found = ((title, arrays[role].get(f"capsules_{condition}")) for role, condition, title in panels_of)
         shown = {title: capsules for title, capsules in found if capsules is not None}
         if len(shown) < len(panels_of):
+            written.miss("infer (examples of some conditions)")
             return
         yield Drawing(
             f"capsnet-capsules-{dataset}",
