@@ -18,7 +18,7 @@ _SOURCE = Path(__file__).with_name("attention.cpp")
 _LANES = 8
 """For the kernel, the width of a head (`width / heads`) must be a multiple of this number."""
 _PARTS = ("query", "key_value", "feed", "norm_query", "norm_key", "norm_feed")
-"""Layers of a block, in the order in which the kernel writes gradients: of a layer's weight, then of its bias."""
+"""Layers of a block, in the order in which the kernel writes gradients. A weight's gradient comes before the bias's."""
 
 
 class PerElement(nn.Module):
@@ -62,7 +62,7 @@ class AttentionPooling(nn.Module):
         weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
         bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
         # Channels are summed over space before they are mapped to features. So the map is computed once per part. The
-        # result is the same, as a part's shares (weights over space) sum to 1. The scores' bias would change no share.
+        # result is the same: a part's shares (weights over space) sum to 1. The scores' bias would change no share.
         scores = F.conv2d(x, weight[:, -1, :, None, None])
         shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
         pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)
@@ -73,8 +73,8 @@ class MultiheadAttentionBlock(nn.Module):
     """MAB(X, Y) = H + relu(W LN(H)), H = X + attention(LN(X), LN(Y)); `X [B, n, d]`, `Y [B, m, d]`, result `[B, n, d]`.
 
     LayerNorm comes before attention and feed-forward (pre-norm), so that the residual path leaves X unchanged. As first
-    published, it comes after them (post-norm). A stack of eight post-norm blocks loses its input: the encoder of the
-    objects gives the same output for every image, and training does not change this.
+    published, LayerNorm comes after them (post-norm). A stack of eight post-norm blocks loses its input: the encoder of
+    the objects gives the same output for every image, and training does not change this.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -183,7 +183,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _struct(x: Tensor, y: Tensor, heads: int, eps: float, parameters: list[Tensor]) -> kernels.Struct:
-    """`struct Block` of the kernel, from parameters in the order of `_PARTS`. In it, parameters of norms come first."""
+    """`struct Block` of the kernel, from parameters in the order of `_PARTS`. In the struct, norms come first."""
     half = len(parameters) // 2
     pointers = {f"parameter_{place}": each for place, each in enumerate(parameters[half:] + parameters[:half])}
     return kernels.struct(

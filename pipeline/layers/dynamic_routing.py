@@ -5,7 +5,7 @@ Shapes: B images, m capsules of d numbers, n capsules of D numbers above; transf
 
 Routing is limited by memory bandwidth: every iteration reads all votes twice. `route` therefore works on a few images
 at a time, whose votes fit in the cache. The backward pass computes votes again instead of storing them. It writes the
-gradient by votes once, as a matrix product that sums the terms of all iterations.
+gradient with respect to votes once, as a matrix product that sums the terms of all iterations.
 """
 
 import torch
@@ -16,7 +16,7 @@ _BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
 
 
 def squash(vectors: Tensor) -> Tensor:
-    """Vectors `[..., D]` of length r, shortened to r^2 / (1 + r^2), which is below 1 (document 001, section 2)."""
+    """Vectors `[..., D]` of length r, shortened to length r^2 / (1 + r^2) < 1 (document 001, section 2)."""
     # The smallest positive number replaces 0, because the root has no gradient at 0.
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     return vectors * (squares.sqrt() / (1 + squares))
@@ -96,11 +96,11 @@ def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
 
 
 def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
-    """The gradient `[B, n, m, D]` of a loss by the votes, from its `gradient [B, n, D]` by the last weighted sum.
+    """A loss's gradient `[B, n, m, D]` with respect to votes, from `gradient [B, n, D]` with respect to the last sums.
 
     From logits a, an iteration computes weights c = softmax(a), sums s = sum_i c_i votes_i and capsules v = squash(s).
-    It then adds votes_i v to a_i. Here i is a capsule below. The product c_i votes_i adds c_i times the gradient by s
-    to the gradient by votes_i. The product votes_i v adds the gradient by a_i times v.
+    It then adds votes_i v to a_i. Here i is a capsule below. Let dx be the gradient with respect to x. The product c_i
+    votes_i adds c_i ds to dvotes_i. The product votes_i v adds da_i v to it.
     """
     logits, weights, sums = votes.new_zeros(votes.shape[:3]), [], []
     for _ in range(updates):
@@ -120,7 +120,7 @@ def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
 
 
 def _through_squash(vectors: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient by vectors x `[..., D]`, from the gradient by squash(x) = x h(|x|), where h(r) = r / (1 + r^2)."""
+    """The gradient with respect to vectors x `[..., D]`, from that with respect to squash(x) = x |x| / (1 + |x|^2)."""
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     along = (vectors * gradient).sum(-1, keepdim=True)
     return (squares.sqrt() * gradient + (1 - squares) / (1 + squares) * along / squares.sqrt() * vectors) / (

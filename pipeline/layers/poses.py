@@ -70,7 +70,7 @@ def spread(count: int, scale: float) -> Tensor:
     side = math.isqrt(count - 1) + 1
     ticks = torch.linspace(-0.5, 0.5, side) if side > 1 else torch.zeros(1)
     y, x = torch.meshgrid(ticks, ticks, indexing="ij")
-    # With fewer frames than grid points, they are spread evenly over the points, so that no side stays empty.
+    # Fewer frames than grid points are spread evenly over the points, so that no side stays empty.
     places = torch.linspace(0, side * side - 1, count).round().long()
     matrix = torch.zeros(count, 2, 3)
     matrix[:, 0, 0] = matrix[:, 1, 1] = scale

@@ -58,7 +58,7 @@ def features(
 def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
     """A row (metric, value) for each metric of the model on the test images, with one noise sample per image.
 
-    Metrics among `batch_statistics` are left out, because batches here have another size than in training.
+    The model's `batch_statistics` are left out, because batches here have another size than in training.
     """
     images, labels = dataset.part("test")
     generator = torch.Generator(device).manual_seed(seed)

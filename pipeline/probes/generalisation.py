@@ -36,7 +36,7 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
 
     Features are standardised in double precision: in single, the sd of a nearly constant feature would be zero. A fit
     is in single precision and starts at the weights of the next smaller strength. With 60,000 examples of 160 features,
-    it takes a third of the time of a separate fit in double precision. The objectives of the two fits agree within
+    this takes a third of the time of separate fits in double precision. The objectives of the two fits agree within
     0.5 %, their accuracies within 0.1 points.
     """
     from sklearn.exceptions import ConvergenceWarning
@@ -75,7 +75,7 @@ def rotated(angle: float) -> str:
 AFFINE = "affine"
 """The name of the test on random affine versions of the images, drawn from affNIST's published ranges."""
 OFFICIAL = "affnist"
-"""The name of the test on affNIST's published images. Its probes are those of the affine test."""
+"""The name of the test on affNIST's published images. It uses the probes of the affine test."""
 _SAMPLES = 200
 """Posterior samples of part i of the data set (`PARTS[i]`) have the seed `seed + _SAMPLES + i`."""
 _UNWARPED: Mapping[str, Warp | None] = dict.fromkeys(PARTS)
@@ -113,7 +113,7 @@ class _Subject:
     """One trained model and the images it is probed on.
 
     Args:
-        sampled: whether samples of its posterior are features, too.
+        sampled: whether samples of the model's posterior are features, too.
     """
 
     def __init__(

@@ -4,6 +4,6 @@
 f is a layer of a network: numbers of some capsules, which the system's module `equivariance` reads off a model. g
 turns, shifts, scales or shears the content of the image x (`transformations`). rho predicts how the layer's numbers
 change: by the action that theory gives, such as the composition of poses, or by a linear map fitted to training images
-(`actions`). Errors are relative to how much f varies over images (`errors`), for finite g and for the derivative at the
-identity. Functions whose equivariance is known are measured as well (`controls`).
+(`actions`). Errors are relative to how much f varies over images (`errors`), for finite g and for the derivative with
+respect to g at the identity. Functions whose equivariance is known are measured as well (`controls`).
 """

@@ -23,11 +23,11 @@ VALIDATION_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Pairs:
-    """A layer's values before and after a move. Actions with free parameters are fitted to them, others ignore them.
+    """A layer's values before and after a move. Only actions with free parameters are fitted to pairs.
 
     Attributes:
         before: values `[N, n, k]` of the images to fit to.
-        after: values `[N, n, k]` of the moved images, or derivatives of values by the move.
+        after: values `[N, n, k]` of the moved images, or derivatives with respect to the move.
         weights: `[N, n]`, the weight of each capsule.
     """
 
@@ -43,7 +43,7 @@ class Action(Protocol):
         """rho(g) for the matrix `[2, 3]` of g in the frame that the model sees. None if theory does not give it."""
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map | None:
-        """The derivative of rho at the identity, along a velocity `[2, 3]`. None if theory does not give it."""
+        """The derivative of rho at the identity, along a `velocity [2, 3]` of g. None if theory does not give it."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,10 @@ class Poses:
 
 @dataclass(frozen=True)
 class FromTheLeft:
-    """Square pose matrices, k = side^2, row by row, that some T(g) multiplies from the left.
+    """Square pose matrices, k = side^2, row by row, that g multiplies by a matrix T from the left.
 
     A vote is a pose times a matrix on its right. So a T that multiplies poses of all primary capsules from the left
-    also multiplies those of all capsules above (document 003, equation 5; document 004, section 3). Theory does not
+    also multiplies the poses of all capsules above (document 003, equation 5; document 004, section 3). Theory does not
     determine T. One T for all capsules is fitted to `Pairs` by least squares.
     """
 
@@ -142,8 +142,8 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     regression. It predicts a capsule's values after the move from the n k values of all capsules before the move.
 
     In the regression of a capsule, images are weighted by its weights. Values are centred, so that the map is affine
-    and the mean is not penalised. The penalty is the one with the smallest error, over all capsules, on the last
-    quarter of the images. With this penalty, the map is fitted to all images.
+    and the mean is not penalised. The penalty has the smallest error, summed over capsules, on the last quarter of the
+    images, for maps fitted to the other images. With this penalty, the map is fitted to all images.
 
     Args:
         penalties: penalties to choose from, as shares of the largest eigenvalue of the values' covariance.

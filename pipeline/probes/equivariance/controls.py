@@ -1,9 +1,9 @@
-"""Functions whose equivariance is known. They are measured as networks are, to check and calibrate the errors.
+"""Functions whose equivariance is known. Their errors are measured like a network's, to check and calibrate errors.
 
 - `pixels`: f(x) = x. Its action is the resampling that moves images. So its error is zero, except for content that
   enters a crop at its edges.
 - `moments`: centroid and second moments of an image's content. They move exactly with every affine map of the plane.
-  Their error comes from pixels and edges.
+  Their error comes from the pixel grid and from edges.
 - `quarter turns`: a network of two group convolutions over turns by 90 degrees (Cohen and Welling 2016), with random
   weights. Only quarter turns are exact on a grid. So its error at 90 and 180 degrees is rounding.
 """

@@ -20,7 +20,7 @@ from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
 
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures. The first three predict f(g x): by theory's action, by a linear map fitted to images, or by f(x) itself.
+"""Measures. The first three predict f(g x): from f(x) by theory's action or by a fitted linear map, or as f(x) itself.
 `RESAMPLING` predicts f(x) by f(g^-1 g x). Its errors come only from resampling and the edges of images.
 """
 TRAINED, UNTRAINED = "trained", "untrained"
@@ -58,7 +58,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Steps:
-    """Pairs of images of one toy in the same light, before and after a step of the viewpoint.
+    """Pairs of images of one toy (a photographed object) in the same light, before and after a step of the viewpoint.
 
     Attributes:
         degrees: size of the step.
@@ -249,7 +249,7 @@ def _rows(
     settings: EquivarianceParams,
 ) -> Iterator[Row]:
     """Yield for each measure a copy of `row` with the errors of its prediction of `truth`. `scales` has
-    `errors.deviations [N]` from the mean of all images or, as two tensors, also from the means of classes.
+    `errors.deviations [N]` from the mean of all images and, if it has two tensors, from the means of classes.
     """
     for measure, prediction in predictions.items():
         off = errors.squared(truth - prediction, weights)

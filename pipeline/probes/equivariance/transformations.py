@@ -120,7 +120,7 @@ class View:
         return self._resampled(self._resampled(images, g, images.shape[-1]), g.inverse, self.size(images))
 
     def moving(self, images: Tensor, family: str) -> Tensor:
-        """The derivative of `moved` by the magnitude of a family (per unit of `UNITS`), at the identity."""
+        """The derivative of `moved` with respect to a family's magnitude (per unit of `UNITS`), at the identity."""
         return self.seen(moving(images, velocity(family, images.shape[-1]), self.edge))
 
     def _resampled(self, images: Tensor, g: Transformation, size: int) -> Tensor:

@@ -1,6 +1,6 @@
-"""The layers of a convolutional network whose equivariance is measured, and their actions (`probes.equivariance`).
+"""The layers whose equivariance is measured, and their actions: how a transformation of the image should change them.
 
-The action resamples the maps after the second pooling as the image is resampled. Apart from edges, these maps shift by
+The maps after the second pooling should be resampled as the image is resampled. Apart from edges, these maps shift by
 one pixel if the image shifts by four. Theory gives no action for the hidden features, the input of the last layer.
 """
 

@@ -93,7 +93,7 @@ class GenerativeModelParams(Section):
 
         `pose_sd_start` is scaled by the same factor as `pose_sd_floor`. A floor above the start is invalid, and a floor
         close to the start leaves no room for the sds to shrink. `inactive_pose_sd` is also scaled by this factor. The
-        log density that a part gains by being present depends on the ratio of the two sds. `final_temperature` is
+        log density that a part gains by being present depends on the ratio of this sd to c_ij. `final_temperature` is
         scaled by the same factor as `temperature`: a change of `temperature` alone would have little effect.
 
         Raises:

@@ -14,7 +14,7 @@ from pipeline.systems.generative.settings import FailureParams
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """Accuracies of probes, consistency of part use, and arrays: digits of one class as drawn by the first replica."""
+    """Accuracies of probes, consistency of part use, and arrays: digits of class 2 as drawn by the first replica."""
     outcome = probes.sweep(inputs, trained)
     failures = inputs.sections["failures"]
     assert isinstance(failures, FailureParams)

@@ -1,8 +1,8 @@
-"""The layers of a stacked capsule autoencoder whose equivariance is measured, and their actions.
+"""The layers whose equivariance is measured, and how a transformation of the image should change each of them.
 
-Two layers are the poses of parts, and the votes (predictions of these poses by objects). A transformation of the image
-multiplies both from the left. For votes this holds because a vote is the object's pose times a pose in the object's
-frame. Weights are the presences of parts and of votes. The third layer, the presences of objects, should not change.
+Two layers are the poses of parts, and the votes (predictions of these poses by objects). A transformation multiplies
+both from the left. For votes this holds because a vote is the object's pose times a pose in the object's frame. Errors
+are weighted by the presences of parts or votes. The third layer, the presences of objects, should not change.
 """
 
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The layer of a VAE whose equivariance is measured: the posterior mean of the code. Theory gives no action for it."""
+"""The layer of a VAE whose equivariance is measured: the posterior mean of the code. Theory gives no action."""
 
 from torch import Tensor
 

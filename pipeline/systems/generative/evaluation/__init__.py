@@ -27,12 +27,12 @@ from pipeline.systems.generative.settings import FailureParams
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Evaluate all models by probes, information in presences and failures. The first model gives arrays for figures.
+    """Evaluate all models: probes, failures, and information in presences. The first model gives arrays for figures.
 
     Failures are measured on the first test images: the deviation of poses from the image's rotation (Figure 5), the
-    share of templates that are copies (Figure 6), and the consistency of part use by range of rotations, in degrees
+    share of templates that are copies (Figure 6), and the consistency of `part_use` by range of rotations, in degrees
     (Figure 7). If parts do not move with the image, consistency falls as the range grows, whatever the training. So the
-    evaluated models are a control for models trained on a wider range. Images of the wider range test both.
+    evaluated models are a control for models trained on a wider range. All are tested on the wider range.
     """
     outcome = evaluation.evaluate(inputs)
     models = of_kind(GenerativeModel, inputs.models)
@@ -71,9 +71,9 @@ def equivariance(model: GenerativeModel, images: NDArray[np.uint8], angles: Sequ
     parts at every angle gives poses R (I + A) in the image rotated by R. Deviations from R (I + A) are measured for the
     rotated image's poses and for I + A. If both deviations are equal, poses do not follow the rotation.
 
-    A deviation is a root mean square over all numbers of poses, in units of the image's half width. Parts are weighted
-    by the product of their presences in the two images: the pose of an absent part means nothing. Images are uint8
-    `[N, 1, S, S]`.
+    A deviation is a root mean square over images, parts and six numbers, in units of the image's half width. Parts are
+    weighted by the product of their presences in the two images, because the pose of an absent part means nothing.
+    Images are uint8 `[N, 1, S, S]`.
 
     Returns:
         one row per angle, with columns angle (degrees), deviation (of the rotated image's poses), unfollowed (the

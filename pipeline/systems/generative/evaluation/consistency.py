@@ -30,12 +30,12 @@ EXAMPLES = 10
 
 
 def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
-    """Agreement of images of a class on the part at a pixel, beyond chance (Scott's pi).
+    """How often two images of one class have the same part at a pixel, beyond chance (Scott's pi).
 
     Returns (agreement - chance) / (1 - chance), or 0 if chance is 1 (one part draws everything) or no pixels can be
-    compared. A pixel is compared in every pair of images of a class that both have ink there. Agreement is the share of
-    comparisons in which the part is the same. Chance is the probability that two random pixels with ink agree.
-    `parts [N, S, S]` has the part at each pixel, `NO_INK` at a pixel without ink. Classes are `[N]`.
+    compared. In each pair of images of one class, the pixels with ink in both images are compared. Agreement is the
+    share of compared pixels with the same part. Chance is the probability that two random pixels with ink have the same
+    part. `parts [N, S, S]` has the index of the part at each pixel, `NO_INK` at a pixel without ink. Classes are `[N]`.
     """
     ink = parts[parts != NO_INK]
     names, uses = np.unique(ink, return_counts=True)
@@ -53,8 +53,8 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
 def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
     """Index of the part that contributes most to each pixel, `[B, S, S]`; `NO_INK` if the brightness is at most `INK`.
 
-    Part j, of intensity C_j and opacity a_j, contributes C_j a_j prod_{k > j} (1 - a_k): later parts hide it. `states`
-    are of the parts, `[B, P, 7]`: presence logit, then pose.
+    Part j, of intensity C_j and opacity a_j, contributes C_j a_j prod_{k > j} (1 - a_k), because later parts hide it.
+    `states [B, P, 7]` of the parts are presence logits, then poses.
     """
     colour, alpha = model.templates.unbind(1)
     weighted = states[..., :1, None].sigmoid() * alpha  # (B, P, h, w)
@@ -71,8 +71,8 @@ def part_use(
 ) -> tuple[float, Arrays]:
     """Consistency of part use on images rotated within +-angle degrees, and arrays for a figure of class 2.
 
-    Images are uint8 `[N, 1, S, S]` and upright, classes `[N]`. The two arrays, in [0, 1], are of n digits of class 2:
-    images `[n, S, S]`, upright; arrangements `[n, S, S, 3]`, reconstructions with parts in colour, rotated back.
+    Images are uint8 `[N, 1, S, S]` and upright, classes `[N]`. The arrays, in [0, 1], show the first n digits of class
+    2: images `[n, S, S]`, upright; arrangements `[n, S, S, 3]`, reconstructions with parts in colour, rotated back.
     """
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     maps, colours = [], []

@@ -65,11 +65,11 @@ def evaluation_examples(model: GenerativeModel, seed: int) -> Arrays:
 
 @torch.no_grad()
 def object_examples(model: GenerativeModel, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> Arrays:
-    """Mean image and mean rendering of parts for each object, over the images in which it owns more than any other.
+    """For each object, the mean image and the mean rendering of its parts, over the images that the object owns.
 
-    An object owns a share of each part: the exact posterior probability that the object is the part's parent
-    (`parent_posterior`), times the part's presence. Of the images, uint8 `[N, 1, S, S]`, the first `OWNED_BY` are used.
-    Labels are classes `[N]`.
+    An object's share of a part is the exact posterior probability that the object is the part's parent, times the
+    part's presence. The object with the largest sum of shares owns the image. Of the images, uint8 `[N, 1, S, S]`, the
+    first `OWNED_BY` are used. Labels are classes `[N]`.
 
     Returns:
         arrays by name: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings of the owned

@@ -49,7 +49,7 @@ def presence_measures(model: GenerativeModel, images: NDArray[np.uint8], seed: i
         presence_information_by_object: mutual information of one presence and the image, summed over objects. It is
             at least `presence_information`, up to the error of sampling.
         presence_kl: mean over images of KL(q(t0 | x) || prior), summed over objects. It exceeds
-            `presence_information_by_object` by the divergence of the mean posteriors from the prior.
+            `presence_information_by_object` by the summed divergences of the objects' mean posteriors from the prior.
     """
     pixels = batches(images[:MOST_IMAGES], model.device)
     logits = torch.cat([model.encode(each).object_logits for each in pixels]).double()

@@ -1,11 +1,11 @@
 """Which templates are affine copies of each other (document 000, section 5.4, Figure 6).
 
-Templates are compared as drawn (opacity times intensity). For each pair, the affine map with the highest similarity is
-sought. Its singular values are from 1 / `MOST_STRETCH` to `MOST_STRETCH`. It may mirror strokes. Similarity is the
-correlation of pixels on a canvas of twice the template's side. Ink in only one template lowers the correlation. Pixels
-outside both frames do not count: they are black in both, and would raise the correlation.
+Templates are compared as drawn (opacity times intensity). In each pair, the affine map that makes the second template
+most similar to the first is sought. The singular values of the map's linear part are from 1 / `MOST_STRETCH` to
+`MOST_STRETCH`. Reflections are allowed. Similarity is the correlation of pixels on a canvas of twice a template's side.
+Ink in only one template lowers similarity. Black pixels outside both templates are left out. They would raise it.
 
-The search starts from maps in closed form. S1 and S2 are the second moments of two pictures. If the second picture is a
+The search starts from maps in closed form. S1 and S2 are the covariances of the ink in two pictures. If the second is a
 copy of the first, the map's linear part is S1^(1/2) Q S2^(-1/2), with an unknown rotation or reflection Q. Angles of Q
 are tried in equal steps. The best `REFINED` starts are refined by gradient ascent on all six numbers of the map.
 """
@@ -71,7 +71,7 @@ def correlation(first: Tensor, second: Tensor) -> Tensor:
 
 def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tensor, Tensor]:
     """Correlations `[n]` of pictures `first [n, h, h]` with `second [n, h, h]` moved by the best affine maps, and these
-    maps `[n, 2, 3]`. `starts` rotations are tried, without and with a reflection. The best take `steps` gradient steps.
+    maps `[n, 2, 3]`. Of `starts` rotations, plain and reflected, the best `REFINED` take `steps` gradient steps.
     """
     begin = _starts(first, second, starts)  # (n, 2 starts, 2, 3)
     tried = begin.shape[1]
@@ -101,8 +101,8 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
 
 
 def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
-    """Shares of affine copies among `pictures [P, h, h]`: "pairs", the share of pairs whose correlation reaches the
-    threshold; "copied", the share of pictures in at least one of these pairs. Both are 0 for fewer than two pictures.
+    """Shares of affine copies among `pictures [P, h, h]`: "pairs", the share of pairs with a correlation (`align`) of
+    at least `failures.threshold`; "copied", the share of pictures in at least one of these pairs. Both are 0 if P < 2.
     """
     pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
     found, _ = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
@@ -115,11 +115,11 @@ def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
 
 def template_copies(model: GenerativeModel, images: NDArray[np.uint8], failures: FailureParams) -> dict[str, float]:
     """Copies among a model's templates and, for comparison, among an equal number (at least 2) of strokes of digits.
-    Templates that draw the images, uint8 `[N, 1, S, S]`, are in use. Strokes are cut from the images.
+    The images, uint8 `[N, 1, S, S]`, tell which templates are in use (`drawn`). Strokes are cut from the images.
 
     Returns:
         numbers by name: drawn, the number of templates in use; pairs and copied, from `copies`; faded_strokes_pairs and
-        faded_strokes_copied, means over `CONTROLS` samples of faded `strokes`; faded_strokes_pairs_sd, their sd.
+        faded_strokes_copied, means over `CONTROLS` samples of faded `strokes`; faded_strokes_pairs_sd, sd over samples.
     """
     pictures = drawn(model, images)
     size, scale = model.params.template_size, model.params.template_scale
@@ -139,8 +139,8 @@ def template_copies(model: GenerativeModel, images: NDArray[np.uint8], failures:
 
 
 def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:
-    """The control: windows `[count, size, size]` in [0, 1] of digits, uint8 `[N, 1, S, S]`. There are at most as many
-    windows as images. `scale` is the side of a window / side of an image.
+    """The control: windows `[count, size, size]` in [0, 1], cut from digits, uint8 `[N, 1, S, S]`. If `count` exceeds
+    N, there are N windows. `scale` is a window's side / an image's side.
 
     Each window is centred on an ink pixel of a different image. Strokes of digits are also similar up to affine maps.
     So copies among templates are compared with copies among strokes.
@@ -159,7 +159,7 @@ def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed
 
 
 def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
-    """Initial maps `[n, 2 count, 2, 3]`. They map the centre and the moments of `second` to those of `first`."""
+    """Initial maps `[n, 2 count, 2, 3]`. They give `second` the centre and covariance of `first` (of ink)."""
     centre, spread = _moments(first)
     other_centre, other_spread = _moments(second)
     turns = poses.rotation(torch.arange(count, device=first.device) * (360 / count))[:, :, :2].to(first)
@@ -190,7 +190,7 @@ def _root(matrix: Tensor) -> Tensor:
 
 
 def _within_stretch(linear: Tensor) -> Tensor:
-    """Linear maps `[..., 2, 2]` with singular values clamped to the limits. The sign of the determinant stays."""
+    """Linear maps `[..., 2, 2]` with singular values clamped as in `MOST_STRETCH`. The determinant's sign stays."""
     left, values, right = torch.linalg.svd(linear)
     limit = math.log(MOST_STRETCH)
     return left @ torch.diag_embed(values.clamp_min(1e-6).log().clamp(-limit, limit).exp()) @ right

@@ -25,16 +25,16 @@ def measure(
     more: Callable[[GenerativeModel], dict[str, float]] = lambda model: {},
     **numbers: Any,
 ) -> Outcome:
-    """Train the run of a study with each of `models`, for the study's epochs and replicas. Measure every replica on
-    clean test images: probes on the features `probed`, and pixel_error. The table has one row per replica, metric and
-    condition. A setting in `models` that counts epochs is scaled by the study's epochs / the run's own epochs.
+    """Train the run of a study with each of the settings in `models`, for the study's epochs and replicas. Measure
+    every replica on clean test images: probes on the features `probed`, and pixel_error. The table has one row per
+    replica, metric and condition. Settings in epochs are scaled by the study's epochs / the run's epochs.
 
     Args:
         kind: name of the column of conditions in the table, and first key of the numbers.
         models: pairs (name of the training, settings of the model), by condition.
-        headline: names of the metrics among the headline numbers.
-        more: measures further metrics of a model.
-        numbers: further numbers of the study.
+        headline: names of the metrics that are headline numbers of each condition.
+        more: returns further metrics of a model, by name.
+        numbers: further numbers, recorded beside the conditions' numbers.
     """
     evaluate, device, rows, settings = context.params.evaluate, context.device, [], context.settings
     run, sampled = context.params.runs[settings.run], "t0_sampled" in probed

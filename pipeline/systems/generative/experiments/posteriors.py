@@ -7,7 +7,7 @@ Four guides are compared:
   from a grid by the highest evidence lower bound on validation images.
 - `refined`: an encoder with Gaussian poses, trained further from `delta`. The generative model is frozen.
 - `control`: an encoder with delta poses, trained further from `delta`. The generative model is frozen. Bounds are
-  measured as for `delta`. This guide shows the effect of further training alone.
+  measured as for `delta`, with the same sds. This guide shows the effect of further training alone.
 - `scratch`: an encoder with Gaussian poses, trained together with a new generative model, for as many epochs as `delta`
   and `refined` in total. Training is fully coupled (`early_coupling: 1`) and without seeding (the document has none).
   The bounds are on log p(x) of the new generative model. The other guides share one generative model.
@@ -57,7 +57,7 @@ def _changed(run: GenerativeRun, study: PosteriorParams, epochs: int, **model: o
 
 
 def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float) -> GenerativeModel:
-    """A copy of a model with delta poses. The copy's guide has Gaussian poses with these sds around the delta poses."""
+    """A copy of a model with delta poses. The copy's guide has Gaussian poses around these, with the given sds."""
     params = model.params.model_copy(update={"pose_posterior": "gaussian"})
     with torch.random.fork_rng(devices=[]):
         # The seed fixes the hidden layers of the sds' heads, so that a training that starts here is reproducible.
@@ -99,7 +99,7 @@ def draw_weights(
 @torch.no_grad()
 def image_bounds(model: GenerativeModel, images: NDArray[np.uint8], samples: int, seed: int) -> pd.DataFrame:
     """Bounds of uint8 images `[N, 1, S, S]`, from `samples` samples per image. There is one row per image, with columns
-    elbo, iwae, elbo_normalised (nats) and pixel_error, squared, summed over pixels.
+    elbo, iwae (the tighter bound), elbo_normalised, all in nats, and pixel_error, squared, summed over pixels.
     """
     generator = torch.Generator(model.device).manual_seed(seed)
     drawn = [draw_weights(model, batch, samples, generator) for batch in batches(images, model.device)]

@@ -1,8 +1,8 @@
-"""The gain of free-form optimisation at test time, by engine and by rotation (document 000, section 2.4, Figure 3).
+"""Gains of free-form optimisation by engine (optimiser) and by rotation (document 000, section 2.4, Figure 3).
 
 Probes on the log odds of t0 measure the effect on classification. The probe `fixed` is fit to the encoder's output for
-clean training images. There are two kinds of posteriors, "before" and "after" optimisation. A probe `refit` is fit to
-each kind on rotated training images, and tested on the same kind. If the engine `chosen` has restarts, it has two more:
+clean training images. Posteriors are of two kinds, "before" and "after" optimisation. A probe `refit` is fit to each
+kind on rotated training images, and tested on the same kind. With restarts, the engine `chosen` has two more kinds:
 
 - `once`: optimised without restarts.
 - `kicked`, at the smallest angle only: restarts also perturb log odds, and objects are not refined. t0 keeps this
@@ -43,11 +43,11 @@ BATCH = 512
 def optimisation_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Optimise the first test images, rotated within +-angle, by each engine. Each angle of the study is one batch.
+    """For each angle, optimise the first test images, rotated within +-angle degrees, as one batch by each engine.
 
     Returns:
         two tables. The first has one row per engine and angle: bound, pixel_error, accuracy (of the fixed probe) and
-        refit_accuracy, `_before` and `_after`, accuracies also with the suffixes of the other posteriors;
+        refit_accuracy, `_before` and `_after`, accuracies also `_once` and `_kicked`, the bound also `_kicked`;
         refit_gain_error, bound_rise_error and pixel_fall_error, standard errors over images of changes from before to
         after; bound_fell, the share of images whose bound fell; evaluations (of the gradient, mean per image), seconds
         (of the batch), images. Only the chosen engine has refit columns. Values not measured are NaN. The second table,

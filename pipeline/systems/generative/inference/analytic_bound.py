@@ -6,8 +6,8 @@ independent standard logistic noise l. Each term of the bound has a smooth expec
 - Pixels: exact. The image is linear in the presence t_j of each part j ("over" compositing). So the image's first two
   moments follow, layer by layer, from E t_j and E t_j^2.
 - Parts: a lower bound. log p(y_j, A_j | parents) is a logsumexp of terms with known means. By Jensen's inequality, the
-  logsumexp of the means is a lower bound. The choice of parents depends on the presences of all objects, so this lower
-  bound is averaged over a few stratified samples of them. The samples' noise is the same for every image.
+  logsumexp of the means is a lower bound. The choice of parents depends on the presences of all objects. So this lower
+  bound is averaged over a few stratified samples of these presences. Their noise is the same for every image.
 - Priors of objects and entropies: exact. E softplus(c + l) = c / (1 - exp(-c)).
 
 Up to the error of the stratified samples, the sum of the terms is a lower bound on the evidence lower bound (document
@@ -86,8 +86,8 @@ def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor)
     """Mean and second moment, each `[N, S, S]`, of pixels of composited layers ("over") with independent presences.
 
     Args:
-        colour, alpha: the layers' intensities and opacities, each `[N, P, S, S]`.
-        mean, square: E t and E t^2 of their presences, `[N, P]`.
+        colour, alpha: the layers' intensities, and opacities without presences, each `[N, P, S, S]`.
+        mean, square: E t and E t^2 of the layers' presences, each `[N, P]`.
     """
     first, second = torch.zeros_like(colour[:, 0]), torch.zeros_like(colour[:, 0])
     layers = zip(colour.unbind(1), alpha.unbind(1), mean.unbind(1), square.unbind(1), strict=True)
@@ -99,7 +99,7 @@ def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor)
 
 
 def pixel_bound(model: GenerativeModel, images: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """E log p(x | parts) `[N]` of images `[N, 1, S, S]`, given the moments of the rendered image."""
+    """E log p(x | parts) `[N]`, in nats, of images `[N, 1, S, S]`, from the rendered image's `picture_moments`."""
     x, sd = images[:, 0], model.params.pixel_sd
     squared = (x * x - 2 * x * first + second).sum((-1, -2))
     return -0.5 * squared / sd**2 - x[0].numel() * math.log(sd * math.sqrt(2 * math.pi))
@@ -107,7 +107,7 @@ def pixel_bound(model: GenerativeModel, images: Tensor, first: Tensor, second: T
 
 @lru_cache(maxsize=4)
 def stratified_noise(samples: int, count: int) -> Tensor:
-    """Standard logistic noise `[samples, count]`: the same quantiles for each presence, in different random orders."""
+    """Standard logistic noise `[samples, count]`: each presence has the same quantiles, in another random order."""
     generator = torch.Generator().manual_seed(0)
     order = torch.stack([torch.randperm(samples, generator=generator) for _ in range(count)], dim=1)
     return ((order.double() + 0.5) / samples).logit()

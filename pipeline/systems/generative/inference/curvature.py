@@ -1,10 +1,10 @@
 """Gauss-Newton steps on the analytic bound: gradient, curvature, and the damped linear system of each image.
 
-The negative bound is close to half a sum of squared residuals. Pixel residuals are divided by sigma. Pose residuals are
-divided by c_ij, the sd of object i's vote (I + A_i) M_ij for part j, and weighted by the posterior over parents (the
-routing). The Gauss-Newton curvature H has mainly these terms:
+The negative bound is close to half a sum of squared residuals. Pixel residuals are divided by sigma, the pixels' sd.
+Pose residuals are divided by c_ij, the sd of object i's vote (I + A_i) M_ij for part j, and weighted by presence and by
+the posterior over parents (the routing). The Gauss-Newton curvature H has mainly these terms:
 
-    pixels   J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image
+    pixels   J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image with respect to the parts' states
     votes    exact for fixed routing and presences, because the residuals are linear in the poses A_i and A_j
     logits   the second derivative of the log densities of relaxed presences
 
@@ -45,7 +45,7 @@ class Linearised(NamedTuple):
     value: Tensor  # (N,)
     gradient: Tensor  # (N, 7 P + 7 O)
     parts: Tensor  # (N, 7 P, 7 P), curvature of the parts
-    coupling: Tensor  # (N, 3 P, 3 O), between a row of the parts' poses and the same row of the objects'
+    coupling: Tensor  # (N, 3 P, 3 O), between a row of the parts' poses and the same row of the objects' poses
     objects: Tensor  # (N, O, 3, 3), curvature of a row of each object's pose
     presences: Tensor  # (N, O), curvature of the objects' logits
 
@@ -94,13 +94,13 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
 
 
 class _Drawings:
-    """The drawings of all templates at poses `A [N, P, 6]`, and the derivatives of the drawings by the sampling points.
+    """Drawings of all templates at poses `A [N, P, 6]`, and derivatives of drawings with respect to sampling points.
 
     Attributes:
         colour, alpha: intensities and opacities, each `[N, P, S, S]`.
-        colour_slope, alpha_slope: their derivatives by the sampling point (x, y), each `[N, P, S, S, 2]`.
-        pixels: homogeneous, `[S S, 3]`; the sampling points are the inverse poses times the pixels.
-        inverse_slope: derivative of the inverse pose by the pose, `[N, P, 6, 6]`.
+        colour_slope, alpha_slope: their derivatives with respect to the point (x, y), each `[N, P, S, S, 2]`.
+        pixels: homogeneous coordinates `[S S, 3]`. Sampling points are the inverse poses times these coordinates.
+        inverse_slope: derivative of the inverse pose with respect to the pose, `[N, P, 6, 6]`.
     """
 
     def __init__(self, model: GenerativeModel, A: Tensor) -> None:
@@ -115,8 +115,8 @@ class _Drawings:
         self.inverse_slope = torch.func.vmap(inverse)(A.flatten(0, 1)).unflatten(0, A.shape[:2])
 
     def slopes(self, to_colour: Tensor, to_alpha: Tensor) -> Tensor:
-        """The chain rule: derivatives of a function by the sampling points, `[N, P, 2, S S]`, from those by the
-        drawings' colour and alpha, `[N, P, S, S]` each.
+        """The chain rule: derivatives of a function with respect to the sampling points, `[N, P, 2, S S]`, from its
+        derivatives with respect to colour and alpha, `[N, P, S, S]` each.
         """
         to_points = torch.mul(self.colour_slope, to_colour.unsqueeze(-1))
         to_points.addcmul_(self.alpha_slope, to_alpha.unsqueeze(-1))
@@ -124,10 +124,10 @@ class _Drawings:
 
 
 def _jacobian(drawings: _Drawings, t: Tensor, slope: Tensor) -> Tensor:
-    """The derivative of the mean image by the parts' log odds and inverse poses, `[N, P, 7, S S]`.
+    """The derivative of the mean image with respect to the parts' log odds and inverse poses, `[N, P, 7, S S]`.
 
     Args:
-        t, slope: mean presences, and their derivatives by the log odds; each `[N, P]`.
+        t, slope: mean presences, and their derivatives with respect to the log odds; each `[N, P]`.
     """
     colour, alpha, t = drawings.colour, drawings.alpha, t[..., None, None]
     opacity = alpha * t
@@ -147,11 +147,11 @@ def _jacobian(drawings: _Drawings, t: Tensor, slope: Tensor) -> Tensor:
 
 
 def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor:
-    """J'J / sigma^2 by the parts' log odds and poses, `[N, 7 P, 7 P]`."""
+    """J'J / sigma^2 for the parts' log odds and poses, `[N, 7 P, 7 P]`, from the result of `_jacobian`."""
     flat = jacobian.flatten(1, 2)
     curvature = (flat @ flat.transpose(1, 2)).div_(sd**2)
-    # Derivatives by inverse poses become derivatives by poses. The 7x7 block of two parts is multiplied by the 7x7
-    # Jacobian of the one from the left, and by that of the other from the right.
+    # The curvature is converted from inverse poses to poses. The 7x7 block of two parts is multiplied by the first
+    # part's transposed Jacobian (7x7) from the left, and by the second part's Jacobian from the right.
     turn = F.pad(drawings.inverse_slope, (1, 0, 1, 0))
     turn[..., 0, 0] = 1
     each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is converted

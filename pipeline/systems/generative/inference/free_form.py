@@ -1,14 +1,14 @@
 """Free-form variational inference: the bound is optimised for each image separately (document 000, section 2.4).
 
 Every image has its own variational parameters: log odds and poses of its parts and objects. They start at the encoder's
-output. The guide is replaced, and the generative model does not change. All images are one batch. The engines are
+output, and replace it in the guide. The generative model does not change. All images are one batch. The engines are
 
     Adam            on the sampled bound (the paper's method), or on the analytic bound
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
 All engines share one loop, `methods.minimise`. Then the objects are refined (`refine_objects`). L-BFGS and Gauss-Newton
-may restart from the best state with perturbed poses. An image keeps the result of a restart if its bound is higher.
+may restart from the best state with perturbed poses. An image keeps a restart's result if this raises its bound.
 
 Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
 """
@@ -53,7 +53,7 @@ POSE_SD = 0.03
 
 @torch.no_grad()
 def mean_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Bound and squared error of each image, averaged over the samples `noise [samples, N, noise_size]`."""
+    """Bounds and squared errors, each `[N]`, averaged over the samples `noise [samples, N, noise_size]`."""
     traces = [expected_bound(model, images, posterior, sample) for sample in noise]
     bound = torch.stack([trace.bound for trace in traces]).mean(0)
     return bound, torch.stack([trace.error for trace in traces]).mean(0)
@@ -66,7 +66,7 @@ class Progress(Best):
         once: the best states before restarts, `[N, V]`.
         evaluations: number of gradient evaluations per image, `[N]`. Refinements of objects are not counted.
         rounds: number of rounds so far, including restarts. A round evaluates every active image once.
-        seconds: wall-clock time for the whole batch, without the time in `watch`.
+        seconds: wall-clock time for the whole batch, without `watch` (see `minimise_bound`).
     """
 
     def __init__(self, states: Tensor) -> None:
@@ -92,7 +92,7 @@ def minimise_bound(
     Args:
         watch: called with the progress after each round.
         logit_sd: sd of the noise that a restart adds to the log odds of presence, for studies of this noise. Noise of
-            sd 1 exceeds the differences in t0 between images. Most of it remains if objects are not refined.
+            sd 1 exceeds the differences of log odds between images. Most of it remains if objects are not refined.
         refine: whether objects are refined after each minimisation.
     """
     progress = Progress(states)

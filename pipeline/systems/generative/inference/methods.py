@@ -49,8 +49,8 @@ def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, 
 def value_of(
     model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The negative bound `[N]` and its gradient `[N, V]`. The bound is analytic. If noise `[N, P + O]` is given, the
-    bound is estimated by the sample of presences with this noise.
+    """The negative bound `[N]` and its gradient `[N, V]`. Without `noise`, the bound is analytic. With
+    `noise [N, P + O]`, it is estimated from one sample of the presences.
     """
     values, gradients = [], []
     given = (images, states) if noise is None else (images, states, noise)
@@ -86,7 +86,7 @@ class Method(ABC):
 
     @abstractmethod
     def step(self) -> tuple[Tensor, Tensor]:
-        """Evaluate one trial per image, and accept or reject it. Returns candidates for `Best`: states and values."""
+        """Evaluate, then accept or reject, one trial per image. Returns states `[n, V]` and values `[n]` for `Best`."""
 
     def keep(self, chosen: Tensor) -> None:
         """Keep only the images in the mask `chosen [n]`."""
@@ -174,7 +174,7 @@ class LBFGSMethod(Method):
 
     A trial with sufficient decrease (Armijo) is accepted and updates the curvature. After a rejected trial, the step is
     shortened to the minimum of a parabola, within limits. Curvatures of poses and of log odds differ by a factor of
-    thousands. So a variable is scaled by the inverse root of its Gauss-Newton curvature at the initial state.
+    thousands. So each variable is scaled by the inverse root of its Gauss-Newton curvature at the initial state.
     """
 
     patience = 8
@@ -245,7 +245,7 @@ class LBFGSMethod(Method):
 
 
 class ObjectMethod(LBFGSMethod):
-    """L-BFGS over the objects' states `[n, 7 O]` on the terms in `hierarchy_bound`, for states `parts [n, 7 P]`."""
+    """L-BFGS over the objects' states `[n, 7 O]` on `hierarchy_bound`, with the parts fixed at `parts [n, 7 P]`."""
 
     patience = 4
 
@@ -289,12 +289,12 @@ class GaussNewtonMethod(Method):
     """Gauss-Newton on the analytic bound, damped for each image as by Levenberg (1944) and Marquardt (1963).
 
     The damping is lowered if the value falls by at least a quarter of the quadratic model's prediction, doubled if it
-    falls by less, tripled if it does not fall. The damping has a minimum, because this model holds the routing fixed.
+    falls by less, tripled if it does not fall. It has a minimum, because the quadratic model holds the routing fixed.
     """
 
     patience = 4
     floor = 5.0
-    """Added to the curvature's diagonal, which is near 0 for absent or hidden parts, in nats per unit squared."""
+    """Added to the curvature's diagonal (nats per unit squared), which is near 0 for absent or hidden parts."""
 
     def begin(self, states: Tensor) -> Tensor:
         self.state = states
@@ -306,7 +306,7 @@ class GaussNewtonMethod(Method):
         move = curvature.solve(self.at, self.damping, self.floor)
         trial = self.state + move
         found = curvature.linearise(self.model, self.images, trial)
-        # As (H + D) move = -gradient, the quadratic model predicts a fall by half of -gradient move + move D move.
+        # As (H + D) move = -gradient, the quadratic model predicts a fall of (move D move - gradient move) / 2.
         pull = self.damping.unsqueeze(-1) * self.at.diagonal() + self.floor
         predicted_reduction = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)
         fall = self.at.value - found.value

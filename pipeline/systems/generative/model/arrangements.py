@@ -7,7 +7,7 @@ N(0, I) of A0_i (equation 2), solves a ridge regression. Up to a constant, the l
     log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2.
 
 A mixture of O objects is fitted by EM. Its clusters are arrangements of parts up to affine maps. With `seeding`, the
-objects of the capsule model start from these arrangements. The encoder first learns which object explains which image.
+objects of the capsule model start from these arrangements. Then the encoder learns which object explains which image.
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -31,7 +31,7 @@ RIDGE = 1e-3
 LIKELIEST = 0.98
 """Upper limit of the probability that a part is present; the lower limit is 1 - `LIKELIEST`."""
 STARTING_IMAGES = 256
-"""Images for a start without EM. One image per object gives the object's M_ij. All give the mean poses of parts."""
+"""Number of images for a start without EM. One image per object gives its M_ij. All images give parts' mean poses."""
 SMALLEST_EXCESS = 2e-3
 """Least excess of c_ij over its floor after a start from a mixture. At the floor, c_ij would have no gradient."""
 
@@ -79,13 +79,13 @@ def fit_arrangements(
     """Fit a mixture of `objects` arrangements to parts with presences `t [N, P]` and poses `A [N, P, 6]`, by EM.
 
     One sd is shared by all votes. With an sd for each part of each object, clusters would form around a few parts that
-    happen to fit very well. EM starts from arrangements of single images. The first is random. The others have
-    probabilities proportional to the squared distance, up to an affine map, from the nearest image drawn before
+    happen to fit very well. EM starts from arrangements of single images. The first image is random. A further image
+    has a probability proportional to its squared distance, up to an affine map, from the nearest image drawn before
     (k-means++). With fewer images than objects, some objects share an image. `generator`, on the CPU, draws the images.
 
     Returns:
         the arrangements; logits `[N, O]` of the posterior over objects given each image, log p_i + log weight; and the
-        objective before each iteration and at the end, the mean over images of the logsumexp of the logits, in nats.
+        objective (the mean over images of the logits' logsumexp, in nats) before each iteration and at the end.
     """
     arrangements = _first_arrangements(t, A, objects, generator)
     weights = t.new_full((objects,), 1 / objects)
@@ -145,9 +145,9 @@ def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
 def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:
     """Loss `[N]`, in nats, of the encoder's objects, if a single object explains each image.
 
-    The loss of presences is the cross-entropy to the posterior over objects, which are equally likely a priori. The
-    loss of a pose has two terms. Half the squared distance to the best pose, in units of the mean c, is weighted by the
-    posterior. Half the squared pose (the prior) is weighted by one minus the posterior. Only the encoder has gradients.
+    The loss of presences is the cross-entropy to the posterior over objects (equally likely a priori). The loss of a
+    pose has two terms. Half the squared distance to the best pose, over the squared mean of c, is weighted by the
+    object's probability. Half the squared pose (the prior) is weighted by one minus it. Only the encoder has gradients.
     """
     with torch.no_grad():
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)

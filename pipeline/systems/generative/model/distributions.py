@@ -73,8 +73,8 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
     """Monte Carlo estimate of the mutual information of all presences together and the image, a scalar, from log odds
     `[N, O]` and standard logistic noise `[N, O]`, one sample per image.
 
-    The mixture includes the posterior that a sample is from. So the expected estimate is at most log N, and at most the
-    information over the distribution of all images. An estimate near zero may be slightly negative.
+    The mixture m includes the posterior that a sample is from. So the expected estimate is at most log N, and at most
+    the information for the whole distribution of images. An estimate near zero may be slightly negative.
     """
     own = presence_log_prob(noise, torch.zeros_like(noise), 1.0).sum(-1)  # (N,)
     mixture = [
@@ -152,8 +152,8 @@ class PartPosterior(InFull):
 
     Args:
         A: delta poses `[B, P, 6]`, or Gaussian poses.
-        coupling: factor on the gradient of the poses' log density, the same as for the prior. Poses of absent parts
-            affect no pixel. If only the prior's gradient were scaled to zero, their entropy would grow without bound.
+        coupling: factor on the gradient of the poses' log density, as for p(y1, A1 | y0, A0). Poses of absent parts
+            affect no pixel. If only the gradient of p were scaled to zero, the poses' entropy would grow without bound.
     """
 
     def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:
@@ -193,11 +193,11 @@ class BoundTrace:
         return self.log_pixels + self.log_parts + self.log_objects + self.entropy
 
     def metrics(self, c: Tensor) -> dict[str, Tensor]:
-        """The bound, its terms and other metrics of each image, and three scalars. `c` are the sds around votes.
+        """The bound, its terms and other metrics of each image, and three scalars. `c [P, O]` are sds of poses.
 
-        The scalar pose_sd is the mean of `c`. The other two are of the whole batch and show a collapse: most_children
-        is the mean number of children of the object with the most children; objects_in_use is the perplexity of the
-        objects' shares of all children, from 1 (one object has all children) to O.
+        The scalar pose_sd is the mean of `c`. The other two are of the whole batch, and show if few objects have all
+        children: most_children is the mean number of children of the object with the most children; objects_in_use is
+        the perplexity of the objects' shares of all children, from 1 (one object has all children) to O.
         """
         children = self.children.mean(0)
         share = children / children.sum().clamp_min(1e-12)

@@ -181,8 +181,8 @@ class GenerativeModel(Model):
         self, images: Tensor | None, count: int, coupling: Value = 1.0, temperature: Value | None = None
     ) -> Tensor:
         """The generative process of `count` images as a Pyro model. It observes `images [B, 1, S, S]` if given. It
-        returns the rendered means `[count, S, S]`. `temperature` is of the relaxed presences, equal to the guide's; by
-        default, it is the temperature for evaluation.
+        returns the rendered means `[count, S, S]`. `temperature`, of the relaxed presences, must equal the guide's. By
+        default it is the temperature for evaluation.
         """
         O, like = self.params.objects, self.M
         temperature = self.temperature if temperature is None else temperature
@@ -299,8 +299,8 @@ class GenerativeModel(Model):
         guide: Callable[..., None] | None = None,
         temperature: Value | None = None,
     ) -> BoundTrace:
-        """One-sample evidence lower bound of each image, from the traces of the model and of `guide`, a function of
-        images, noise and coupling. `temperature`, as in `model`, is also that of the default guide, `self.guide`.
+        """One-sample evidence lower bound of each image, from the traces of the model and of `guide` (default
+        `self.guide`), a function of images, noise and coupling. `temperature` (see `model`) is `self.guide`'s, too.
         """
         guide = guide or partial(self.guide, temperature=temperature)
         model = partial(self.model, images, len(images), coupling, temperature)
@@ -325,10 +325,10 @@ class GenerativeModel(Model):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch and its metrics.
 
-        The hierarchy is all terms of the bound except the pixels' term. For `early_epochs`, its gradient into the parts
-        is scaled by `early_coupling`: parts learn from pixels, and objects specialise. Then this factor rises
-        to 1 over `ramp_epochs`. With a factor of 1 from the start, one object soon takes nearly all parts, and the rest
-        get no gradient. In the `teaching_epochs` of `seeding`, `object_errors` replaces the hierarchy in the loss.
+        The hierarchy is all terms of the bound except the pixels' term. For `early_epochs`, its gradient with respect
+        to parts is scaled by `early_coupling`: parts learn from pixels, objects specialise. Then this factor rises to 1
+        over `ramp_epochs`. With 1 from the start, one object soon takes nearly all parts, and the other objects get no
+        gradient. In the `teaching_epochs` of `seeding`, `object_errors` replaces the hierarchy in the loss.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
@@ -338,7 +338,7 @@ class GenerativeModel(Model):
         Returns:
             the loss (mean negative bound per image, in nats) and metrics, scalar tensors of the batch. In evaluation
             mode, the metrics include presence_information, the mutual information of t0 and the images of the batch (at
-            most the log of the batch size), and presence_kl, the divergence of q(t0) from the prior.
+            most the log of the batch size), and presence_kl, the divergence of q(t0) from the prior; both in nats.
         """
         trace = self.trace_bound(images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self.c[:, 1:]).items()}
@@ -358,7 +358,7 @@ class GenerativeModel(Model):
         return loss, metrics
 
     def coupling(self, epoch: Tensor) -> Tensor:
-        """The factor on the hierarchy's gradient into the parts at `epoch` of training; see `forward`."""
+        """The factor on the hierarchy's gradient with respect to the parts at `epoch` of training; see `forward`."""
         ramp = max(self.params.ramp_epochs, 1e-6)
         risen = ((epoch - self.params.early_epochs) / ramp).clamp(0, 1)
         return self.params.early_coupling + (1 - self.params.early_coupling) * risen

@@ -10,9 +10,9 @@ The last two terms interpolate between the log densities of a present and an abs
 interpolated density integrates to Z_ij(t_j) <= 1 over A_j (Hölder). So the bound is below the normalised model's bound.
 `log_normaliser` is log Z in closed form. `sample` draws from the normalised model.
 
-In this form (`slots: own`), child j has parameters pi_ij, M_ij, gamma_ij, c_ij and centre_j of its own. Section 5.4
-names this as the reason why the model fails on rotated images. Call these parameters a place. With `slots: any`, each
-of the m children first takes one of m places k, uniformly and independently of the other children:
+In this form (`slots: own`), child j has parameters pi_ij, M_ij, gamma_ij, c_ij and centre_j of its own. The document
+gives this as the reason for failures on rotated images (section 5.4). A child's parameters are called a place. With
+`slots: any`, each of the m children first takes one of m places k, uniformly and independently of the other children:
 
     log p(y_j, A_j | parents) = logsumexp_k [ -log m + log p(child in place k) ],
 
@@ -79,9 +79,9 @@ class ChildrenGivenParents(InFull):
         inactive_pose: centre of an absent child's pose, `[m, 6]`.
         inactive_sd: sd of an absent child's pose, lambda_off.
         temperature: of the relaxed presences.
-        coupling: factor on the gradient with respect to the value scored; see `GenerativeModel.forward`.
-        slots: with "own", child j is in place j. With "any", each child is in any of the m places, summed out, and the
-            index m of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
+        coupling: factor on the gradient with respect to the children's states; see `GenerativeModel.forward`.
+        slots: with "own", child j is in place j. With "any", each child is in one of the m places, summed out. The
+            dimension m of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
     """
 
     has_rsample = False

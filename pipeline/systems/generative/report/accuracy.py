@@ -35,7 +35,7 @@ from pipeline.systems.generative.report.shared import (
 )
 
 WIDE = 90.0
-"""From this angle (degrees), a range of training rotations counts as wide in the comparison with the VAE."""
+"""Degrees. Training rotations within at least this angle count as wide in the comparison with the VAE."""
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
 """The features that figures show. Tables show all probed features."""
 _FEATURES = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
@@ -104,7 +104,7 @@ def children_classify(results: Results) -> Finding:
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether the last accuracy is clearly below the first, and none exceeds the previous one by over the larger sd."""
+    """Whether the last accuracy is clearly below the first, and no rise between neighbours exceeds their larger sd."""
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
@@ -126,9 +126,9 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """The largest lead (points) over the VAE on a wide range of rotations (`WIDE`), of the capsules' t0 or, if it was
-    swept, of SCAE. If no range is wide, the widest counts. The claim holds if in each comparison the VAE is ahead, or
-    intervals mean ± sd overlap.
+    """The largest lead (points) over the VAE's probe, on a wide range of rotations (`WIDE`), of the probe on the
+    capsules' t0 or on SCAE (if SCAE was swept). If no range is wide, the widest counts. The claim holds if in each
+    comparison the VAE is ahead, or the intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):

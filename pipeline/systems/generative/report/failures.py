@@ -35,7 +35,7 @@ def parts_do_not_turn(results: Results) -> Finding | None:
     """Figure 5: the share (%) of the rotation that part poses miss at the largest angle (`evaluation.equivariance`).
 
     The claim holds if the deviation rises with the angle, and at the largest angle exceeds `pose_sd_floor`, the
-    smallest sd of a part around its vote. Beyond this sd, parts no longer form the same arrangement.
+    smallest sd of a part's pose around an object's vote. Beyond this sd, parts no longer form the same arrangement.
     """
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
@@ -68,11 +68,11 @@ def templates_are_copies(results: Results) -> Finding:
 
 
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
-    """Figure 7: consistency of part use after training on the narrowest range minus consistency after the widest.
+    """Figure 7: consistency of part use after training and test on the narrowest range, minus the same on the widest.
 
-    If parts stay in place while images rotate, consistency falls with the test range for any training. So the run with
-    its own, narrower training range is a control. It is tested on images of the widest range. The claim holds if our
-    number, and the control's consistency minus that after the widest range, both exceed the larger sd of their terms.
+    If parts stay in place while images rotate, consistency falls as the test range grows, for any training. So a
+    control is tested on the widest range: the run with its own, narrower training range. The claim holds if our number,
+    and the control's consistency minus the widest training's, each exceed the larger sd of the two terms.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)

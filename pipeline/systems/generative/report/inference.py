@@ -23,7 +23,7 @@ from pipeline.systems.generative.report.shared import answer, tested_on
 LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"))
 """Colours and markers of engines, the optimisers at test time."""
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
-"""Sds of probes on clean images in Table 1, in points. There .00 is printed for less than .005, which is 0.5 points."""
+"""Sds of probe accuracies on clean images in Table 1, in points. For t0_A0, the table has .00: less than 0.5 points."""
 _EXAMPLES = {
     "images": "input",
     "before": "encoder",
@@ -72,8 +72,8 @@ def optimisation_repairs(results: Results) -> Finding:
 def optimisation_gain(results: Results) -> Finding:
     """Points of accuracy that the t0 probe gains by test-time optimisation, in the smallest measured range of rotation.
 
-    As in Table 1, the probe is refit: to encoded posteriors before, to optimised ones after. Predictions before and
-    after are paired by image. The standard error combines the noise of seeds and of images.
+    As in Table 1, the probe is refit: to the encoder's posteriors before, to optimised posteriors after. Predictions
+    before and after are paired by image. The standard error combines the noise of seeds and of images.
     """
     evidence = results.evidence.generative
     study, numbers, angles = _optimised(results, evidence.optimise_upright or evidence.optimise)
@@ -118,8 +118,8 @@ def _posterior(results: Results) -> tuple[Numbers, str, list[str]]:
 
 
 def full_posterior_bound(results: Results) -> Finding:
-    """Section 2.3: the bound with Gaussian poses of a model whose training began from one with delta poses, minus that
-    of a model trained from scratch.
+    """Section 2.3: the lead (nats) in the bound of the guide `refined`, trained from delta to Gaussian poses, over the
+    guide `scratch`, trained with Gaussian poses from the first step (`experiments.posteriors`).
 
     Our number uses the normalised density of poses, because only normalised bounds of different models are comparable.
     The document's density is not normalised. The claim holds if the difference exceeds two standard errors by both
@@ -141,10 +141,10 @@ def full_posterior_bound(results: Results) -> Finding:
 
 
 def full_posterior_probes(results: Results) -> Finding:
-    """Section 2.3: the change (points) of probes on clean images if the encoder is trained further with Gaussian poses.
+    """Section 2.3: the change (points) of probe accuracies if the encoder is trained further with Gaussian poses.
 
-    One probe reads t0, the other t0 and A0. Our number is the change of the probe that changes by more sds. The claim
-    holds if it is at most two sds. The sd is over seeds, the larger one of the paper's and our delta model's.
+    On clean images, one probe reads t0, one t0 and A0. Our number is the change of the probe that changes by more sds.
+    The claim holds if it is at most two sds. The sd, over seeds, is the larger of the paper's and our delta model's.
     """
     numbers, run, notes = _posterior(results)
     moves = []

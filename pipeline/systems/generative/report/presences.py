@@ -1,7 +1,7 @@
 """Notes and a table on whether the presences of a run carry information. The table also has runs with changed settings.
 
 A probe on log odds does not measure this information, because log odds are standardised. A probe on relaxed samples
-does not either, because they depend on the log odds. A binary sample (0 or 1) only says whether an object is present.
+does not either, because samples depend on log odds. A binary sample (0 or 1) only says whether an object is present.
 """
 
 import math
@@ -15,7 +15,7 @@ from pipeline.systems.generative.report.shared import classes_of
 SILENT_NATS = 0.1
 """Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
-"""Points. Presences are also silent if a probe on samples is this close to chance, one on log odds `READABLE` above."""
+"""Points above chance. Presences are silent if a probe on samples is below this, one on log odds above `READABLE`."""
 READABLE = 30.0
 """Points above chance. From here, a probe on log odds counts as able to read the class."""
 

@@ -13,7 +13,7 @@ from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
-"""The systems that document 000 probes. Values are names in `documents.yaml` of the paper's swept networks."""
+"""The systems that document 000 probes. Values name the paper's swept networks in `documents.yaml`."""
 
 
 def evaluated(results: Results) -> dict[str, Numbers]:
@@ -96,9 +96,9 @@ def answer(
     tested: int | None = None,
     **more: Any,
 ) -> Finding:
-    """The finding about a claim that rests on one run. `document` and `tested`, the number of test images, go to
-    `results.documents.remarks`. If `tested` is None, neither it nor the number of seeds is compared with the paper.
-    `more` are further fields of `Finding`.
+    """The finding about a claim that rests on one run. `document` (a name in `documents.yaml`) and `tested` (the number
+    of test images) go to `results.documents.remarks`. If `tested` is None, neither it nor the number of seeds is
+    compared with the paper. `more` are further fields of `Finding`.
     """
     settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
     replicas = None if tested is None else ours.n
@@ -107,7 +107,7 @@ def answer(
 
 
 def _reached(run: Recorded) -> Recorded:
-    """A run's settings. Those of seeding are left out if training ends before `seeding_epoch` is reached."""
+    """A run's settings. Settings of seeding are left out if training ends before `seeding_epoch` is reached."""
     if run.model.get("seeding_epoch", 0) < run.training.epochs:
         return run
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})

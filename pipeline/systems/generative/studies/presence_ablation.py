@@ -1,6 +1,6 @@
 """An ablation: the information that presences carry after a run is trained with some settings changed.
 
-`evaluation.presences` measures the information. Bounds are not compared, for the reason in `sensitivity`.
+Measures are from `evaluation.presences`. Bounds are not compared: changed settings may change the likelihood.
 """
 
 from pydantic import Field

@@ -14,7 +14,7 @@ from pipeline.results.spread import spread
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Evaluate probes, and `presence_information_by_object`: the information about the image in `Objects.presence`, in
-    nats, summed over objects. The model does not sample presences. Here they are probabilities of being present.
+    nats, summed over objects. The model does not sample presences. Here a presence is read as a probability.
     """
     outcome = evaluation.evaluate(inputs)
     images = inputs.dataset.part("test")[0]

@@ -46,7 +46,7 @@ class PartCapsules:
 
     presence: Tensor  # (B, P), in (0, 1)
     poses: Tensor  # (B, P, 6)
-    features: Tensor  # (B, P, F)
+    features: Tensor  # (B, P, part_features)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Two entropies (nats) of objects' shares of `presence [B, O]`: in one image, mean over B; in the sum over B."""
+    """Two entropies (nats) of objects' shares of `presence [B, O]`: in an image (mean over B); in the images' sum."""
 
     def entropy(share: Tensor) -> Tensor:
         return -torch.xlogy(share, share.clamp_min(_SMALLEST)).sum(-1)
