@@ -1,13 +1,13 @@
-"""Adversarial attacks on classifiers: small changes of images that change the answer (document 004, section 6).
+"""Adversarial attacks on classifiers: small changes of images that change the prediction (document 004, section 6).
 
-The fast gradient sign method (FGSM) moves every pixel by epsilon in the direction that raises the loss. If targeted, it
-lowers the loss of another class instead. The basic iterative method (BIM) takes several smaller steps. Pixels stay in
+The fast gradient sign method (FGSM) moves every pixel by epsilon in the direction that raises the loss. A targeted
+attack lowers the loss of a wrong class. The basic iterative method (BIM) takes several smaller steps. Pixels stay in
 [0, 1], and epsilon is in the same unit.
 
-White-box attacks are made through the model's own loss and, if this differs, also through the cross-entropy of its
-logits. The spread loss of confident matrix capsules is exactly 0, and so is its gradient. An image withstands an attack
-if it is classified correctly in both cases. A targeted attack succeeds if the target is predicted in one case or both.
-Black-box attacks are made through the own loss of another model, the source.
+White-box attacks use the gradient of the model's own (training) loss. If the cross-entropy of the logits is another
+loss, a second attack uses it, because the spread loss of confident matrix capsules and its gradient are exactly 0. An
+image withstands an attack if it is classified correctly after both versions. A targeted attack succeeds if the target
+is predicted after at least one. Black-box attacks use the gradient of the own loss of another model, the source.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest
 
 _EVALUATED = torch.tensor(torch.inf)
-"""The epoch at which losses are evaluated: all schedules have ended."""
+"""The epoch at which losses are evaluated. It is infinite, so that all schedules in the losses have ended."""
 NETWORKS = ("capsules", "cnn")
 Through = Literal["own", "cross-entropy"]
 THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
@@ -38,7 +38,7 @@ GRADIENTS: dict[str, Through] = {"gradient": "own", "cross_entropy_gradient": "c
 
 
 def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> Tensor:
-    """The gradient of each image's loss by its pixels, `[N, C, s, s]`."""
+    """The gradient of each image's loss with respect to its pixels, `[N, C, s, s]`."""
     found = []
     for pixels, classes in zip(images.split(BATCH), labels.split(BATCH), strict=True):
         leaf = pixels.detach().requires_grad_()
@@ -57,15 +57,15 @@ def attacked(
     through: Through = "own",
     start: Tensor | None = None,
 ) -> Tensor:
-    """Images after an attack through `model`.
+    """Images `[N, C, s, s]` after an attack through `model` that changes pixels by up to `epsilon`.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
-        classes: the correct classes or, if `targeted`, the target classes.
+        classes: `[N]`, the correct classes or, if `targeted`, the target classes.
         steps: number of steps, 1 for FGSM, several for BIM. Each changes a pixel by up to epsilon / steps.
         targeted: whether to move towards `classes` rather than away from them.
         through: the model's own loss, or cross-entropy of its logits.
-        start: the result of `gradient` at `images`, or None to compute it.
+        start: the `gradient` at `images` for `classes` and `through`, or None to compute it.
     """
     changed, sign = images, -1 if targeted else 1
     for number in range(steps if epsilon else 0):
@@ -76,8 +76,8 @@ def attacked(
 
 
 def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
-    """A row for each method, kind of attack and epsilon. `value` is the accuracy under general attacks, or the share of
-    targeted attacks that succeed, with all wrong classes as targets. `own_loss` is the same for the own loss only.
+    """A row for each method, kind ("general", "targeted") and epsilon. `value` is the accuracy under general attacks or
+    the share of targeted attacks (on all wrong classes) that succeed. `own_loss` is `value` with the own loss alone.
     """
     with torch.no_grad():
         own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
@@ -106,7 +106,7 @@ def _losses(model: Classifier, images: Tensor, labels: Tensor, through: Through)
 
 
 def _wrong_classes(model: Classifier, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """For each class, the images of all other classes, with that class as their target."""
+    """For each class, a pair: the images of all other classes, and this class as the target `[n]` of each."""
     targets = range(scores(model, images[:1]).shape[-1])
     others = [(target, labels != target) for target in targets]
     return [(images[other], torch.full_like(labels[other], target)) for target, other in others]
@@ -132,8 +132,8 @@ def black_box(
 
 
 def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> dict[str, float]:
-    """Absolute values of a loss's derivatives by pixels. `zeros` is the share that is exactly 0. `median` is the median
-    of the rest (0 if there are none). `without` is the share of images whose derivatives are all 0.
+    """Absolute derivatives of a loss with respect to pixels. `zeros` is the share that is exactly 0. `median` is the
+    median of the rest (0 if there are none). `without` is the share of images whose derivatives are all 0.
 
     A network that is hard to attack only because gradients are exactly 0 is not robust.
     """
@@ -155,7 +155,7 @@ def outcome(
     title: str,
 ) -> Outcome:
     """White-box attacks on all replicas of capsules and convolutional networks, black-box attacks through `cnns[0]` on
-    all other replicas, and `gradient_sizes`. The arrays are a few attacked images.
+    all other networks, and `gradient_sizes`. The arrays are a few attacked images.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device

@@ -15,7 +15,7 @@ class Classifier(Model):
     Args:
         noise_of_scores: number of random numbers per image that `scores` takes.
         mixup: parameter of mixup (Zhang et al. 2018), 0 for none. In training, each image is mixed with the previous
-            image of its batch, with a share from Beta(mixup, mixup). The losses of both classes are mixed alike.
+            image of its batch, with a share from Beta(mixup, mixup). Losses of its two classes have the same shares.
     """
 
     scores_are_activations: ClassVar[bool] = False
@@ -43,7 +43,7 @@ class Classifier(Model):
         return 0.0
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Noise `[*shape, noise_size]`: uniform numbers in [0, 1), then, with mixup, the image's share in its mix."""
+        """Noise `[*shape, noise_size]`: uniform numbers in [0, 1), then, with mixup, an image's share of a mixture."""
         uniform = torch.rand((*shape, self._noise_of_scores), generator=generator, device=device)
         if not self.mixup:
             return uniform
@@ -55,7 +55,7 @@ class Classifier(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The mean loss over images plus `penalty`, and `accuracy`. With mixup, both classes count by their shares."""
+        """The mean loss over images plus `penalty`, and `accuracy`. With mixup, both weight the classes by share."""
         assert labels is not None
         if not (self.training and self.mixup):
             scores = self.scores(images, noise[..., : self._noise_of_scores])

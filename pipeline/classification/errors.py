@@ -1,4 +1,4 @@
-"""Measures test errors of classifiers, by the central crop of an image and by many crops (document 004, section 5)."""
+"""Measures test errors of classifiers on central crops and with mean scores of many crops (document 004, section 5)."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: Crop
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas of a classifier that sees crops. The table has the accuracy per test and replica."""
+    """Test errors of all replicas. Table columns: replica, test (a metric of `classification_errors`), accuracy."""
     models, dataset, augmentation = of_kind(Classifier, inputs.models), inputs.dataset, inputs.run.augmentation
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
     replicas = tqdm(models, desc=inputs.title, unit="network")

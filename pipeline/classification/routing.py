@@ -1,4 +1,4 @@
-"""Measures of routing by iteration: parts assigned to each class capsule, its activation, and how votes for it agree.
+"""Measures of each routing iteration: shares of parts, activations and spreads of votes, by class capsule.
 
 They are shown on the page with a slider, and say after how many iterations routing settles (documents 001 and 004).
 
@@ -24,7 +24,7 @@ from pipeline.results.spread import nest, stack_replicas
 _AT_ONCE = 32
 DEAD = 0.01
 """A type of capsules is dead if its activation is at most this at all positions of all images. Its votes then have at
-most 1/100 of full weight. CapsNet's activations are lengths: its loss lets those of absent classes be up to 0.1.
+most 1/100 of full weight. Activations of CapsNet are lengths, which its loss allows to be 0.1 for absent classes.
 """
 
 
@@ -65,7 +65,7 @@ def routed_layer(
 
         E_i = - sum_j q_ij log q_ij / log J_i,    q_ij = shares_ij / sum_j shares_ij
 
-    E_i is 0 if all of i goes to one parent, and 1 if all parents get the same share. If J_i < 2, i does not count.
+    E_i is 0 if all of i goes to one parent, and 1 if all parents get the same share. Sums omit capsules with J_i < 2.
 
     Args:
         shares: share of each child assigned to each parent, not negative, in any shape.
@@ -82,9 +82,9 @@ def routed_layer(
 
 
 def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
-    """Root mean square distances of `votes [B, n, N, P]` to their mean, `[B, n]`, weighted by `weights [B, n, N]`.
+    """Root mean square distances of votes `[B, n, N, P]` to their mean, `[B, n]`, weighted by `weights [B, n, N]`.
 
-    The distance is 0 for a class that no part is assigned to.
+    There are N votes of P numbers for each class. The distance is 0 for a class that no part is assigned to.
     """
     total = weights.sum(-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
     shares = (weights / total).unsqueeze(-1)
@@ -115,7 +115,7 @@ def outcome(
     that it classifies correctly and the first that it misclassifies.
 
     Args:
-        follow, layers: one function of pixels per replica. Class capsules are the last layer.
+        follow, layers: functions of pixels `[B, C, s, s]`, one per replica. `layers` return class capsules last.
         used: number of iterations that the network itself runs. Later ones show whether routing has settled.
         pixels: `[N, C, s, s]` in [0, 1], as the network sees them.
     """
@@ -143,7 +143,7 @@ def outcome(
 
 
 def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
-    """A row per routed layer (counted from 1 at the image) and measure, over the images of several batches.
+    """A row per measure and routed layer (1 is the nearest to the image), over the images of several batches.
 
     `entropy` is the mean of E (see `routed_layer`), weighted by the activations of the capsules below. `dead` is the
     share of types whose activation never exceeds `DEAD`. `range` is the sd over images of a type's largest activation,

@@ -42,8 +42,8 @@ def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
 
 
 def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Labelled]]:
-    """The data set with training and validation images of familiar viewpoints only; and two sets of test images with
-    their classes, by name: `familiar` and `novel`.
+    """The data set with training and validation images of familiar viewpoints only, and a dictionary of test images
+    and their classes. Its keys are `familiar` and `novel`.
 
     Raises:
         UserError: the viewpoint of an image is unknown, or neither familiar nor novel.
@@ -67,10 +67,10 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 def match(curves: pd.DataFrame) -> pd.DataFrame:
     """Compare networks where their errors on familiar viewpoints are equal. One row per replica and network, with the
     columns replica, network and `COLUMNS`. Values of the worse network are means over its last `LATE` epochs. Values of
-    the better one are interpolated where its familiar error first falls to the worse one's. Epoch 1 is the earliest.
+    the better network are interpolated where its familiar error first falls to the worse one's, from epoch 1 on.
 
     Args:
-        curves: `errors` of both networks, with a column network. Replicas without both networks are left out.
+        curves: `errors` of both networks, with a column network. Replicas that only one network has are left out.
     """
     rows = []
     for replica, of_replica in curves.sort_values("epoch").groupby("replica"):
@@ -97,12 +97,12 @@ def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
 
 def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
     """Compare two networks. The table has both networks' errors after every epoch. `matched` has the values of `match`.
-    `late` has means over the last `LATE` epochs. `novel_ratio` is the capsules' matched error on novel viewpoints,
-    divided by that of the convolutional network of the same replica.
+    `late` has means over the last `LATE` epochs. `novel_ratio` is the capsules' matched error on novel viewpoints
+    divided by the convolutional network's, by replica.
 
     Args:
         capsules, cnn: as `errors` returns them.
-        images: number of test images, `familiar` and `novel`.
+        images: numbers of test images, under `familiar` and `novel`.
     """
     curves = pd.concat([capsules.assign(network="capsules"), cnn.assign(network="cnn")], ignore_index=True)
     matched, each = match(curves), ["replica", "network"]

@@ -1,7 +1,7 @@
 """Stores a data set (images, labels, factors of variation and a fixed split) in one npz file without pickled objects.
 
 Images are in the order of their source. The split holds indices of images, in increasing order or shuffled with a seed.
-Toys are rendered, and only the images of the split are made. Other data sets also keep images that are in no part.
+Of rendered toys, only the images of the split are stored. Other data sets also store images that are in no part.
 """
 
 import zipfile
@@ -94,8 +94,8 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
-    """Raise errors of the block as a `UserError` that names the file and, if given, the stage that makes it. Those that
-    are a `UserError` already are unchanged.
+    """Raise errors of the block as a `UserError` that names the file and, if given, the stage that makes it. A
+    `UserError` is raised unchanged.
     """
     try:
         yield

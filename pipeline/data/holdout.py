@@ -13,7 +13,7 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""Key, in the result of `hold_out`, of a random sample of images not held out. They are measured, not trained on."""
+"""Key, in the result of `hold_out`, of random images that are not held out. They are measured, not trained on."""
 
 _SEED = 0
 """Seed for drawing `KNOWN` images and watched test images. Runs with equal settings have the same images."""

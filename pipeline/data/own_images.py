@@ -52,7 +52,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
-    """Raise `UserError` if `find` does, or if own images contain, or lie in, a path that stages write (`outs`)."""
+    """Raise `UserError` if `find` does, or if a path of own images contains or lies in a stage's output (`outs`)."""
     for name, params in own_images.items():
         place = (root / params.path).resolve()
         for out in ((root / out).resolve() for out in outs):
@@ -62,7 +62,7 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 
 
 def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
-    """Read and resize the images of the entry `name` of `own_images`. Returns a data set, training `Part` first.
+    """Read and resize the images of the entry `name` of `own_images`. Returns a data set, training images first.
 
     The split has no validation images. It has test images only with `test_part`. A relative `params.path` is relative
     to `root`. Prints the number of images before they are decoded, then the number of duplicates if there are any.

@@ -119,7 +119,7 @@ class _Arrays(pickle.Unpickler):
 
 
 def _cifar10(raw: Path) -> Content:
-    """CIFAR-10 (Krizhevsky 2009): 60,000 colour images of 32x32 pixels, pickled by Python 2: strings are bytes."""
+    """CIFAR-10 (Krizhevsky 2009): 60,000 colour images of 32x32 pixels, pickled by Python 2, so keys are bytes."""
     batches = {}
     with tarfile.open(raw / "cifar-10-python.tar.gz", "r:gz") as archive:
         for member in archive:
@@ -176,7 +176,7 @@ def _smallnorb(raw: Path) -> Content:
 
 
 def _smallnorb48(raw: Path) -> Content:
-    """The smaller copy: JPEG images at half size, in the official order. The training part has no viewpoints."""
+    """The smaller copy: JPEG images at half size, in the official order. Viewpoints of training images are unknown."""
     train, test = (dict(np.load(raw / f"{part}.npz")) for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
@@ -270,9 +270,9 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
 
 
 def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:
-    """The indices of each part, drawn at random if there is a seed. Without a seed, training has the first images
-    outside the official test part, and validation has the last. The test has the first images of the official test
-    part. If there is no official test part, it has the images just before the validation images.
+    """The indices of each part, drawn at random if there is a seed. Without a seed, the first images outside the
+    official test part are for training, and the last for validation. The test has the first images of the official
+    test part or, if there is none, the images just before the validation images.
     """
     pool_size, train, validation = len(content.labels) - content.test, params.train, params.validation
     try:

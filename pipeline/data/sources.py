@@ -1,4 +1,4 @@
-"""Downloads raw data. A source has files, each with its SHA-256. A file is from the first mirror whose copy has it."""
+"""Downloads raw data. Each file of a source has a known SHA-256. The first mirror whose copy has this hash is used."""
 
 import logging
 import shutil
@@ -111,9 +111,9 @@ SOURCES = {
 
 
 def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
-    """Download the files of a source to `folder`, except files there with the right hash. Returns the files' paths.
+    """Download the files of a source to `folder`, except those there with the right hash. Returns the files' paths.
 
-    `mirror`, a folder or URL, is tried first. Its files are `<Source.folder>/<file>`, or `<name>/<file>` if this string
+    `mirror`, a folder or URL, is tried first. Its files are `<Source.folder>/<file>`, or `<name>/<file>` if `folder`
     is empty. Toys have no files, so only a README is written. Raises `UserError` if no mirror has a file with the right
     hash, if `mirror` is a URL with an unknown scheme, or if a file cannot be written.
     """
@@ -132,7 +132,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
-    """Get a file from the first of `places` (folders, URLs) that has it, unless it is at `target`. Returns `target`."""
+    """Get a file with the right hash from one of `places` (folders, URLs), unless `target` has it. Returns `target`."""
     source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:
@@ -160,7 +160,7 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
 
 def _download(url: str, output: str, _: object) -> None:
     """Copy a local file or download a URL to `output`, for pooch. A broken download starts again. Raises
-    `UserError` if the local file does not exist, the server cannot be reached or refuses, or every connection breaks.
+    `UserError` if the file does not exist, the server cannot be reached or refuses, or the connection breaks each time.
     """
     parsed = urlparse(url)
     if parsed.scheme not in ("http", "https"):

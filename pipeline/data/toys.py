@@ -42,7 +42,7 @@ class Light(NamedTuple):
     """A distant lamp, a sky that is brightest above, and the background.
 
     Attributes:
-        around, up: direction from the toy to the lamp: degrees from the cameras to their right, and above the horizon.
+        around, up: direction from the toy to the lamp: degrees to the right of the cameras, and above the horizon.
         lamp, sky, ambient: brightness that each adds to a white surface: `lamp` to a surface that faces the lamp,
             `sky` to a surface that faces up (half as much if it faces sideways, 0 if down), `ambient` to every surface.
         background: brightness where a ray hits nothing.

@@ -20,7 +20,7 @@ STEPS = {"azimuth": 20, "elevation": 5}
 
 
 def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
-    """Mask `[N]` of the images with a familiar viewpoint. The others are novel. Each of `factors` is `[N]`, angles in
+    """Mask `[N]` of the images with a familiar viewpoint. All others are novel. Each of `factors` is `[N]`, angles in
     degrees. Raises `UserError` if `factors` lacks `by`, or if an angle is unknown (-1), or neither familiar nor novel.
     """
     if by not in factors:
@@ -43,7 +43,7 @@ def neighbours(labels: NDArray[Any], factors: Mapping[str, NDArray[Any]], by: st
     alone. Returns the indices `[P, 2]` of the images before and after the step, sorted by the first index.
 
     `labels` (classes) and each of `factors` are `[N]`. `by` is azimuth or elevation. Azimuths wrap around. Images with
-    an unknown viewpoint are in no pair. There are no pairs if one of the four factors is missing.
+    an unknown viewpoint are in no pair. No pairs if `factors` lack instance, lighting, azimuth or elevation.
     """
     import pandas as pd
 

@@ -85,7 +85,7 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
 def _ink_box(images: Tensor, canvas: int) -> tuple[Tensor, Tensor]:
     """Left and right `[B, 2]`, top and bottom `[B, 2]` of each image's ink, in coordinates of the canvas.
 
-    By bilinear sampling, a pixel's ink reaches one pixel beyond its centre. An image without ink counts as all ink.
+    In bilinear sampling, a pixel's ink reaches one pixel beyond its centre. An image without ink counts as all ink.
     """
     height = images.shape[-1]
     ink = (images != 0).any(dim=1)  # [B, H, H]

@@ -52,7 +52,7 @@ def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -
 
 
 def crop_warps(count: int, augmentation: CropParams, generator: torch.Generator, device: torch.device) -> Tensor:
-    """Random matrices `[count, 2, 3]` for `layers.images.warped_crops`: they scale, shear, turn and move."""
+    """Random matrices `[count, 2, 3]` for `layers.images.warped_crops`, in pixels. They scale, shear, turn and move."""
     draws = 2 * torch.rand(count, 6, generator=generator, device=device) - 1
     scale, aspect = augmentation.scale * draws[:, 0], augmentation.aspect * draws[:, 1]
     shear, zero = augmentation.shear * draws[:, 2], torch.zeros_like(scale)

@@ -21,8 +21,8 @@ class Average:
 
     Args:
         parameters: by name. The optimiser changes them in place.
-        window: mean age of the averaged weights, as a share of all steps so far. It is above 0 and at most 1/2, which
-            gives the plain mean of all steps.
+        window: mean age of the averaged weights, as a share of all steps so far, above 0. The maximum, 1/2, gives
+            the plain mean of the weights after all steps.
 
     Attributes:
         averaged: the averages of the parameters, by name.

@@ -23,13 +23,13 @@ class Model(nn.Module):
     """Metrics that are not means over images. They can be compared only between batches of equal size."""
 
     keeps_last: ClassVar[bool] = False
-    """Whether training keeps the parameters of the last epoch, not those of the lowest validation loss."""
+    """Whether training keeps the parameters of the last epoch, not of the epoch with the lowest validation loss."""
 
     statistics_images: int = 0
     """Number of training images that `end_epoch` needs."""
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
-        """Noise `[*shape, noise_size]`; `shape` is, for example, (steps, batch size). The base class has none."""
+        """Noise `[*shape, noise_size]`; `shape` is, for example, (steps, batch size). The base class draws none."""
         return torch.empty((*shape, 0), device=device)
 
     @abstractmethod
@@ -75,7 +75,7 @@ class EvaluationInputs:
 
     Attributes:
         sections: sections of `params.yaml` that the stage depends on, by name.
-        official: reads affNIST's test images. Returns None if params.yaml does not ask for them, or their size differs.
+        official: reads affNIST's test images. None if params.yaml asks for none, or if the run's images differ in size.
     """
 
     models: Sequence[Model]

@@ -34,7 +34,7 @@ _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
 
 @dataclass(frozen=True)
 class Setup:
-    """Context of a stage's trainings. `code` returns a hash of a variant's code, which its checkpoints depend on."""
+    """Context of a stage's trainings. `code` returns a hash of a variant's code. Its checkpoints depend on the hash."""
 
     build: BuildModel
     device: torch.device
@@ -57,8 +57,8 @@ def train_run(
     """Train all replicas of a run. A training that was interrupted continues from its checkpoint. Returns the result of
     `train`, and the model of each replica in evaluation mode.
 
-    If `run.held_out` is set, the held-out images are for validation, and a random sample of the other images, which is
-    not trained on, is watched under the name `KNOWN`.
+    If `run.held_out` is set, the held-out images are for validation. A random sample of the other images is not
+    trained on. It is watched under the name `KNOWN`.
 
     Args:
         data_sha256: hash of the data set's file. The checkpoint depends on it.
@@ -117,8 +117,8 @@ def train_run(
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """The result of a training. Its numbers are metrics at each replica's best epoch (for validation and, if any,
-    `KNOWN` images), epochs, speed, seconds and parameters. Its table has a row per replica and epoch, without speeds.
+    """The result of a training. Its numbers are metrics on validation and (if any) `KNOWN` images at each replica's
+    best epoch, epochs, speed, seconds and parameters. Its table has a row per replica and epoch, without speeds.
     """
     history, best = trained.history, best_rows(trained)
     measured = {
@@ -144,7 +144,7 @@ def best_rows(trained: Trained) -> pd.DataFrame:
 
 
 def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """`{"bound": spread}` of replicas' highest validation bounds, else `{"loss": spread}` of their lowest losses."""
+    """Spread of replicas' highest validation bounds (key `bound`) or, without bounds, lowest losses (key `loss`)."""
     replicas = history.groupby("replica")
     if "validation_bound" in history:
         return {"bound": spread(replicas["validation_bound"].max())}
@@ -182,7 +182,7 @@ def save_run(
     """Write a trained run's weights, one file per seed, and their description `model.json`.
 
     The description has the settings and the hashes of the data set and the code. So a stage that depends on the folder
-    runs again after a change of one of them, even if the weights stay the same.
+    runs again after a change of any of these, even if the weights stay the same.
     """
     files = {weights_file(seed): weights for seed, weights in zip(run.seeds, trained.parameters, strict=True)}
     for file, weights in files.items():

@@ -28,7 +28,7 @@ class AugmentationParams(Section):
 
 
 class CropParams(Section):
-    """Random crops in random light, drawn again in every epoch. They are warped if a setting of warps is not 0.
+    """Random crops in random light, drawn again in every epoch. They are warped if the property `warps` is true.
 
     Gain and offset are drawn for each channel, because standardisation removes a gain or offset that channels share.
     All other changes are the same for all channels. Validation and tests use the unchanged central crop.

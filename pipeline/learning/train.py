@@ -42,7 +42,7 @@ class Trained:
     """The result of a training.
 
     Attributes:
-        parameters: by replica, those of the lowest validation loss, or those at the end if the model `keeps_last`.
+        parameters: by replica, from the epoch of the lowest validation loss, or the last if the model `keeps_last`.
         history: one row per replica and epoch, with columns replica (index of its seed), epoch (from 1),
             images_per_second, and `<part>_<metric>` for the parts train, validation and each watched name.
         best_epoch: the epoch whose parameters are kept, by replica.
@@ -94,7 +94,7 @@ def train(
         checkpoints: one per seed. A seed with None cannot be resumed.
         on_epoch: called with a row of the history after each epoch. It is also called with each row that a checkpoint
             restores.
-        start: initial values by parameter, for each seed. Other parameters start as in a new model.
+        start: for each seed, initial values by parameter name. Parameters without a value start as in a new model.
         frozen: names of parameters that are not trained.
 
     Raises `UserError` if a metric of training or validation or the gradient norm is not finite. The last good

@@ -23,8 +23,8 @@ ITSELF = "itself"
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """The run of an item, the key of a classifier (`ITSELF` or features), and its test errors in [0, 1] by share of the
-    training images. The classifier is the one with the lowest mean error on the largest share.
+    """The run of an item, the key of a classifier (`ITSELF` or features), and this classifier's test errors by share of
+    the training images, in [0, 1]. The classifier is the one with the lowest mean error on the largest share.
     """
     shares = sorted(numbers.names("share"), key=float)
     how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
@@ -97,7 +97,7 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int
 def capsules_need_less(results: Results) -> Finding | None:
     """The largest ratio of the capsules' test error to the CNN's at an equal number of training images. The claim holds
     if the capsules have fewer parameters and all their errors are lower by more than two standard errors (binomial and
-    over replicas). None if the data sets or largest numbers of images differ, or fewer than two numbers are shared.
+    over replicas). None if data sets or largest numbers of images differ, or fewer than two image counts are shared.
     """
     (capsules, ours, size, errors), (cnn, theirs, cnn_size, cnn_errors) = (
         _network(results, role) for role in ("capsules", "cnn")

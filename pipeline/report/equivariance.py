@@ -25,8 +25,8 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures of `errors_by_layer`: the errors of predictions by theory, by a fitted map and of no change, and the error
-of moving an image there and back.
+"""Measures of a layer: errors of three predictions (by theory, by a fitted map, of no change), and the error in its
+values after an image was moved there and back.
 """
 TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
 CONTROLS = ("pixels", "moments", "quarter turns")
@@ -73,7 +73,7 @@ class Followed:
     """A layer of a trained network that should be equivariant, and its mean errors over transformations (`overall`).
 
     Attributes:
-        measure: how its values on moved images are predicted: `OWN` (theory), or `FITTED` if theory has no prediction.
+        measure: how the layer is predicted on moved images: `OWN` (theory), or `FITTED` if theory has no prediction.
         error: the error of this prediction; None if the layer is constant.
         stays: the error of predicting that the layer does not change; None if it was not measured.
     """
@@ -130,9 +130,9 @@ def best_of(item: str, numbers: Numbers | None) -> Followed | None:
 def poses_are_equivariant(results: Results) -> Finding | None:
     """Equations 3 to 6: the largest ratio of the error of a layer of poses to the error of a CNN's best layer.
 
-    Each layer of poses is compared with a CNN on the same data. The claim fails if one of them is not better than the
-    CNN's best layer. It holds if all are better, every system of `POSES` was measured, and all layers compared. None
-    if no layer was compared, or if all compared layers are better but a system or a CNN is missing.
+    Each layer of poses is compared with a CNN on the same data. The claim fails if a layer is not better than the
+    CNN's best layer. It holds if all are better, every system of `POSES` was measured, and no layer lacks a CNN. None
+    if no layer was compared, or if all compared layers are better but a system or a CNN was not measured.
     """
     pairs: list[tuple[Followed, Followed]] = []
     alone: list[str] = []
@@ -233,13 +233,13 @@ def summary(best: list[Followed]) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """The non-empty tables, of maps of the plane and of viewpoints. Raises `ResultError` if a result is corrupt."""
+    """Tables of maps of the plane and of viewpoints, if not empty. Raises `ResultError` if a result is corrupt."""
     items = [(numbers.settings.equivariance[item].run, numbers) for item, numbers in results.executed("equivariance")]
     return [*_maps_of_the_plane(items), *_viewpoints(items)]
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table, empty without rows. A row is of a run or control, a layer, a family (or quarter turn)."""
+    """A list with one table, empty without rows. Each run or control, layer and family (or quarter turn) has a row."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}
@@ -303,7 +303,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
-    """Pairs (family, magnitude): the middle magnitude of each family; of "quarter turns", all with an exact action."""
+    """Pairs (family, magnitude): the middle magnitude of each family; of "quarter turns", all that theory predicts."""
     if subject == "quarter turns":
         own = ("relative_error", subject, "turns", OWN)
         return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]

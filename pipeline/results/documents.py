@@ -102,7 +102,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (dotted key, ours, theirs) for each setting that differs. For theirs {least: n}, only ours < n differs."""
+    """Yield (dotted key, ours, theirs) for each setting that differs. If theirs is {least: n}, ours is below n."""
     for key, value in theirs.items():
         if key in ("words", "budget", "published_code") or key not in ours:  # the first three are no settings
             continue

@@ -38,7 +38,7 @@ class Measured:
         return replace(self, mean=100 * (1 - self.mean), sd=100 * self.sd)
 
     def minus(self, other: Measured) -> Measured:
-        """The difference of two means. Its sd is that of independent measurements, or 0 if unknown (see `_with`).
+        """The difference of two means. Its sd assumes independent measurements, and is 0 if unknown (see `_with`).
 
         For numbers of the same replicas this sd is too large if they correlate positively, too small if negatively.
         """
@@ -54,7 +54,7 @@ class Measured:
         return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
 
     def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """`mean`, `sd` and the smaller n of both. sd becomes 0 (unknown) if n is 1 and it is not a standard error."""
+        """`mean`, `sd` and the smaller n of the two. If n is 1, an sd that is no standard error becomes 0 (unknown)."""
         n = min(self.n, other.n)
         return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 

@@ -264,7 +264,7 @@ def training_behind(results: Results, numbers: Numbers, run: str) -> Numbers | N
 
 
 def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
-    """Settings that weights depend on: of the run (`patience` above `epochs` has no effect), and of its data set."""
+    """Settings of the run and of its data set that weights depend on. `patience` above `epochs` counts as `epochs`."""
     settings, dataset = numbers.run(run), numbers.dataset_of(run)
     training = settings.training
     return {**settings, "training": {**training, "patience": min(training.patience, training.epochs)}}, dataset

@@ -12,7 +12,7 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
-"""The item of each role, by the role's name: a key of `Role.section` or, in `networks`, also <ablation>/<condition>."""
+"""Item by name of the role. An item is a key of `Role.section`; for `networks`, a run or <ablation>/<condition>."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 ROWS = (
@@ -48,7 +48,7 @@ def group(section: str, kinds: Mapping[str, str]) -> Any:
 
 class GenerativeEvidence(Section):
     """Evidence for document 000. `affine` has the runs for affNIST, `table_1` the runs for other claims about runs.
-    `optimise` has all rotations. `optimise_upright`, if given, has more images, all upright, for the gain in accuracy.
+    `optimise` names a study of all rotations, `optimise_upright` one of more, upright images, for the gain in accuracy.
     """
 
     table_1: Roles = group("runs", VARIANTS)
@@ -67,8 +67,8 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Evidence for the networks of document 001. `inference.as_coded` has inference, without routing, as in the code
-    behind the document. The first entry of `middle` that was measured is judged.
+    """Evidence for the networks of document 001. `inference.as_coded` is inference in the network without routing, as
+    in the code behind the document. The first entry of `middle` that was measured answers the claim.
     """
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
@@ -77,7 +77,7 @@ class CapsNetEvidence(Section):
 
 
 class RegressionEvidence(Section):
-    """Evidence for document 002. Each kind of study has a role per data set, for a study on it or on a substitute."""
+    """Evidence for document 002. Each kind of study has a role per data set; a study of a substitute may fill it."""
 
     grid: Roles = group("regression", dict.fromkeys(DATASETS, "grid"))
     convergence: Roles = group("regression", dict.fromkeys(DATASETS, "convergence"))
@@ -103,7 +103,7 @@ class ComparisonEvidence(Section):
 
 
 class MatrixCapsulesEvidence(Section):
-    """Evidence for document 004. `crops`: the run with scores averaged over crops. `votes`: the run of Figure 2.
+    """Evidence for document 004. `crops`: the run tested with mean scores of crops. `votes`: the run of Figure 2.
     `published`: the run with the authors' own settings, which no claim rests on; its curve is drawn.
     """
 

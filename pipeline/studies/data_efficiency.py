@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 LONGEST = 10_000
-"""Largest `epochs` / share. A share whose last batch is not full has more epochs, because this batch is left out."""
+"""Largest `epochs` / share. Training on a share has more epochs if its last batch, which is left out, is not full."""
 ITSELF = "itself"
 """Entry of the column `features` if the model itself classifies. Other entries are features of a linear probe."""
 _FEWEST = 10

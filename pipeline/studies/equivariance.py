@@ -64,8 +64,8 @@ def measure(context: Context) -> Outcome:
 
 
 def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
-    """By factor, two arrays `[N, 2]` with the indices of pairs of test images one step of the viewpoint apart: up to
-    `fit_images` of half of the toys, `images` of the others. Factors with under 8 pairs of either half are left out.
+    """By factor, two arrays `[N, 2]` of indices of test images, pairs one viewpoint step apart: up to `fit_images`
+    pairs of half of the toys, and up to `images` pairs of the rest. A factor is left out if a half has under 8 pairs.
     """
     import numpy as np
 

@@ -1,7 +1,7 @@
 """The effect of single changes in training on the error on held-out images.
 
 Settings of runs are chosen by this error, never by the test error. Training images with one value of a factor of
-variation are held out, for each of the values `held_out` in turn. If the factor is the instance, they show new toys.
+variation are held out, for each of the values `held_out` in turn. Images of held-out instances show new toys.
 Networks are evaluated after the last epoch. If the epoch were chosen by this error, the error would be too low.
 """
 

@@ -36,7 +36,7 @@ def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train both networks of an entry of `viewpoint` on familiar viewpoints. Compare them at equal errors there."""
+    """Train both networks of an entry of `viewpoint` on familiar viewpoints. Compare them at equal errors on these."""
     from pipeline.classification.viewpoint_matching import errors, familiar_views, outcome, viewed
 
     settings: ViewpointParams = context.settings

@@ -24,7 +24,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
     """Classification by vectors of competing length, fit by expectation maximisation.
 
     Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers. Gaussian noise of sd 1
-    is added. The probability of a class is its vector's expected share of the sum of squared lengths. A capsule of
+    is added. The probability of a class is the expected share of its vector in the sum of squared lengths. A capsule of
     size 1 is one weight vector, as in logistic regression. A larger capsule spans a subspace in which its class varies.
 
     Args:

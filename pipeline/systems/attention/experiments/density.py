@@ -2,9 +2,9 @@
 
 For samples V of a mixture p and any density q with p's support, the mean of q(V) / p(V) is one. If p integrated to c,
 the mean would be 1 / c. If samples followed another density, the mean would not be one. Each q is a component of p,
-slightly narrowed, and computed by another library, because an error that p and q share would not be seen. The ratio
-q / p then stays small, and standard errors of the mean are reliable. Concentrations and sds differ between components,
-so that samples with the values of another component would be detected.
+slightly narrowed, and computed by another library, because an error that p and q share would not be seen. As q is
+narrower, q / p stays small, and standard errors of the mean are reliable. Concentrations and sds differ between
+components, so that samples with the values of another component would be detected.
 """
 
 import math

@@ -13,7 +13,7 @@ from pipeline.systems.attention.settings import IteratedStudy
 
 def run(study: IteratedStudy) -> Outcome:
     """One row per sd of parts, scale and iteration: mean entropy of attention (nats), and shares of parts whose largest
-    weight is above 0.99 (`single`), or is that of their true parent (`right`). Scenes have all objects and no clutter.
+    weight is above 0.99 (`single`), or belongs to the true parent (`right`). Scenes have all objects and no clutter.
     """
     random = np.random.default_rng(study.seed)
     n = study.objects

@@ -1,10 +1,10 @@
-"""Variational inversion compared with routing on generated scenes (left open in document 001, section 4.2).
+"""Variational inversion, left open in document 001, section 4.2, is compared with routing on generated scenes.
 
-All methods are given the matrices W and the parts. Inversion is also given the model's scales (kappa, sigma), or
+All methods are given the parts and W (`Hierarchy`). Inversion is also given the model's scales (kappa, sigma), or
 learns them from parts and cues. Baselines use the parts' votes: dynamic routing, EM routing and a form of k-means. The
 two routing methods are run with as few iterations as published, from one start. Dynamic routing is also run with more
 iterations. EM routing is also run with more iterations and starts, without and with the density of clutter. EM
-routing's sds are at least sigma. The posterior of parents given the objects' true poses is an upper limit.
+routing's sds are at least sigma. The posterior of parents given the objects' true poses gives an upper limit.
 """
 
 import math
@@ -74,7 +74,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
 
 
 def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """Parses by inversion without cues, with cues, and with cues and scales learned from three times the true ones."""
+    """Parses by inversion without cues, with cues, and with cues and scales learned from thrice the true values."""
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
     return {
         INVERSION: invert(hierarchy, scenes.parts, None, study).parse,

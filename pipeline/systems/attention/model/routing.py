@@ -52,8 +52,8 @@ def em_routing(
 
     Args:
         floor: minimum sd.
-        starts: number of starts. The first has uniform parents, the others random parents. Each scene keeps the start
-            with the highest likelihood.
+        starts: number of starts. The first has uniform parents, each later one random parents. Each scene keeps the
+            start with the highest likelihood.
         log_clutter: log density, in the space of votes, of each part under clutter, `[B, m]`, or None without clutter.
     """
     B, m, n, _ = votes.shape

@@ -35,8 +35,8 @@ class _ScaledLogNormaliser(torch.autograd.Function):
 def scaled_log_normaliser(kappa: Tensor, dimensions: int) -> Tensor:
     """The log density at the mean direction, log C_d(kappa) + kappa, in nats, in the shape of `kappa`.
 
-    The relative error is below 1e-11 in double precision for d up to 1000. SciPy computes the function: `kappa` is on
-    the CPU.
+    The relative error is below 1e-11 in double precision for d up to 1000. `kappa` must be
+    on the CPU, where SciPy computes the function.
     """
     return _ScaledLogNormaliser.apply(kappa, dimensions)
 

@@ -86,8 +86,8 @@ def one_parent(numbers: Numbers) -> Answer:
 
 
 def density_and_samples_agree(numbers: Numbers) -> Answer:
-    """Section 4.2: the largest deviation between density and samples over all tests, in standard errors. If density and
-    samples agree, the probability that any of the tests fails is at most 1e-3.
+    """Section 4.2: the largest deviation between density and samples over all tests, in standard errors. The claim
+    holds below a limit. If density and samples agree, the limit is exceeded with probability at most 1e-3.
     """
     z = numbers.needed("largest_z")
     limit = float(norm.isf(1e-3 / numbers.at("tests") / 2))

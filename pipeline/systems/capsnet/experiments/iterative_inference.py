@@ -15,7 +15,7 @@ There are two interpretations of the top layer. With `predicted`, as in appendix
 from the layer below. v is not inferred and has no prediction error. With `free`, v is inferred and has a prediction
 error. L1 of weight 1 then leaves only the capsule of a clamped label active, because predicted lengths are below 1.
 
-The gradient by a layer's activities depends on two errors: the error of this layer and the error of the layer above.
+The gradient with respect to a layer's activities depends on the errors of two layers: this one and the one above.
 For free v, L1 has no derivative at its minimum v = 0. So gradient steps leave L1 out. A proximal step for L1, which
 shortens capsules, follows each gradient step.
 
@@ -60,9 +60,9 @@ def _shortens(condition: InferCondition) -> bool:
 def energies_and_gradients(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], condition: InferCondition, target: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
-    """The terms of each image's energy, and the gradients of their sum by the activities of the inferred layers.
+    """The terms of each image's energy, and the gradients of their sum with respect to inferred activities.
 
-    Each layer is predicted from the layer below alone, so that only two errors enter the gradient by its activities.
+    Each layer is predicted from the layer below alone. So a layer's activities affect two errors only.
 
     Args:
         activities: of the inferred layers, `[B, ...]` each, without the images.
@@ -70,8 +70,8 @@ def energies_and_gradients(
         target: 1 for the class of each image, else 0, `[B, n]`. It is not used if the label is free.
 
     Returns:
-        energies `[terms, B]`, a term for each inferred layer, then the label's and the penalty's; gradients by each
-        inferred layer's activities, without L1 if a proximal step replaces its gradient; class capsules `[B, n, D]`.
+        energies `[terms, B]`, a term for each inferred layer, then label and penalty; gradients in the shapes of
+        `activities`, without L1 if a proximal step replaces its gradient; class capsules `[B, n, D]`.
     """
     with torch.enable_grad():
         leaves = [each.detach().requires_grad_() for each in activities]
@@ -141,13 +141,13 @@ def sparsity_of_inference(
     The networks' parameters are frozen: inference changes only activities.
 
     Returns:
-        a table with one row per replica, condition and layer ("middle", "class"), and numbers by condition, layer and
-        measure. Measures of all rows: hoyer with its standard error over images, entropy, effective_number (means over
+        an outcome: a table, a row per replica, condition and layer ("middle", "class"); numbers by condition, layer and
+        measure. Measures of all rows: hoyer, hoyer_standard_error (over images), entropy, effective_number (means over
         images with an active capsule), silent (share of images without one). After the forward pass: saturated (share
         of capsules), length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index before
         the squash). Class capsules: right (share of images whose class's capsule is longest, not silent), and mean
         lengths: length_right (of the image's class), length_others. Class capsules after inference: energy (mean over
-        images), falls (share of images whose energy never rose), last_drop (relative fall of this mean over the last
+        images), falls (share of images whose energy never rose), last_drop (relative fall of the energy over the last
         tenth of the steps). Arrays of the first replica, for k images: `images`, `labels`,
         `capsules_<condition> [k, n, D]`. Means over images: `energies_<condition> [steps + 1, terms]`.
 

@@ -3,7 +3,7 @@
     image -> convolution, ReLU -> convolution, squash: primary capsules -> [middle capsules ->] class capsules
 
 Routing by agreement weights the votes. With 0 iterations, votes have no weights. A class capsule's length shows whether
-its class is present (equation 3, margin loss). A decoder, if any, reconstructs the image from its class's capsule.
+its class is present (equation 3, margin loss). A decoder, if any, reconstructs an image from its class's capsule.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
 """
@@ -132,7 +132,7 @@ class CapsNet(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss, and the metrics `margin_loss`, `accuracy` (whether the longest capsule is the class's) and, with a
+        """The loss, and the metrics `margin_loss`, `accuracy` (whether the right capsule is longest) and, with a
         decoder, `pixel_error` (squared, summed over pixels). All are means over images. `noise`, `epoch` are unused.
         """
         assert labels is not None

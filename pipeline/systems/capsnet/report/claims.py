@@ -29,7 +29,7 @@ CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "unrouted_margin": ({"iterations": 0, "reconstruction": "none"}, ORANGE, "--", "no routing, no reconstruction"),
 }
 """The conditions of appendix A, by their names in evidence and `documents.yaml`: changes to the model of `routed`
-(routing, reconstruction term of the loss), then colour, line style and label in figures."""
+(which has routing and reconstruction), then colour, line style and label in figures."""
 FIRST_EPOCHS, SLOWER = 3, 1.05
 """Learning "starts slower" if the loss without routing, divided by the loss with it, exceeds `SLOWER`. The ratio is a
 geometric mean over the first `FIRST_EPOCHS` epochs and over replicas."""
@@ -40,7 +40,7 @@ PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
 CODED_PLAIN, CODED_SPARSER = "free-clamped-none-unrectified", "free-clamped-L1-0.5-unrectified"
 """Conditions in results. `FORWARD` and `START` are the forward pass, of all test images and of the images used for
 inference. `PLAIN` and `SPARSER` are inference, without a penalty (Figure 1D) and with L1 (Figure 1E). `CODED_PLAIN` and
-`CODED_SPARSER` are the same as in the code behind the document, which leaves out the ReLU of the first layer.
+`CODED_SPARSER` follow the code behind the document: class capsules are inferred, and the first layer has no ReLU.
 """
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
 """Largest difference between two Hoyer indices that count as equal; smallest index that counts as sparse."""
@@ -72,7 +72,7 @@ class Network(NamedTuple):
 
     def shortcomings(self, document: str) -> list[Remark]:
         """Remarks on differences from the paper's network. `document` is its name in `documents.yaml`."""
-        model = {"transformations": "normal", **self.run.model}  # records leave it out at this value
+        model = {"transformations": "normal", **self.run.model}  # records leave out this default
         return remarks("capsnet", document, {**self.run, "model": model, **self.inference}, self.dataset)
 
     def measured(self, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
@@ -89,7 +89,7 @@ def network(results: Results, stage: str, item: str | None) -> Network:
 
 
 def records_of(results: Results, *found: Network) -> list[Record]:
-    """The provenance records of results. The record of a network's training comes before that of its result."""
+    """The provenance records of results. The record of a network's training comes before its result's record."""
     return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
 
 
@@ -103,7 +103,7 @@ def _said(pair: Mapping[str, Network]) -> list[Remark]:
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
     """The training, and the losses (a row per epoch and replica), of each of `CONDITIONS`. A condition is left out if
-    it was not trained, or if it changes other settings. Raises `NotMeasuredError` if `routed` was not trained.
+    it was not trained, or if its run changes other settings. Raises `NotMeasuredError` if `routed` was not trained.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}

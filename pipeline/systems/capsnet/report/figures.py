@@ -44,7 +44,7 @@ _SPARSITY = {
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Yield Figure 2, from the conditions of `trained_conditions`, and Figure 1, from the studies of `inferred_pair`.
-    A figure is left out if its results are missing, Figure 1 also if a study has no arrays of example images.
+    Figures without results are left out. So is Figure 1 if a study lacks arrays of example images.
     """
     with suppress(NotMeasuredError):
         trained = claims.trained_conditions(results)

@@ -21,7 +21,7 @@ from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsule
 
 _AT_ONCE = 32
 VOTED = 500
-"""Number of test images whose votes are measured. They are the first ones."""
+"""Number of test images (the first ones) whose votes are measured."""
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:

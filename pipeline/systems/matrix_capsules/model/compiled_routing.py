@@ -1,7 +1,7 @@
 """EM routing by the compiled kernel (`em_routing.cpp`): results and gradients of `em_routing.route`, ten times faster.
 
 `procedure_1` is the form for readers. Shapes are as in `em_routing`, except for transformations `[places, c, I, D, I]`.
-I is the side of a matrix pose, or the length of a vector pose. `places` is k, or 1 if positions share transformations.
+I is the side of a matrix pose, or the length of a vector pose. `places` is k, or 1 if all k positions share them.
 """
 
 from pathlib import Path

@@ -9,20 +9,20 @@ The votes for one image are c D k p P numbers. Each iteration reads them twice. 
 time, whose votes fit in the cache. Moments and log densities are matrix products that read votes and their squares in
 one pass. The backward pass computes votes again, so that they are not stored. In training on a GPU, `route` works on
 all images at once, with sums instead of matrix products. There, `torch.compile` makes one kernel for each pass
-over the votes, and one for the gradient by votes, which is a sum over iterations.
+over the votes, and one for the gradient with respect to votes, a sum over iterations.
 
 If votes agree and are far from 0, rounding in single precision spoils variances that are computed from moments. So the
 unweighted mean of the votes for each parent is subtracted first, and added to poses at the end. Results are the same.
 
-M-steps follow the procedure as printed. The authors' code has no factor 1/2 before log variances. The effect is that of
-a doubled lambda. In that code, beta_u is in units of (1 + ln 2 pi) / 2 nats, and beta_a in units of -5,000 nats.
+M-steps follow the procedure as printed. The authors' code has no factor 1/2 before log variances. This has the effect
+of doubling lambda. In that code, beta_u is in units of (1 + ln 2 pi) / 2 nats, and beta_a in units of -5,000 nats.
 An M-step uses only the moments of votes. It gives a parent coefficients: a constant, linear `[P]`, quadratic `[P]`.
 For a vote V, the E-step computes log(density * activation) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
 
 Variational Bayes (Ribeiro et al. 2020, `activation: bayes`) has a Dirichlet prior of the capsules' mixing proportions,
 normal priors of poses, and Gamma or Wishart priors of precisions. Ribeiro's code has Wishart priors with P + 1 degrees
 of freedom, and uses only the diagonals of the posteriors. It multiplies the entropy of votes by the mixing proportion.
-It then adds beta_u, a constant that batch norm removes. Here P beta_u is added to the entropy before it is multiplied.
+It then adds beta_u, a constant that batch norm removes. Here P beta_u is added to the entropy before the product.
 The latest version of Ribeiro's code also divides a child among the capsules of one position, and leaves mixing
 proportions out of the numerator of assignments. Here assignments are computed as in the paper.
 """
@@ -114,7 +114,7 @@ class Step(NamedTuple):
     Attributes:
         assignments: of children to parents, the input of the M-step, `[B, p, D, N]`.
         moments: of the votes minus their unweighted mean.
-        parents: the result of the M-step. Its coefficients, not its poses, are for votes minus their unweighted mean.
+        parents: the result of the M-step. Coefficients are for votes minus their unweighted mean, poses are not.
     """
 
     assignments: Tensor
@@ -276,7 +276,7 @@ def m_step(
     """Parents after an M-step. The setting `params.activation` selects the form of the M-step.
 
     Args:
-        before: poses of the previous iteration minus the votes' unweighted mean, `[B, p, D, P]`. None in the first one.
+        before: poses of the previous iteration minus the votes' unweighted mean, `[B, p, D, P]`. None in iteration 1.
         beta_a, beta_u: of each parent type, `[D]`, as in `route`.
         inverse_temperature: lambda of this iteration.
         origin: the pose 0 minus the votes' unweighted mean, `[B, p, D, P]`.

@@ -4,7 +4,7 @@
 
 A capsule has an activation, and a pose of P numbers: a matrix or a vector. Its pose times a learnt transformation is
 its vote for the pose of a capsule above (section 3). Capsules above fit Gaussians to votes (`em_routing`). Votes for
-class capsules have the same transformations at all positions, and the child's position is added to them (section 4,
+class capsules use the same transformations at all positions, and the child's position is added to a vote (section 4,
 "coordinate addition"). A class capsule's activation says whether its class is present.
 
 Ribeiro et al. (2020) use variational Bayes in place of EM in the same network. They add batch norm to the feature maps
@@ -12,7 +12,7 @@ and, in every layer of capsules, to poses and to the logits of activations.
 
 In training, batch norm uses the mean and variance of the batch. For evaluation, both are measured on training images
 after each epoch, with the weights that are evaluated (the current weights or their average). Running averages would
-belong to earlier weights. The mean and variance for evaluation are parameters without a gradient. Training steps do
+be of earlier weights. The mean and variance for evaluation are parameters without a gradient. Training steps do
 not change them. They are saved and loaded with the other parameters.
 
 Shapes: B images `[B, C, S, S]` in [0, 1], capsules `[B, H H, types, P]` at H x H positions, else as in `em_routing`.
@@ -186,7 +186,7 @@ class RoutedCapsules(nn.Module):
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
         """Set the betas of each type from the votes of `capsules`, the layer below. beta_u is such that a vote lowers a
-        capsule's cost by `saving` nats on average. beta_a is the mean cost of a capsule, which thus has activation 1/2.
+        capsule's cost by `saving` nats on average. beta_a is the mean cost: capsules of this cost have activation 1/2.
 
         Activations then grow with assigned mass, not only with agreement. Agreement means little before training.
         """
@@ -223,7 +223,7 @@ def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
     """Offsets of votes, `[k, P]`: row and column of a child, from the middle of the receptive field, scaled by
-    settings. They are the first two elements of a matrix's right-hand column, or of a vector. All others are 0.
+    settings, in the first two elements of a matrix's right-hand column, or of a vector. All other elements are 0.
     """
     k, side = fields.children.shape[1], params.pose_side
     height = round(k**0.5)
@@ -315,7 +315,7 @@ class MatrixCapsules(Classifier):
                 capsules = layer(capsules)
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
-        """Measure batch norm's mean and variance on `images`. A smaller last batch is left out, unless it is alone."""
+        """Measure batch norm's mean and variance on `images`. A smaller last batch is used only if it is alone."""
         self.route_for(self.params.iterations)
         whole = images[: max(len(images) // batch, 1) * batch]
         measure_statistics(self, self.capsules, whole.split(batch))

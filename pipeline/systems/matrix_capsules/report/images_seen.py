@@ -21,8 +21,8 @@ from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 DATA = ("smallnorb", "smallnorb48")
 """Data sources with all images of smallNORB. Its test images show other objects than its training images."""
 _BEST = 3
-"""Number of our runs that are drawn, lowest errors first. Those of the paper's best network and with its authors'
-settings are drawn, too.
+"""Number of our runs that are drawn because they have the lowest errors. The run for the paper's best network and the
+run with the authors' settings are drawn, too.
 """
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK, PURPLE)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
@@ -40,8 +40,8 @@ class Seen(NamedTuple):
     Attributes:
         images: millions of images seen in training, mean over seeds.
         error: error (percent) on the middle crops of all test images at the end of training.
-        curve: error (percent) on the test images that the run's setting `watched` counts, by millions of images seen,
-            mean over seeds. Empty if `watched` is 0.
+        curve: error (percent) on `watched` random test images (a setting of the run), by millions of images seen, mean
+            over seeds. Empty if `watched` is 0.
     """
 
     trial: Trial

@@ -1,6 +1,6 @@
 """Adversarial attacks on matrix capsules and on the convolutional network (document 004, section 6, Figures 3 and B.3).
 
-Epsilon is the largest change of a pixel in [0, 1]. A mean over epsilons has equal weights for all above 0 in a study.
+Epsilon is the largest change of a pixel in [0, 1]. A mean over epsilons is the plain mean of all above 0 in a study.
 All epsilons are tried on the same images. So the sampling noise of a mean is as large as that of a single epsilon.
 
 Both networks are attacked on the same images, and most often fail on the same images. Result tables lack predictions
@@ -49,7 +49,7 @@ class Attacked(NamedTuple):
     Attributes:
         percent: accuracies or success rates (`KINDS`), a row per epsilon, rising. Levels of columns: measure, kind,
             method, network, replica. Measure `own_loss` is of attacks through the network's own loss, as in the
-            document; `value` is of the better of these and of attacks through cross-entropy, for each image.
+            document. For `value`, an image is also attacked through cross-entropy, and the better attack counts.
         images: number of test images attacked.
         chance: accuracy of a guess, in percent.
     """
@@ -76,7 +76,7 @@ class Attacked(NamedTuple):
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
     def difference(self, pair: Sequence[Measured], shares: Sequence[float] = ()) -> Measured:
-        """The capsules' number minus the CNN's (a `pair`), with its standard error. The error combines the spread over
+        """The capsules' number minus the CNN's (`pair`), with its standard error. This combines the spread over
         replicas with the binomial noise of the images attacked. The noise is known even for one seed.
 
         Args:
@@ -116,7 +116,7 @@ class Attacked(NamedTuple):
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """The finding of `check` on the study that evidence names. None if it lacks a table, epsilon 0 or larger ones."""
+    """The finding of `check` on the study that evidence names. None without a table, epsilon 0 or a larger one."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     table = results.table("attack", item, COLUMNS)
     if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
@@ -194,8 +194,8 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     """Section 6: the capsules' accuracy minus the CNN's under black-box attacks, mean over epsilons and methods. The
     attacks are made through another CNN.
 
-    The claim holds if this difference and the difference in points lost are each at most two standard errors, and if
-    two standard errors of the first are at most `LARGEST_UNDETECTED`. Equal accuracies can hide unequal losses.
+    The claim holds if the differences in accuracy and in points lost are each at most two standard errors, and if two
+    standard errors of the first difference are at most `LARGEST_UNDETECTED`. Equal accuracies can hide unequal losses.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
@@ -204,7 +204,7 @@ def transfer_hurts_both(found: Attacked) -> Answer:
 
 
 def gradients_are_there(found: Attacked) -> Answer:
-    """Section 6: of the derivatives of the capsules' loss by the pixels, how many (percent) are exactly 0.
+    """Section 6: the percentage of derivatives of the capsules' loss with respect to pixels that are exactly 0.
 
     The loss is the network's own. The spread loss is exactly 0 where its margin is met. The claim holds if the CNN's
     percentage is at least as large.

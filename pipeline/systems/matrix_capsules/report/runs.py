@@ -24,7 +24,7 @@ BOTH = ("matrix_capsules", "cnn")
 NETWORKS = {"capsules": "capsules", "cnn": "CNN"}
 """Names of both networks of a study in figures and tables, by their keys in results."""
 LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
-"""Colour and marker of either network."""
+"""Colour and marker of each network, by its key in results."""
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
 """Data sources of smallNORB (the paper's main data set), its copies, and data that stand in for it."""
 CLASSES = ("animal", "human", "airplane", "truck", "car")
@@ -53,7 +53,7 @@ FAMILIAR_SHARE = 1 / 3
 PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
 """Error on familiar viewpoints (percent) at which the paper compares its networks."""
 PAPER_NOVEL_RATIO = {"azimuth": 13.5 / 20, "elevation": 12.3 / 17.8}
-"""The paper's error of capsules on novel viewpoints, divided by that of its convolutional network."""
+"""The paper's error of capsules on novel viewpoints, divided by the error of its convolutional network."""
 
 
 # ---- networks
@@ -141,7 +141,7 @@ def paper_error(trial: Trial) -> float | None:
 
 def _row(results: Results, row: str) -> Finding:
     """Test error of a row of Table 1, from the middle crop. A note has the error of the unchanged network, if
-    settings outside `CONDITION` are equal. This network is evidence's `small` if there is one, else row `iterations_3`.
+    settings outside `CONDITION` are equal. This network is `networks.small` of evidence, or else row `iterations_3`.
     """
     evidence = results.evidence.matrix_capsules
     trial = trial_of(results, evidence.table_1.get(row))
@@ -235,8 +235,8 @@ MEASURES: dict[str, Measure] = {
 
 
 def build(results: Results) -> list[Table]:
-    """A table of test errors for each data set, a table of changes in training, on held-out objects, and a table of
-    novel viewpoints. Rows of test errors are runs, then conditions in the order of Table 1, then other conditions.
+    """A table of test errors for each data set, a table of errors on held-out objects by change in training, and a
+    table of errors on novel viewpoints. Rows of test errors: runs, then conditions of Table 1 in order, then others.
     """
     rows_of_table, rows = [*ROWS, None], dict[str, list[Row]]()
     conditions = sorted(ablations(results), key=lambda trial: rows_of_table.index(row_of(trial)))

@@ -20,8 +20,8 @@ _SHOWN = 0.99
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Figure 2: the right class's share of the assignments near means of class capsules. Our number is its change from
-    the first to the last iteration, in percentage points. None for one iteration, or if votes were not measured.
+    """Figure 2: the right class's share of the assignments near poses of class capsules. Our number is the change of
+    this share from the first to the last iteration, in percentage points. None for one iteration, or without votes.
 
     The claim holds if this share and the right class's share of all assignments both rise by more than two standard
     errors (binomial, of the images measured). In untrained networks, both shares rise or fall a little.

@@ -33,8 +33,8 @@ def measure(context: Context) -> Outcome:
     """Train and test the run of an entry of `ablation` in every condition.
 
     Returns:
-        a table of test errors on the middle crop, one row per condition, replica and metric; numbers by condition: test
-        errors, the best epoch and accuracies at it, the number of parameters, and the seconds of training.
+        an outcome. Its table has test errors on the middle crop, a row per condition, replica and metric. Its numbers
+        by condition: test errors, best epoch and accuracies at this epoch, number of parameters, seconds of training.
     """
     import pandas as pd
 

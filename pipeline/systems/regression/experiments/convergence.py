@@ -1,4 +1,4 @@
-"""Effect of momentum and thresholds on likelihood and error (document 002, appendix B.1, Figures 6-7)."""
+"""Effect of momentum and thresholds on likelihood and error (document 002, equations 25-27, B.1, Figures 6-7)."""
 
 import pandas as pd
 import torch

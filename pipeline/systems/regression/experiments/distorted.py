@@ -43,7 +43,7 @@ def distort(
 
     Args:
         generator: generator on the CPU, so that all devices give the same images.
-        strength: factor on the amounts below. Each but `elastic` is the bound a of a uniform draw in [-a, a].
+        strength: factor on the amounts below. Each amount a except `elastic` bounds a uniform draw in [-a, a].
         angle: largest rotation, in degrees.
         stretch: largest change of the scale of each axis, as a share.
         shear: largest shift of x, as a share of y.

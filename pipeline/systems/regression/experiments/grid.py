@@ -33,7 +33,7 @@ from pipeline.systems.regression.settings import GridStudy
 PLANE, SHOWN = 2, 8
 """Capsule sizes of the multiclass models in Figures 2-3 and in Figure 4."""
 PROBABILISTIC = "logistic-regression"
-"""The only baseline with measured calibration. Others have shares of votes as probabilities, or no probabilities."""
+"""The only baseline with measured calibration. The others have shares of votes as probabilities, or none."""
 BINS = 10
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -123,8 +123,8 @@ def plane(W: Tensor, inputs: Inputs) -> Arrays:
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Mean radii of images in their `own` class's capsule and in `others`. `largest` is the share of capsules in which
-    images of the capsule's class have the largest mean radius of all classes.
+    """Mean radii (lengths of squashed vectors) in capsules of images' `own` classes and of `others`. `largest` is the
+    share of capsules in which images of the capsule's class have the largest mean radius of all classes.
     """
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]
@@ -135,7 +135,7 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figure 4, equation 30, `[m, d, S, S]`: each class's training image with the largest square of each element."""
+    """Figure 4, equation 30, `[m, d, S, S]`: a class's training image with the largest square of each of d elements."""
     latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
     return {"prototypes": inputs.images["train"][torch.stack(best).cpu().numpy(), 0]}
@@ -147,8 +147,8 @@ def variety(prototypes: NDArray[np.generic]) -> float:
 
 
 def baseline(name: str, inputs: Inputs) -> dict[str, Any]:
-    """The row of a scikit-learn classifier. Inputs are the capsules', divided by their training root mean square. The
-    hyperparameter is `chosen` on the validation part. `seconds` is the time of all its values' fits and of all errors.
+    """The row of a scikit-learn classifier. Inputs are those of capsules, divided by the root mean square in training.
+    The hyperparameter is `chosen` on the validation part. `seconds` is the time of fits with all values and of errors.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

@@ -31,7 +31,7 @@ from pipeline.systems.regression.settings import OnlineStudy
 
 def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     """One row per method and pass: normalised training log-loss (see `fits.fit`) and errors on all parts. All methods
-    begin at the subspace start. M-steps use all examples (equation 25 with nu = 0). They have momentum only if the
+    begin at equation 28's start. M-steps use all examples (equation 25 with nu = 0). They have momentum only if the
     method's name says so.
     """
     X, y = inputs.X["train"], inputs.y["train"]
@@ -86,7 +86,7 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
 def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:
     """The weights `[K, C, d, r]` after every update of incremental EM over fixed batches, visited in turn.
 
-    It starts with an E-step on every batch from whitened weights `W`, so that the first update is an update of EM. The
+    It starts with an E-step on every batch from whitened weights `W`, so that the first update equals batch EM's. The
     momentum term of equation 27, with gamma = `momentum`, is added to every update, as in batch EM.
     """
     everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))
@@ -114,7 +114,7 @@ class Online:
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:
         self.architecture, self.W, self.ridge, self.rate, self.seen = architecture, W, ridge, rate, 0
-        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])  # mean of x x^T of a class / n
+        self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])  # running mean of X_c^T X_c / n
         self.posteriors = torch.zeros_like(W)  # mean of E[h | x, y] x^T
         self._pass = EStep(architecture, W.dtype, W.device)
 

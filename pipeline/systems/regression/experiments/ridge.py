@@ -11,7 +11,7 @@ from pipeline.systems.regression.settings import RidgeStudy
 
 def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
     """One row per penalty (`Problems.ridge`), from 0: errors of one architecture, and the share of test images on which
-    either this penalty or none errs, but not both. The validation error chooses a penalty.
+    exactly one of the fits with this penalty and without a penalty errs. The validation error chooses a penalty.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows, plain = [], None

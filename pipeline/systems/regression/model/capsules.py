@@ -12,7 +12,7 @@ With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 there are closed forms:
     E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
 
 where l0 = I_s(beta) and l1 = I_{s+1}(beta), see `interpolation` (equations 13-14). Q_i, like P, is a
-distribution over j. It is P if h_i has two more dimensions.
+distribution over j. It equals P for an h_i with two more dimensions.
 
 Shapes: n inputs of p numbers, m capsules of d numbers. Weights are `[..., m, d, p]`.
 """
@@ -63,7 +63,7 @@ def _forward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
-    # A step from order k to k - 1 multiplies the bounds' gap by beta / k, at most s / k. The product of all is `gap`.
+    # A step from order k to k - 1 multiplies the bounds' gap by beta / k <= s / k. `gap` is the product of all s / k.
     order, gap = s + 1, 1.0
     while gap > 1e-12:
         order += 1

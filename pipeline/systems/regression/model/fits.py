@@ -7,7 +7,7 @@ starts from the best weights so far, without momentum. Every problem goes throug
 after the last round or after `most_iterations`.
 
 The best weights have the fewest validation errors. The document leaves ties open. Small problems soon have no errors,
-and the first of tied weights is close to the start. So the highest validation likelihood decides between tied weights.
+and the first of tied weights are close to the start. So the highest validation likelihood decides between tied weights.
 A problem without validation examples, such as a pair of rare classes, keeps its latest weights.
 
 `fit` takes any examples. `fit_architecture` takes the images of a data set, projected onto singular vectors.
@@ -159,7 +159,7 @@ class Inputs:
         classes: number of classes.
         images: images `[n, 1, S, S]`, uint8.
         checkpoints: folder for checkpoints of unfinished fits, or None without checkpoints.
-        depends: JSON values besides a fit's own settings. A checkpoint is used only if all these values are the same.
+        depends: JSON values that fits depend on besides their settings. A checkpoint is used only if all are the same.
     """
 
     X: dict[str, Tensor]
@@ -213,12 +213,12 @@ def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 def fit_architecture(
     inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
-    """Fit an architecture to the training part, from the subspace start or a checkpoint. Validation ends the rounds.
+    """Fit an architecture to the training part, from equation 28's start or a checkpoint. Validation ends the rounds.
     Raises `ValueError` if a class has no examples, a capsule's examples span too few dimensions, or all inputs are 0.
 
     Returns:
-        weights `[K, C, d, p]` in the inputs' own coordinates, float32; the `errors` of each part, the number of
-        `iterations` (the maximum over the problems), and the `seconds` of this call without the errors.
+        weights `[K, C, d, p]` in the inputs' own coordinates, float32; a dictionary: each part's error, `iterations`
+        (the maximum over the problems), and `seconds` (of this call, without computing the errors).
     """
     begun = time.perf_counter()
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture, ridge=ridge)

@@ -69,7 +69,7 @@ class RegressionStudy(Study):
     def above(self, errors: ArrayLike, others: ArrayLike, disagreement: ArrayLike | None = None) -> bool:
         """Whether any of `errors` (percent, on the study's test images) is above its counterpart in `others` by more
         than two standard errors of the difference. The errors are paired if the `disagreement` is known: the share
-        (percent) of test images on which one of both errs, but not the other.
+        (percent) of test images on which exactly one of the two errs.
         """
         ours, theirs = np.asarray(errors) / 100, np.asarray(others) / 100
         if disagreement is None:
@@ -96,7 +96,7 @@ Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
 
 
 def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)) -> Measure:
-    """A claim's measure by `check` on a study per role. Our number is the first study's. All must confirm the claim."""
+    """A claim's measure: `check` on a study per role. Our number is the first study's. All studies must confirm it."""
 
     def measure(results: Results) -> Finding | None:
         answers = {}
@@ -204,8 +204,8 @@ def likelihood_never_falls(study: RegressionStudy) -> Answer:
 
 
 def fewer_passes(study: RegressionStudy) -> Answer:
-    """Section 4: passes of incremental EM to plain batch EM's final log-loss, in percent of the passes of batch EM.
-    The faster variant of each counts, with or without momentum (equation 27).
+    """Section 4: passes of incremental EM to reach plain batch EM's final log-loss, in percent of those of batch EM.
+    Of either method the faster variant counts, with or without momentum (equation 27).
 
     The note has all four counts: incremental EM can beat plain batch EM, and be slower than batch EM with momentum.
     """
