@@ -231,7 +231,8 @@ def penalty_helps(study: RegressionStudy) -> Answer:
     with_, without = 100 * study.mean("chosen", "test"), 100 * study.mean("errors", "0", "test")
     label, penalty = dataset_label(study.numbers.records), study.mean("chosen", "penalty")
     apart = 100 * study.mean("chosen", "disagreement")
-    note = f"{label}: {without:.2f} % without, {with_:.2f} % with a penalty of {penalty:g}, one of both {apart:.2f} %"
+    note = f"{label}: {without:.2f} % without, {with_:.2f} % with a penalty of {penalty:g}"
+    note += f"; on {apart:.2f} % of the images one of the two models errs, the other does not"
     return without - with_, study.above(without, with_, apart), note
 
 
