@@ -190,7 +190,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 "svg",
                 f"The bound during test-time optimisation, {study}",
                 "The bound that each engine reaches after a number of gradient evaluations, for the narrowest and the "
-                "widest range of rotation. The vertical axis starts near the bounds of the encoder's output.",
+                "widest range of rotation. The vertical axis does not begin at 0.",
                 "The bound over gradient evaluations, one line per engine and range of rotation.",
                 numbers.records,
                 partial(optimisation_curves, steps),
@@ -216,8 +216,8 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
-    # From a little below the encoder's lowest bound to a little above the highest bound.
-    low, high = table[table["round"] == 0].groupby("angle")["bound"].mean().min(), table["bound"].max()
+    # From a little below the lowest mean bound to a little above the highest bound.
+    low, high = table.groupby(["engine", "angle", "round"])["bound"].mean().min(), table["bound"].max()
     axes.set_ylim(low - 0.02 * (high - low), high + 0.05 * (high - low))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=4, columnspacing=1.2)
     return figure
