@@ -234,12 +234,13 @@ def test_training_on_distorted_copies(inputs: Inputs) -> None:
     assert found.numbers["plain"]["test"]["mean"] == found.table["test"].iloc[0]
 
 
-def test_a_checkpoint_is_of_the_same_distorted_copies(inputs: Inputs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("changed", [{"examples": 360}, {"seed": 1}])
+def test_a_checkpoint_is_of_the_same_distorted_copies(inputs: Inputs, tmp_path: Path, changed: dict[str, int]) -> None:
     """A fit that ended is not taken for one on other copies."""
     settings = {"size": 1, "decision": "multiclass", "schedule": SCHEDULE, "strengths": [1.0]}
     tables = []
     for folder in (tmp_path / "both", tmp_path / "both", tmp_path / "new"):
-        study = study_of("distorted", examples=240 if not tables else 360, seed=len(tables[:1]), **settings)
+        study = study_of("distorted", **{"examples": 240, "seed": 0, **(changed if tables else {})}, **settings)
         tables.append(distorted.run(replace(inputs, checkpoints=folder), study).table)
     columns = ["examples", "iterations", "train", "test"]
     pd.testing.assert_frame_equal(tables[1][columns], tables[2][columns])

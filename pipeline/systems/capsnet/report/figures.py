@@ -70,7 +70,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         found = ((title, arrays[role].get(f"capsules_{condition}")) for role, condition, title in panels_of)
         shown = {title: capsules for title, capsules in found if capsules is not None}
         if len(shown) < len(panels_of):
-            written.miss("infer (examples of some conditions)")
+            for role in (role for role, _, title in panels_of if title not in shown):
+                written.miss(f"infer/{studies[role].item} (its examples)")
             return
         yield Drawing(
             f"capsnet-capsules-{dataset}",

@@ -84,7 +84,8 @@ def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Input
         rows = which[start : start + CHUNK]
         pictures = torch.from_numpy(inputs.images["train"][rows.numpy()]).to(X.device).float() / 255
         X[start : start + len(rows)] = distort(pictures, generator, strength).flatten(1) @ basis
-    return replace(inputs, X={**inputs.X, "train": X}, y={**inputs.y, "train": y})
+    depends = {**inputs.depends, "distorted": [examples, strength, seed]}
+    return replace(inputs, X={**inputs.X, "train": X}, y={**inputs.y, "train": y}, depends=depends)
 
 
 def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
@@ -97,7 +98,6 @@ def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
     rows: list[dict[str, Any]] = []
     for strength in (0.0, *study.strengths):
         data = enlarged(inputs, study.examples, strength, study.seed) if strength else inputs
-        data = replace(data, depends={**inputs.depends, "distorted": [strength, study.examples, study.seed]})
         row = {"data": "distorted" if strength else "plain", "strength": strength, "examples": len(data.X["train"])}
         rows.append(row | fit_architecture(data, architecture, study.schedule)[1])
     best = min(rows[1:], key=lambda row: float(row["validation"]))

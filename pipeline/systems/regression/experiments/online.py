@@ -25,7 +25,7 @@ from pipeline.data.datasets import PARTS
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import Architecture, build_architecture
 from pipeline.systems.regression.model.expectation_maximisation import EStep, Examples, Problems, class_moments
-from pipeline.systems.regression.model.fits import Inputs, decisions, errors
+from pipeline.systems.regression.model.fits import Inputs, errors, misclassified
 from pipeline.systems.regression.settings import OnlineStudy
 
 
@@ -64,7 +64,7 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
             own = problems.own_coordinates(weights).float()
             shares = errors(problems.architecture, own, inputs)
             rows.append({"method": name, "passes": done, "log_loss": log_loss, **shares})
-        wrong[name] = decisions(problems.architecture, own, inputs.X["test"]) != inputs.y["test"]
+        wrong[name] = misclassified(problems.architecture, own, inputs)
     table = pd.DataFrame(rows)
     last = table.groupby("method")[["log_loss", *PARTS]].last()
     goal = last.T["batch"] + 1e-12

@@ -5,7 +5,7 @@ import pandas as pd
 from pipeline.data.datasets import PARTS
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
-from pipeline.systems.regression.model.fits import Inputs, decisions, fit_architecture
+from pipeline.systems.regression.model.fits import Inputs, fit_architecture, misclassified
 from pipeline.systems.regression.settings import RidgeStudy
 
 
@@ -14,12 +14,11 @@ def run(inputs: Inputs, study: RidgeStudy) -> Outcome:
     exactly one of the fits with this penalty and without a penalty errs. The validation error chooses a penalty.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
-    rows, plain = [], None
+    rows, wrong = [], []
     for penalty in sorted({0.0, *study.penalties}):
         W, found = fit_architecture(inputs, architecture, study.schedule, ridge=penalty)
-        wrong = decisions(architecture, W, inputs.X["test"]) != inputs.y["test"]
-        plain = wrong if plain is None else plain
-        disagreement = float((wrong != plain).double().mean())
+        wrong.append(misclassified(architecture, W, inputs))
+        disagreement = float((wrong[-1] != wrong[0]).double().mean())
         rows.append({"penalty": penalty, **{part: found[part] for part in PARTS}, "disagreement": disagreement})
     chosen = min(rows, key=lambda row: row["validation"])
     numbers = {

@@ -201,8 +201,13 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
 
 def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
     """The share of each part's inputs that weights `W [K, C, d, p]` misclassify."""
-    wrong = {part: decisions(architecture, W, X) != inputs.y[part] for part, X in inputs.X.items()}
+    wrong = {part: misclassified(architecture, W, inputs, part) for part in inputs.X}
     return {part: int(each.sum()) / len(each) for part, each in wrong.items()}
+
+
+def misclassified(architecture: Architecture, W: Tensor, inputs: Inputs, part: str = "test") -> Tensor:
+    """Mask `[n]` of the inputs of a part that weights `W [K, C, d, p]` misclassify."""
+    return decisions(architecture, W, inputs.X[part]) != inputs.y[part]
 
 
 def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
