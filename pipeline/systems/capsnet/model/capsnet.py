@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from pipeline.errors import UserError
 from pipeline.layers.class_losses import margin_loss
 from pipeline.layers.dynamic_routing import route, squash, unweighted_sum
+from pipeline.layers.fourier import FourierConvolution
 from pipeline.layers.images import ChannelsLastConvolution
 from pipeline.learning.model import Model
 from pipeline.systems.capsnet.settings import CapsNetModelParams
@@ -81,9 +82,7 @@ class CapsNet(Model):
                 f"capsnet: kernels of {params.kernel} pixels leave nothing of {image_size}x{image_size} images"
             )
         self.first = ChannelsLastConvolution(1, params.channels, params.kernel, first)
-        self.second = ChannelsLastConvolution(
-            params.channels, params.types * params.primary_size, params.kernel, second
-        )
+        self.second = FourierConvolution(params.channels, params.types * params.primary_size, params.kernel, second)
         # With counting "sums", the first iteration is a sum with equal weights, before any update.
         updates = params.iterations - (params.counting == "sums") if params.iterations else None
         below = (side**2 * params.types, params.primary_size)

@@ -1,0 +1,63 @@
+"""Convolutions with large kernels on a CPU, as products of discrete Fourier transforms.
+
+A convolution with stride s is a sum of s^2 convolutions with stride 1, one for each phase (rows and columns modulo s).
+They have kernels of k' = ceil(k / s) pixels. With H' outputs a side, transforms of n = H' + k' - 1 points a side are
+enough. Real data have about n^2 / 2 distinct frequencies, with four real products each. For CapsNet's primary capsules
+(k 9, s 2, H' 6) this makes 832 products an image and pair of channels; the sums themselves have 36 * 81 = 2,916.
+"""
+
+import math
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pipeline.layers.images import ChannelsLastConvolution
+
+
+@cache
+def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The transform of `n x n` real points at its `f` distinct frequencies, real and imaginary parts.
+
+    Returns:
+        for_inputs `[f, 2, n^2]`, for_kernels `[f, 2, kernel^2]`, and inverse `[f, 2, outputs^2]`, whose sum over
+        frequencies and parts gives the first `outputs x outputs` points.
+    """
+    half = [(i, j) for i in range(n) for j in range(n // 2 + 1) if 0 < 2 * j < n or 2 * i <= n]
+    frequencies = torch.tensor(half, dtype=torch.float64)
+
+    def transform(side: int) -> Tensor:
+        points = torch.arange(side, dtype=torch.float64)
+        angles = 2 * math.pi / n * frequencies @ torch.cartesian_prod(points, points).T
+        return torch.stack([angles.cos(), -angles.sin()], 1)
+
+    counts = 2.0 - (2 * frequencies % n == 0).all(1).double()  # 2: with the complex conjugate
+    return transform(n), transform(kernel), transform(outputs) * counts[:, None, None] / n**2
+
+
+class FourierConvolution(ChannelsLastConvolution):
+    """A `ChannelsLastConvolution` without padding, computed by Fourier transforms on a CPU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[B, in, H, H]` to `[B, out, H', H']`."""
+        if x.is_cuda:
+            return super().forward(x)
+        s, (out, k, _, channels), images = self.stride, self.weight.shape, len(x)
+        outputs, kernel = (x.shape[-1] - k) // s + 1, -(-k // s)
+        n = outputs + kernel - 1
+        for_inputs, for_kernels, inverse = (part.to(x) for part in _transforms(n, kernel, outputs))
+        more = n * s - x.shape[-1]  # below 0: no kernel covers the last rows and columns
+        x = F.pad(x.permute(0, 2, 3, 1), (0, 0, 0, more, 0, more)).reshape(images, n, s, n, s, channels)
+        x = for_inputs.flatten(0, 1) @ x.permute(1, 3, 0, 2, 4, 5).reshape(n**2, -1)
+        x = x.view(len(inverse), 2 * images, -1)  # frequencies; real parts, then imaginary parts; phases and channels
+        more = kernel * s - k
+        w = F.pad(self.weight, (0, 0, 0, more, 0, more)).view(out, kernel, s, kernel, s, channels)
+        w = w.permute(1, 3, 0, 2, 4, 5).reshape(kernel**2, -1)
+        products = (for_kernels.flatten(0, 1) @ w).view(len(x), 2 * out, -1) @ x.mT
+        # Times the conjugate of the kernel's transform: kernels are not flipped.
+        (a, b), (c, d) = (half.split(out, 1) for half in products.split(images, -1))
+        real, imaginary = a + d, c - b
+        y = inverse[:, 0].T @ real.flatten(1) + inverse[:, 1].T @ imaginary.flatten(1)
+        y = y.view(outputs, outputs, out, images).permute(3, 2, 0, 1)
+        return y if self.bias is None else y + self.bias[:, None, None]
