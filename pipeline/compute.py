@@ -21,7 +21,7 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def prepare(device: torch.device) -> None:
-    """Set up this process for work on `device`: full float32, no checks by Pyro. On a CPU, few page faults, no denormals."""
+    """Set up this process for `device`: full float32, no checks by Pyro; on a CPU, few page faults and no denormals."""
     import pyro
 
     # Pyro's checks branch on tensor values: they stall a GPU. The tests switch them on.

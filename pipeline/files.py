@@ -117,16 +117,14 @@ def read_yaml(path: Path) -> Any:
 
 def parse_yaml(text: str, name: str) -> Any:
     """The content of a YAML text, called `name` in errors. Raises `UserError` if it is invalid or repeats a key."""
-    loader = _Loader(text)
     try:
+        loader = _Loader(text)
         node = loader.get_single_node()
         _check_keys(node, name)
         return loader.construct_document(node) if node else None
     # PyYAML raises ValueError for dates such as 2024-99-99. A section that contains itself has no end.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{name} is not valid YAML: {error}") from None
-    finally:
-        loader.dispose()
 
 
 def _check_keys(node: yaml.Node | None, name: str, above: tuple[str, ...] = ()) -> None:

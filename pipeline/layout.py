@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pipeline.tracking import Store
 
 JOURNALS = ".tracking"
-"""The folder of the journals of tracked runs."""
+"""The folder of journals: a file of events for each tracked run, until and after MLflow has them."""
 CHECKPOINTS = ".cache/resume"
 """The folder of checkpoints. It has a folder for each replica of a training. DVC does not delete these folders."""
 
@@ -28,7 +28,7 @@ def find_root() -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """MLflow's store, at `MLFLOW_TRACKING_URI` or else in the folder `home`; None if `CAPSULES_MLFLOW` is off.
+    """MLflow's store, at `MLFLOW_TRACKING_URI` or else in the user's clone `home`; None if `CAPSULES_MLFLOW` is off.
     Raises `UserError` if this variable is neither on nor off.
     """
     from pipeline.tracking import Store

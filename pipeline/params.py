@@ -96,9 +96,10 @@ class CheckedParams(SharedParams):
             if name in get_args(SourceName):
                 raise ValueError(f"own_images.{name}: this is the name of a published source: choose another")
         for name, dataset in self.datasets.items():
-            source, own = dataset.source, sorted(self.own_images)
-            if source not in own and (source not in self.sources or source not in PUBLISHED):
-                raise ValueError(f"datasets.{name}.source: '{source}' is not one of {[*self.sources, *own]}")
+            source = dataset.source
+            allowed = [*(each for each in self.sources if each in PUBLISHED), *sorted(self.own_images)]
+            if source not in allowed:
+                raise ValueError(f"datasets.{name}.source: '{source}' is not one of {allowed}")
             known = self.known(source)
             for field, least, what in (
                 ("canvas", known.side, f"side of the images of {source}"),

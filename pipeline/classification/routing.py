@@ -5,7 +5,7 @@ They are shown on the page with a slider, and say after how many iterations rout
 Each routed layer is measured after as many iterations as the network itself runs. This shows whether each capsule has
 one parent, as in a tree, and whether some capsules are never active (Mitterreiter, Koch, Giesen and Laue 2023).
 
-Shapes: T iterations, B images, n classes; parts are the capsules below, c types at each of X positions.
+Shapes: T iterations, B images, n classes; parts are the children of the class capsules, c types at each of X positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,8 @@ from pipeline.results.spread import nest, stack_replicas
 _AT_ONCE = 32
 DEAD = 0.01
 """A type of capsules is dead if its activation is at most this at all positions of all images. Its votes then have at
-most 1/100 of full weight. Activations of CapsNet are lengths, which its loss allows to be 0.1 for absent classes.
+most 1/100 of full weight. A class capsule of CapsNet whose class is always absent is not dead: its loss lets its length
+be 0.1.
 """
 
 
@@ -116,8 +117,9 @@ def outcome(
 
     Args:
         follow, layers: functions of pixels `[B, C, s, s]`, one per replica. `layers` return class capsules last.
-        used: number of iterations that the network itself runs. Later ones show whether routing has settled.
-        pixels: `[N, C, s, s]` in [0, 1], as the network sees them.
+        used: number of iterations that the network itself runs, at most as many as `follow` returns. Those after them
+            show whether routing has settled.
+        pixels: of all images, `[images, C, s, s]` in [0, 1], as the network sees them.
     """
     found = []
     for each in follow:

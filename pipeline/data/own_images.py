@@ -35,12 +35,13 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
     Returns the path of the folder or npz, and the `Part`s of the folder (an empty list for an npz).
 
     Raises `UserError` for a path that does not fit `format`, class folders other than `classes`, a class without images
-    and a file that is no image. Raises it also for links in folders (DVC does not see changes of their targets), for
-    pipes and devices (DVC would wait for them without end), and for names that are not UTF-8.
+    and, in a class folder, a file without the ending of an image. Raises it also for links in folders (DVC does not see
+    changes of their targets), for pipes and devices (DVC would wait for them without end), and for names that are not
+    UTF-8.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
-        wrong = f"does not fit format: {params.format} (npz: one file)" if place.exists() else "is not there"
+        wrong = f"does not fit format: {params.format} (npz is one file)" if place.exists() else "is not there"
         raise UserError(f"{where}.path: {place} {wrong}")
     if params.format == "npz":
         return place, []
@@ -72,7 +73,7 @@ def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     place, parts = find(params, where, root)
     if params.format == "npz":
-        parts = _arrays(place, params, where, advice)
+        parts = _arrays(place, params, where)
     labelled = [each for part in parts for each in part]
     train, count, side = len(parts[0]), len(labelled), params.side
     size = count * params.channels * side**2
@@ -148,7 +149,7 @@ def _decoded(file: Path, channels: int) -> Image.Image:
         with Image.open(file, formats=("PNG", "JPEG")) as image:
             if image.width * image.height > LARGEST:
                 raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
-            # Of an animated PNG, only the first image would be read. A second image in a JPEG may be a phone's preview.
+            # Only the first image would be read. In a JPEG, the second may be a phone's preview, so it is left out.
             if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
                 raise UserError(f"{file} is animated: save it as one image")
             if image.mode not in ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA"):
@@ -197,15 +198,15 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
     return square
 
 
-def _arrays(place: Path, params: OwnImagesParams, where: str, advice: str) -> list[Part]:
-    """The `Part`s of an npz file. `where` and `advice` are for the message if arrays do not fit into memory."""
+def _arrays(place: Path, params: OwnImagesParams, where: str) -> list[Part]:
+    """The `Part`s of an npz file. `where` is for the message if arrays do not fit into memory."""
     names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
     with reading(place), place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
         if sorted(stored.files) != sorted(wanted):
             there = ", ".join(sorted(stored.files)) or "none"
             raise UserError(f"{place} must hold the arrays {', '.join(wanted)}, and no others (found: {there})")
-        check_fits(sum(info.file_size for info in stored.zip.infolist()), where, advice)
+        check_fits(sum(info.file_size for info in stored.zip.infolist()), where, "Store fewer or smaller images.")
         arrays = {name: np.asarray(stored[name]) for name in wanted}
     parts: list[Part] = []
     for pixels, numbers in names:
@@ -239,5 +240,5 @@ def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
             raise UserError(f"{where} has the shape {shape}, expected [N, H, W], or with 1 to 3 channels C")
     count, _, height, width = images.shape
     if count == 0 or min(height, width) < SMALLEST:
-        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels (minimum: 1, {SMALLEST} a side)")
+        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels (at least 1, {SMALLEST}x{SMALLEST})")
     return images

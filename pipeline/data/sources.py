@@ -45,7 +45,9 @@ class Source:
 
 NORB_TRAINING = "smallnorb-5x46789x9x18x6x2x96x96-training"
 NORB_TESTING = "smallnorb-5x01235x9x18x6x2x96x96-testing"
-"""Prefixes of smallNORB's file names: categories x instances x elevations x azimuths x lightings x cameras x pixels."""
+"""Prefixes of smallNORB's file names: 5 categories, the instances 4, 6, 7, 8 and 9 (or 0, 1, 2, 3 and 5), 9 elevations,
+18 azimuths, 6 lightings, 2 cameras, 96 x 96 pixels.
+"""
 
 _SMALLNORB48 = {
     "train.npz": "b88f9fd1e4e60d5d24771e6474f3cb4a991dc179a98a16ae362d04d53f2cde9d",
@@ -113,7 +115,7 @@ SOURCES = {
 def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
     """Download the files of a source to `folder`, except those there with the right hash. Returns the files' paths.
 
-    `mirror`, a folder or URL, is tried first. Its files are `<Source.folder>/<file>`, or `<name>/<file>` if `folder`
+    `mirror`, a folder or URL, is tried first. Its files are `<Source.folder>/<file>`, or `<name>/<file>` if this field
     is empty. Toys have no files, so only a README is written. Raises `UserError` if no mirror has a file with the right
     hash, if `mirror` is a URL with an unknown scheme, or if a file cannot be written.
     """
@@ -150,7 +152,8 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
             _log.warning("%s", reasons[-1])
     except OSError as error:
         where = error.filename2 or error.filename or target
-        raise UserError(f"cannot write {where}: {error.strerror or error}. Earlier files stay.") from error
+        reason = error.strerror or error
+        raise UserError(f"cannot read or write {where}: {reason}. Files that were there are kept.") from error
     shown = "".join(f"\n  {reason}" for reason in reasons)
     raise UserError(
         f"cannot get {file} of {name} (SHA-256 {sha256}):{shown}\n"

@@ -66,7 +66,9 @@ def rotation(angles: Tensor) -> Tensor:
 
 
 def spread(count: int, scale: float) -> Tensor:
-    """Offsets `[count, 6]` of upright frames of relative size `scale`, centred on a grid over [-1/2, 1/2]."""
+    """Offsets `[count, 6]` of upright frames, each `scale` times as large as the image. Their centres are on a grid
+    from -1/2 to 1/2 along both axes.
+    """
     side = math.isqrt(count - 1) + 1
     ticks = torch.linspace(-0.5, 0.5, side) if side > 1 else torch.zeros(1)
     y, x = torch.meshgrid(ticks, ticks, indexing="ij")

@@ -1,9 +1,9 @@
 """Collects the figures, the tables and the measures of claims from all report modules.
 
 A report module is about one question. Its file is in this folder or in the folder `report` of a system. The module
-defines one or more of these names:
+may define these names:
 
-- `draw(results, written)`: yields figures (`Drawing`), and records in `written` the items whose arrays are missing,
+- `draw(results, written)`: yields figures (`Drawing`), and records in `written` the items that lack arrays or tables,
 - `build(results)`: returns tables (`Table`),
 - `MEASURES`: a dict from the ids of claims to the functions that measure them (`Measure`),
 - `DOCUMENT`: the number of the document that it is about, such as "003". Modules of a system use the system's document.

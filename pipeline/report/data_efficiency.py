@@ -23,8 +23,8 @@ ITSELF = "itself"
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """The run of an item, the key of a classifier (`ITSELF` or features), and this classifier's test errors by share of
-    the training images, in [0, 1]. The classifier is the one with the lowest mean error on the largest share.
+    """The run of an item, the key of a classifier (`ITSELF` or features), and its test errors, in [0, 1], by share of
+    the training images (such as "0.1"). It is the classifier with the lowest mean error on the largest share.
     """
     shares = sorted(numbers.names("share"), key=float)
     how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
@@ -40,8 +40,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "svg",
             "Test error against the number of training images",
             "Networks trained on shares of the images, with the same number of steps for each share. Errors are higher "
-            "than in other figures, where trainings are longer. Bars are one sd over seeds. Models that learn without "
-            "labels are classified by a linear probe, which is fit on the same images.",
+            "than in other figures, where trainings are longer. Bars are one sd over seeds. For models that learn "
+            "without labels, a linear probe is fit on the same images, on the features with the lowest error.",
             "Test errors over the number of training images, a panel for each data set, a series for each run.",
             [record for numbers in measured.values() for record in numbers.records],
             partial(errors_over_images, measured),

@@ -1,11 +1,12 @@
-"""Delivers all journals of a folder to an MLflow store. Each delivery continues where the last one stopped.
+"""Delivers journals (a file of events for each tracked run) to an MLflow store, from where the last delivery stopped.
 
 A file beside each journal has the byte offset where delivery continues. The file's name has the id and creation time of
 MLflow's experiment, so another store, or a new one, gets all events. After an interruption, some events are delivered
-twice. This changes nothing, because runs are found by the tag `tracking_run`, and metrics have the journal's times.
+twice. This changes nothing: runs are found by the tag `tracking_run`, and metrics have the journal's times, so that
+MLflow recognises the same value.
 
 During training, a separate process delivers, because MLflow takes seconds to import and may block for minutes. The
-process outlives the stage that started it, and ends when no run has been written for a while.
+process outlives the stage that started it, and ends when no run has been in progress for a while.
 """
 
 import logging
@@ -43,21 +44,27 @@ SETTINGS = {
 BATCH, DIGEST_LENGTH = 100, 36  # MLflow's limits
 REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFoundError)
+"""Raised for malformed events, and for artifacts whose file is gone."""
 
 
 def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SECONDS) -> None:
-    """Deliver until no run has been written for `idle_seconds`. Return after a second if another process delivers.
+    """Deliver until no run has been in progress for `idle_seconds`. Return after a second if another process does so.
 
     Only the first of consecutive failures is reported. If the store blocks this process for `HANG_SECONDS`, an alarm
     kills the process. The next process delivers the rest.
     """
-    with suppress(TimeoutError), background_lock(folder).acquire(timeout=1.0):
+    try:
+        lock = background_lock(folder).acquire(timeout=1.0)
+    except TimeoutError:
+        return
+    with lock:
         delivery, failed, idle_since = Delivery(folder, store, measure=True), False, time.monotonic()
         while time.monotonic() - idle_since < idle_seconds:
             signal.alarm(HANG_SECONDS)
             try:
-                for _ in delivery.run():
-                    signal.alarm(HANG_SECONDS)
+                with suppress(TimeoutError):  # `sync-mlflow` delivers; what it leaves is delivered in the next round
+                    for _ in delivery.run():
+                        signal.alarm(HANG_SECONDS)
                 if failed:
                     background_log(folder).write_text("")
                 failed = False
@@ -77,7 +84,8 @@ class Delivery:
 
     def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
         self.folder, self.store, self._measure = folder, store, measure
-        self._complete, self._measured = set[str](), set[str]()  # ids of runs: ended and delivered; measured
+        self._complete = set[str]()  # ids of runs that were delivered up to their end
+        self._measured = set[str]()  # ids of runs during which the machine's load is recorded
 
     def run(self) -> Iterator[str]:
         """Deliver all new events, oldest run first. Yield the ids of runs that had new events.
@@ -113,7 +121,8 @@ class Delivery:
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
         database = self.store.database
-        if database and not database.exists():  # if its creation were interrupted, it would stay broken
+        if database and not database.exists():
+            # Under another name first: MLflow cannot mend a database whose creation was interrupted.
             unfinished = database.with_name(f"{database.name}.new")
             for leftover in database.parent.glob(f"{unfinished.name}*"):
                 leftover.unlink()
@@ -122,7 +131,7 @@ class Delivery:
         return MlflowClient(self.store.uri)
 
     def _deliver(self, journal: Journal) -> bool:
-        """Deliver the events of one journal that are not yet in the store. Returns whether there were any."""
+        """Deliver the events of one journal that are not yet in the store. Returns whether it took any."""
         is_written = journal.is_written()  # before reading, so that no event is missed
         start = next((event for event, _ in journal.read()), {})
         run = self._deliver_news(journal, start) if start.get("event") == "start" else None
@@ -223,7 +232,7 @@ class _Run:
 
     @contextmanager
     def _unless_refused(self, what: str) -> Iterator[None]:
-        """Skip data that the store would never accept, with a warning, so that they do not block later events."""
+        """Skip malformed data, and data that the store would never accept, with a warning. Later events go on."""
         try:
             yield
         except Exception as error:

@@ -6,16 +6,16 @@ from pydantic import Field, model_validator
 
 from pipeline.classification.settings import ClassifierRun
 from pipeline.learning.settings import AugmentationParams
-from pipeline.settings import Name, Section, younger
+from pipeline.settings import Name, Section, check_once, younger
 
 
 class CapsNetModelParams(Section):
     """CapsNet (Sabour et al. 2017), the network of document 001, section 3.1 and appendix A."""
 
     channels: int = Field(ge=1, le=4096, description="feature maps of the first convolution")
-    kernel: int = Field(ge=1, le=31, description="pixels: side of both convolutions' kernels")
+    kernel: int = Field(ge=1, le=31, description="side of both convolutions' kernels, in positions of their inputs")
     strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(
-        min_length=2, max_length=2, description="pixels: strides of the two convolutions"
+        min_length=2, max_length=2, description="strides of the two convolutions, in positions of their inputs"
     )
     types: int = Field(ge=1, le=1024, description="primary capsules at each position")
     primary_size: int = Field(ge=1, le=256, description="dimensions of a primary capsule")
@@ -30,7 +30,7 @@ class CapsNetModelParams(Section):
     )
     iterations: int = Field(ge=0, le=100, description="iterations of routing by agreement; 0: unweighted sums")
     counting: Literal["sums", "updates"] = Field(
-        description="what iterations count: sums (Sabour et al.), or updates of weights, one fewer (document 001)"
+        description="n iterations: n sums of votes (Sabour et al.), or n updates of weights, n + 1 sums (document 001)"
     )
     reconstruction: Literal["none", "summed", "mean"] = Field(
         description="squared pixel errors in the loss: none, summed (Sabour et al.), or their mean (document 001)"
@@ -61,7 +61,9 @@ class InferCondition(Section):
 
     output: Literal["predicted", "free"] = Field(description="class capsules: predicted from below, or free (inferred)")
     rectified: bool = younger(default=True, description="the first layer has its ReLU (document 001's code: false)")
-    label: Literal["clamped", "free"] = Field(description="clamped: the class is the target of class capsules' lengths")
+    label: Literal["clamped", "free"] = Field(
+        description="clamped: targets of class capsules' lengths are 1 for the image's class, else 0; free: no targets"
+    )
     penalty: Literal["none", "L1", "L2"] = Field(description="none, class capsules' lengths, or half their squares")
     weight: float = Field(ge=0, le=1000, description="weight of the penalty; 0 if penalty is none")
 
@@ -86,3 +88,8 @@ class InferParams(Section):
     conditions: list[InferCondition] = Field(min_length=1, description="energies to minimise, one after another")
     steps: int = Field(ge=1, le=100_000, description="gradient steps")
     rate: float = Field(gt=0, le=1, description="step size")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_once([condition.name for condition in self.conditions])
+        return self

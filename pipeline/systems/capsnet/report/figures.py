@@ -78,8 +78,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "png",
             f"Class capsules with routing, without routing, and after inference, {dataset}",
             "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
-            "From left: with routing, without, and after iterative inference with the label clamped, without a penalty "
-            "and with L1 (Figure 1B-E of document 001). As coded: inference without the first layer's ReLU.",
+            "B: with routing, C: without (Figure 1 of document 001). After iterative inference with the label clamped, "
+            "D: without a penalty, E: with L1. As coded: as in the document's code, where class capsules are inferred, "
+            "too, and the first layer has no ReLU.",
             "Heat maps of the class capsules of two images under several conditions.",
             [record for study in studies.values() for record in study.numbers.records],
             partial(class_capsules, arrays["unrouted"]["images"], arrays["unrouted"]["labels"], shown),
@@ -142,13 +143,13 @@ def build(results: Results) -> list[Table]:
                 of_dataset.append((keys, cells(numbers, _SPARSITY, "condition", condition, layer), numbers))
     caption = (
         "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "
-        "active, 0 if all have the same length. Silent: images without an active capsule, which no index counts. "
-        "Effective capsules: exp of the entropy, their number if all were equally long. Saturated: capsules longer "
-        "than 0.9. Conditions: the forward pass of all test images, of those used for inference (start), and after "
-        "inference, named by class capsules (predicted from the layer below, or free), label, penalty and its weight "
-        "(unrectified: without the first layer's ReLU). Correct: images whose longest class capsule is that "
-        "of their class. Falls: images whose energy never rose. Last drop: fall of the energy over the last tenth of "
-        "the steps."
+        "active, 0 if all have the same length. Silent: images without an active capsule, which index and entropy "
+        "leave out. Effective capsules: exp of the entropy, their number if all were equally long. Saturated: capsules "
+        "longer than 0.9. Conditions: `forward` is the forward pass of all test images, `start` that of the images "
+        "used for inference. The others are after inference. Their names give class capsules (predicted from the layer "
+        "below, or free), label (clamped or free), penalty and its weight, and `unrectified` if the first layer has no "
+        "ReLU. Correct: images whose longest class capsule is that of their class. Falls: images whose energy never "
+        "rose. Last drop: fall of the energy over the last tenth of the steps, in percent."
     )
     head = ["study", "condition", "layer", "images"]
     return tables_of("sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows)

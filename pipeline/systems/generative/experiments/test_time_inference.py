@@ -5,8 +5,9 @@ clean training images. Posteriors are of two kinds, "before" and "after" optimis
 kind on rotated training images, and tested on the same kind. With restarts, the engine `chosen` has two more kinds:
 
 - `once`: optimised without restarts.
-- `kicked`, at the smallest angle only: restarts also perturb log odds, and objects are not refined. t0 keeps this
-  noise, because the bound hardly depends on which objects are present. Accuracies show the effect of the noise.
+- `kicked`, at the smallest angle only: optimised once more from `once`, with restarts that also perturb log odds, and
+  objects not refined afterwards. t0 keeps this noise, because the bound hardly depends on which objects are present.
+  Accuracies show the effect of the noise.
 """
 
 import math
@@ -46,12 +47,18 @@ def optimisation_gains(
     """For each angle, optimise the first test images, rotated within +-angle degrees, as one batch by each engine.
 
     Returns:
-        two tables. The first has one row per engine and angle: bound, pixel_error, accuracy (of the fixed probe) and
-        refit_accuracy, `_before` and `_after`, accuracies also `_once` and `_kicked`, the bound also `_kicked`;
-        refit_gain_error, bound_rise_error and pixel_fall_error, standard errors over images of changes from before to
-        after; bound_fell, the share of images whose bound fell; evaluations (of the gradient, mean per image), seconds
-        (of the batch), images. Only the chosen engine has refit columns. Values not measured are NaN. The second table,
-        the progress, has one row per engine, angle and measured round: evaluations, seconds, bound, pixel_error.
+        two tables. The first has one row per engine and angle, with these columns (NaN if not measured):
+
+        - `bound_<kind>`, in nats: before, after, kicked
+        - `pixel_error_<kind>`, squared, summed over pixels: before, after
+        - `accuracy_<kind>` (of the fixed probe) and, for the chosen engine, `refit_accuracy_<kind>`: before, after,
+          once, kicked
+        - `bound_rise_error`, `pixel_fall_error`, `refit_gain_error`: standard errors over images of these changes from
+          before to after
+        - `bound_fell`: share of images whose bound fell
+        - `evaluations` of the gradient (mean per image), `seconds` (of the batch), `images`
+
+        The second table has one row per engine, angle and measured round: evaluations, seconds, bound, pixel_error.
 
     Raises:
         UserError: a measurement is infinite or NaN.
@@ -97,7 +104,7 @@ def optimisation_gains(
                 right = {when: probe.predict(t0[when]) == labels for when, probe in refit_probes(angle).items()}
                 row |= {f"refit_accuracy_{when}": float(each.mean()) for when, each in right.items()}
                 gains = right["after"].astype(float) - right["before"]
-                row["refit_gain_error"] = float(gains.std()) / math.sqrt(len(gains))
+                row["refit_gain_error"] = _error(torch.from_numpy(gains))
             row |= {f"accuracy_{when}": clean.score(each, labels) for when, each in t0.items()}
             if wrong := [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]:
                 raise UserError(f"{name} within {angle:g} degrees: not finite: {', '.join(wrong)}")
@@ -127,8 +134,9 @@ def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
 
 
 def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams) -> Arrays:
-    """Arrays for a figure like the paper's Figure 3. A test image of a 2 is rotated by `EXAMPLE_ANGLES` (degrees), and
-    reconstructed before and after optimisation by the study's chosen engine.
+    """Arrays for a figure like the document's Figure 3. A test image of a 2 is rotated by seven `angles` (degrees), and
+    reconstructed by the study's chosen engine: `images`, `before` and `after` optimisation `[7, S, S]`, and parts in
+    colours, `arrangements_before` and `arrangements_after` `[7, S, S, 3]`.
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, model.device)

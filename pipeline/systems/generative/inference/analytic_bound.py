@@ -5,9 +5,9 @@ independent standard logistic noise l. Each term of the bound has a smooth expec
 
 - Pixels: exact. The image is linear in the presence t_j of each part j ("over" compositing). So the image's first two
   moments follow, layer by layer, from E t_j and E t_j^2.
-- Parts: a lower bound. log p(y_j, A_j | parents) is a logsumexp of terms with known means. By Jensen's inequality, the
-  logsumexp of the means is a lower bound. The choice of parents depends on the presences of all objects. So this lower
-  bound is averaged over a few stratified samples of these presences. Their noise is the same for every image.
+- Parts: a lower bound. Given the presences of all objects, log p(y_j, A_j | parents) is a logsumexp of terms whose
+  means over the part's own noise are known. By Jensen's inequality, the logsumexp of the means is a lower bound. It is
+  averaged over a few stratified samples of the objects' presences, with the same noise for every image.
 - Priors of objects and entropies: exact. E softplus(c + l) = c / (1 - exp(-c)).
 
 Up to the error of the stratified samples, the sum of the terms is a lower bound on the evidence lower bound (document
@@ -92,7 +92,7 @@ def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor)
     first, second = torch.zeros_like(colour[:, 0]), torch.zeros_like(colour[:, 0])
     layers = zip(colour.unbind(1), alpha.unbind(1), mean.unbind(1), square.unbind(1), strict=True)
     for C, opacity, m, q in layers:
-        s, s2 = opacity * m[:, None, None], opacity * opacity * q[:, None, None]  # E a_j, E a_j^2
+        s, s2 = opacity * m[:, None, None], opacity * opacity * q[:, None, None]  # of opacity times presence
         second = second + C * (2 * (s - s2) * first + C * s2) + (s2 - 2 * s) * second
         first = torch.lerp(first, C, s)
     return first, second

@@ -73,8 +73,8 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
     """Monte Carlo estimate of the mutual information of all presences together and the image, a scalar, from log odds
     `[N, O]` and standard logistic noise `[N, O]`, one sample per image.
 
-    The mixture m includes the posterior that a sample is from. So the expected estimate is at most log N, and at most
-    the information for the whole distribution of images. An estimate near zero may be slightly negative.
+    The mixture includes the posterior that a sample is from, with weight 1 / N. So no estimate exceeds log N. Its
+    expectation is at most the information under the whole distribution of images. Near zero it may be negative.
     """
     own = presence_log_prob(noise, torch.zeros_like(noise), 1.0).sum(-1)  # (N,)
     mixture = [
@@ -152,8 +152,9 @@ class PartPosterior(InFull):
 
     Args:
         A: delta poses `[B, P, 6]`, or Gaussian poses.
-        coupling: factor on the gradient of the poses' log density, as for p(y1, A1 | y0, A0). Poses of absent parts
-            affect no pixel. If only the gradient of p were scaled to zero, the poses' entropy would grow without bound.
+        coupling: factor on the gradient of the poses' log density, the same as for p(y1, A1 | y0, A0). If only the
+            latter were scaled to 0, nothing but the entropy would act on poses of absent parts, because these affect no
+            pixel, and their sds would grow without bound.
     """
 
     def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:

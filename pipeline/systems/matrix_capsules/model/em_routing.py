@@ -3,28 +3,32 @@
 Shapes: B images; children at X positions, c types each, poses of P numbers; parents at p positions, D types each. A
 parent sees N = k c children at k positions (`receptive_fields`), position by position. Votes are `[B, p, D, N, P]`.
 Assignments `[B, p, D, N]` are the shares of children given to parents. A child's shares sum to 1 over all parents that
-see it. With `competition: position`, they sum to 1 over the D parents at each position.
+see it. With `competition: position`, and in iteration 1 with `first_shares: position`, they sum to 1 over the D parents
+at each position. This module is for GPUs and for CPUs without a compiler. `compiled_routing` computes the same faster,
+and `procedure_1` is the procedure as printed, to compare both with.
 
 The votes for one image are c D k p P numbers. Each iteration reads them twice. So `route` works on a few images at a
 time, whose votes fit in the cache. Moments and log densities are matrix products that read votes and their squares in
-one pass. The backward pass computes votes again, so that they are not stored. In training on a GPU, `route` works on
-all images at once, with sums instead of matrix products. There, `torch.compile` makes one kernel for each pass
-over the votes, and one for the gradient with respect to votes, a sum over iterations.
+one pass. On a CPU the backward pass computes votes again, so that they are not stored. In training on a GPU, `route`
+works on all images at once, with sums instead of matrix products. There, `torch.compile` makes one kernel for each pass
+over the votes, and one for the votes' gradient.
 
 If votes agree and are far from 0, rounding in single precision spoils variances that are computed from moments. So the
 unweighted mean of the votes for each parent is subtracted first, and added to poses at the end. Results are the same.
 
-M-steps follow the procedure as printed. The authors' code has no factor 1/2 before log variances. This has the effect
-of doubling lambda. In that code, beta_u is in units of (1 + ln 2 pi) / 2 nats, and beta_a in units of -5,000 nats.
+With `activation: mdl`, M-steps follow the procedure as printed, with a floor of variances and damping if they are set.
+The authors' code has no factor 1/2 before log variances, so its costs are twice ours: its lambda is half of ours, its
+beta_a and beta_u are twice ours. There, beta_a is learnt in units of -5,000 nats: one such unit is -2,500 nats here.
 An M-step uses only the moments of votes. It gives a parent coefficients: a constant, linear `[P]`, quadratic `[P]`.
 For a vote V, the E-step computes log(density * activation) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
 
 Variational Bayes (Ribeiro et al. 2020, `activation: bayes`) has a Dirichlet prior of the capsules' mixing proportions,
 normal priors of poses, and Gamma or Wishart priors of precisions. Ribeiro's code has Wishart priors with P + 1 degrees
-of freedom, and uses only the diagonals of the posteriors. It multiplies the entropy of votes by the mixing proportion.
-It then adds beta_u, a constant that batch norm removes. Here P beta_u is added to the entropy before the product.
-The latest version of Ribeiro's code also divides a child among the capsules of one position, and leaves mixing
-proportions out of the numerator of assignments. Here assignments are computed as in the paper.
+of freedom, uses only the diagonals of the posteriors, and multiplies the entropy of votes by the mixing proportion. All
+this is the same here. There, beta_u is added after the product, as a constant that batch norm removes. Here P beta_u is
+added before it, so that it has an effect. The latest version of Ribeiro's code divides a child among the capsules of
+one position only (here `competition: position`), and leaves mixing proportions out of the numerator of assignments.
+Here the numerator always has them, as in the paper.
 """
 
 import math
@@ -42,7 +46,7 @@ from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 _BYTES_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}
 """Bytes of votes and squares that `route` stores at a time. On a CPU they fit in the cache, and memory is reused."""
 _LEAST_MASS = 1e-7
-"""Added to a parent's assigned mass, which may be 0, before moments are divided by it (as in the authors' code)."""
+"""Keeps divisions by a parent's assigned mass finite, which may be 0 (added to it, as in the authors' code)."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,8 @@ class Step(NamedTuple):
     Attributes:
         assignments: of children to parents, the input of the M-step, `[B, p, D, N]`.
         moments: of the votes minus their unweighted mean.
-        parents: the result of the M-step. Coefficients are for votes minus their unweighted mean, poses are not.
+        parents: the result of the M-step. Coefficients apply to votes minus their unweighted mean. Poses are those of
+            the votes themselves, with this mean.
     """
 
     assignments: Tensor
@@ -279,7 +284,7 @@ def m_step(
         before: poses of the previous iteration minus the votes' unweighted mean, `[B, p, D, P]`. None in iteration 1.
         beta_a, beta_u: of each parent type, `[D]`, as in `route`.
         inverse_temperature: lambda of this iteration.
-        origin: the pose 0 minus the votes' unweighted mean, `[B, p, D, P]`.
+        origin: the zero pose in the coordinates of the moments: minus the votes' unweighted mean, `[B, p, D, P]`.
     """
     if params.activation == "bayes":
         return _bayes(moments, beta_a, beta_u, origin, params)

@@ -16,15 +16,17 @@ from pipeline.results.reading import Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import class_names, runs, trial_of
 
 _SHOWN = 0.99
-"""Share of the histograms' weight that is drawn. A few far votes would squeeze all others into the first bins."""
+"""Share of the histograms' weight that is drawn. With a few far votes, the others would be squeezed together."""
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Figure 2: the right class's share of the assignments near poses of class capsules. Our number is the change of
-    this share from the first to the last iteration, in percentage points. None for one iteration, or without votes.
+    """Figure 2: the right class's share of the weight (assignment times the child's activation) of votes close to a
+    class capsule's pose. Close is a radius that holds a tenth of all weight in the first iteration
+    (`evaluation.concentration`). Our number is the change of this share from the first to the last iteration, in
+    percentage points. None for one iteration, or without votes.
 
-    The claim holds if this share and the right class's share of all assignments both rise by more than two standard
-    errors (binomial, of the images measured). In untrained networks, both shares rise or fall a little.
+    The claim holds if this share and the right class's share of the weight of all votes both rise by more than two
+    standard errors (binomial, of the images measured). In untrained networks, both shares rise or fall a little.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
@@ -34,8 +36,8 @@ def votes_concentrate(results: Results) -> Finding | None:
     near, whole = ([numbers.needed("votes", each, t) for t in steps] for each in ("near", "all"))
     notes = [
         f"right class's share of {words}: "
-        f"{', '.join(f'{100 * share.mean:.1f}' for share in found)} % after iterations 1 to {len(steps)}"
-        for words, found in (("assignments near a mean", near), ("all assignments", whole))
+        f"{', '.join(f'{100 * share.mean:.1f}' for share in found)} % in iterations 1 to {len(steps)}"
+        for words, found in (("the weight of votes close to a pose", near), ("the weight of all votes", whole))
     ]
     notes.append(f"by chance: {100 / run.model.classes:.0f} %")
 
@@ -62,11 +64,12 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"matrix-votes-{trial.item}",
             "png",
             f"Votes gather around class capsules, {trial.item}",
-            "Distances of votes to the mean of each class capsule after each routing iteration, weighted by how much "
-            "of a vote is assigned (Figure 2 of document 004). Votes for the correct class (blue) should come closer "
-            "and gain weight, the others lose weight. Orange: the class that is predicted for a misclassified image. "
-            f"Heights are relative to each image's highest bin; axes end beyond {100 * _SHOWN:.0f} % of this weight.",
-            f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes after "
+            "Distances of votes to the mean of each class capsule in each routing iteration, weighted by the share "
+            "assigned times the child's activation (Figure 2 of document 004). Votes for the correct class (blue) "
+            "should come closer and gain weight, the others lose weight. Orange: the class that is predicted for a "
+            "misclassified image. Heights are relative to each image's highest bin; axes end where "
+            f"{100 * _SHOWN:.0f} % of all weight is shown.",
+            f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes in "
             f"{arrays['counts'].shape[1]} iterations.",
             trial.numbers.records,
             partial(votes, arrays, classes),

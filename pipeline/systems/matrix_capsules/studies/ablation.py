@@ -33,8 +33,9 @@ def measure(context: Context) -> Outcome:
     """Train and test the run of an entry of `ablation` in every condition.
 
     Returns:
-        an outcome. Its table has test errors on the middle crop, a row per condition, replica and metric. Its numbers
-        by condition: test errors, best epoch and accuracies at this epoch, number of parameters, seconds of training.
+        an outcome. Its table has test errors (in [0, 1]) on the middle crop, a row per condition, replica and metric of
+        `classification_errors`. Its numbers by condition: test errors, best epoch and accuracies at this epoch, number
+        of parameters, seconds of training (of all replicas together).
     """
     import pandas as pd
 

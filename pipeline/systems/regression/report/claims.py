@@ -2,8 +2,8 @@
 the studies that answer claims. `claims.yaml` has the text and the unit of each claim.
 
 A claim about both of the paper's data sets uses a study on each data set, and holds if it holds in both studies. EM
-from the subspace start has no seed, so noise comes only from the sample of test images. Differences between errors of
-up to two binomial standard errors count as noise.
+from the subspace start has no seed, so noise comes only from the sample of test images. A difference between two test
+errors counts as noise if it is at most two standard errors (`above`). Training errors are compared as they are.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class RegressionStudy(Study):
     """A study of capsule regression that was executed.
 
     Attributes:
-        role: key in `SETS` of the data set whose claims the study answers; empty if it answers no claim.
+        role: key in `SETS` of the data set whose claims the study answers; set while a claim is measured, else empty.
     """
 
     role: str = ""
@@ -86,7 +86,7 @@ def executed(results: Results) -> list[RegressionStudy]:
 
     def place(study: RegressionStudy) -> tuple[int, int]:
         role = study.dataset.source.replace("-", "_")
-        return KINDS.index(study.kind), [*SETS, role].index(role)
+        return [*KINDS, study.kind].index(study.kind), [*SETS, role].index(role)
 
     return sorted(studies_of(results, "regression", RegressionStudy), key=place)
 
@@ -96,7 +96,9 @@ Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
 
 
 def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)) -> Measure:
-    """A claim's measure: `check` on a study per role. Our number is the first study's. All studies must confirm it."""
+    """A claim's measure: `check` on a study per role. Our number is the first study's. The claim holds if it holds
+    in all studies.
+    """
 
     def measure(results: Results) -> Finding | None:
         answers = {}
@@ -145,7 +147,7 @@ def more_capsules_err_less(study: RegressionStudy) -> Answer:
 
 
 def one_number_is_linear(study: RegressionStudy) -> Answer:
-    """Figure 5: error of capsules of one number minus error of logistic regression, in points."""
+    """Figure 5: error of one-dimensional capsules minus error of logistic regression, in points."""
     linear = study.mean("baseline", "logistic-regression", "test")
     gap = 100 * study.mean("errors", "multiclass", "1", "test") - 100 * linear
     return gap, abs(gap) <= 1.5, f"{dataset_label(study.numbers.records)}: {gap:.2f} points"
@@ -205,7 +207,7 @@ def likelihood_never_falls(study: RegressionStudy) -> Answer:
 
 def fewer_passes(study: RegressionStudy) -> Answer:
     """Section 4: passes of incremental EM to reach plain batch EM's final log-loss, in percent of those of batch EM.
-    Of either method the faster variant counts, with or without momentum (equation 27).
+    Each method counts by its faster variant, with or without momentum (equation 27).
 
     The note has all four counts: incremental EM can beat plain batch EM, and be slower than batch EM with momentum.
     """
