@@ -97,6 +97,7 @@ BAD: list[tuple[str, Any, str]] = [
     (f"{CAPSNET}.augmentation", WHOLE, ""),
     ("routing.capsnet-routed-digits.iterations", 3, ""),
     ("infer.capsnet-routed-digits.conditions", [FREE], "infer.capsnet-routed-digits.conditions.0"),
+    ("infer.capsnet-routed-digits.conditions", [{**FREE, "weight": 0.5}] * 2, "infer.capsnet-routed-digits"),
     ("ablation.toys.conditions.mixing.iterations", 0, ""),
     ("recipe.toys.conditions.unchanged", {"augmentation": {"crop": 50}}, ""),
     ("ablation.toys.conditions.mixing.saving", 4.0, ""),

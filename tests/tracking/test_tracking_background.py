@@ -9,14 +9,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import psutil
 import pytest
 from commands import wait_for
+from filelock import FileLock
 from servers import free_port
 
-from pipeline.tracking import Store, TrackedRun
+from pipeline.tracking import Store, TrackedRun, delivery
 from pipeline.tracking.delivery import Delivery, deliver_until_idle
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +129,19 @@ def test_what_is_written_arrives_while_the_run_goes_on(
 def test_delivery_ends_when_no_run_has_been_written_for_a_while(tmp_path: Path, store: Store, reader: Any) -> None:
     TrackedRun(tmp_path / "runs", experiment="capsules/quick", name="train@x").finish()
     deliver_until_idle(tmp_path / "runs", store, idle_seconds=1.0)
+    assert reader.runs()["train@x"].info.status == "FINISHED"
+
+
+def test_a_delivery_by_hand_does_not_end_the_one_in_the_background(
+    tmp_path: Path, store: Store, reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(delivery, "POLL_SECONDS", 0.5)
+    TrackedRun(tmp_path / "runs", experiment="capsules/quick", name="train@x").finish()
+    by_hand = FileLock(tmp_path / "runs" / "delivery.lock", thread_local=False)
+    by_hand.acquire()
+    Timer(1.0, by_hand.release).start()
+    deliver_until_idle(tmp_path / "runs", store, idle_seconds=3.0)
     assert reader.runs()["train@x"].info.status == "FINISHED"
 
 
