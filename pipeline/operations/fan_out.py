@@ -23,8 +23,8 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,28 +119,25 @@ def _job(root: Path, commit: str, remote: str | None, repository: str | None) ->
     return {"repository": repository or str(root), "commit": commit, "config": config, **shared}
 
 
-@contextmanager
-def _client(root: Path, workers: int, scheduler: str | None) -> Iterator[Client]:
+def _client(root: Path, workers: int, scheduler: str | None) -> Client:
     """A client of the scheduler, or of workers started here. UserError if packages or the scheduler are missing."""
-    with ExitStack() as stack:
-        try:
-            from distributed import Client, LocalCluster
+    try:
+        from distributed import Client
 
-            address: Any = scheduler
-            if not scheduler:
-                size = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": 0}
-                place = {"host": "127.0.0.1", "local_directory": str(root / ".cache" / "fan-out")}
-                quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-                # Workers ignore Ctrl-C: it ends the head, which ends them.
-                before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-                address = stack.enter_context(LocalCluster(**size, **place, **quiet))
-                signal.signal(signal.SIGINT, before)
-            client = stack.enter_context(Client(address, timeout="10s"))
-            if scheduler:
-                client.get_versions(check=True, packages=["dvc", "numpy", "torch"])
-        except (ModuleNotFoundError, OSError, ValueError) as error:
-            raise UserError(f"there are no workers: {error} (see docs/scaling.md)") from None
-        yield client
+        if scheduler:
+            client = Client(scheduler, timeout="10s")
+            client.get_versions(check=True, packages=["dvc", "numpy", "torch"])
+            return client
+        size = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": 0}
+        place = {"host": "127.0.0.1", "local_directory": str(root / ".cache" / "fan-out")}
+        quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+        # Workers ignore Ctrl-C: it ends the head, which ends them.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        client = Client(**size, **place, **quiet)
+        signal.signal(signal.SIGINT, before)
+        return client
+    except (ModuleNotFoundError, OSError, ValueError) as error:
+        raise UserError(f"there are no workers: {error} (see docs/scaling.md)") from None
 
 
 def _submit(
