@@ -75,22 +75,6 @@ def tracked(records: Sequence[Record]) -> str:
     return " ".join(merged_provenance(records)["tracking_runs"])
 
 
-Columns = dict[str, tuple[str, str]]
-"""Heading and format (such as ".1%") of cells, by column of a study's table. Cells have no percent sign."""
-
-
-def study_table(
-    name: str, title: str, caption: str, data: pd.DataFrame, columns: Columns, records: list[Record]
-) -> Table:
-    """A table with a row for each row of `data`, a study's measurements. Cells of missing values are blank."""
-    shown = {
-        head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
-        for column, (head, form) in columns.items()
-    }
-    tidy = data[list(columns)].assign(dataset=dataset_label(records), tracking_run=tracked(records))
-    return Table(name, title, caption, tidy, pd.DataFrame(shown), records)
-
-
 Row = tuple[Sequence[object], Mapping[str, Measured | None], Numbers]
 """One row: the values of its key columns, its measurements by column, and the result that they come from."""
 Heads = dict[str, tuple[str, int]]

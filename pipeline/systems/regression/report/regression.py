@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, COLUMN, FAINT, INK, VERMILLION, WIDTH, in_house_style, panels
-from pipeline.drawing.table import Table, study_table
+from pipeline.drawing.table import Table, tracked
 from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS, executed
@@ -191,6 +191,7 @@ _COLUMNS = {
     "parameters": ("parameters", ",.0f"),
     "seconds": ("seconds", ".1f"),
 }
+"""Heading and format of cells by column. Cells have no percent sign, and are blank where a value is missing."""
 
 
 def build(results: Results) -> list[Table]:
@@ -206,7 +207,11 @@ def build(results: Results) -> list[Table]:
                 "latter if the probabilities were right. Iterations: the most of any problem. Seconds: for the whole "
                 f"fit, or for all hyperparameters tried. On {dataset_label(records)}."
             )
-            table = study_table(study.name, title, told, data, _COLUMNS, records)
-            table.shown["size"] = table.shown["size"].replace("0", "")  # the size of other classifiers
-            tables.append(table)
+            shown = {
+                head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
+                for column, (head, form) in _COLUMNS.items()
+            }
+            shown["size"] = shown["size"].replace("0", "")  # the size of other classifiers
+            tidy = data[list(_COLUMNS)].assign(dataset=dataset_label(records), tracking_run=tracked(records))
+            tables.append(Table(study.name, title, told, tidy, pd.DataFrame(shown), records))
     return tables
