@@ -44,15 +44,12 @@ Answer = tuple[Measured, bool, list[str]]
 """Our number, whether the claim holds, and notes."""
 
 
-def _answer(kind: str, check: Callable[[Numbers], Answer]) -> Measure:
-    def measure(results: Results) -> Finding | None:
-        study = study_of(results, "attention", results.evidence.attention.get(kind), Study)
-        if study is None:
-            return None
-        ours, holds, notes = check(study.numbers)
-        return Finding(ours, study.numbers.records, holds=holds, notes=notes)
-
-    return measure
+def _measure(results: Results, kind: str, check: Callable[[Numbers], Answer]) -> Finding | None:
+    study = study_of(results, "attention", results.evidence.attention.get(kind), Study)
+    if study is None:
+        return None
+    ours, holds, notes = check(study.numbers)
+    return Finding(ours, study.numbers.records, holds=holds, notes=notes)
 
 
 def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> Answer:
@@ -124,11 +121,11 @@ def inversion_finds_more(numbers: Numbers) -> Answer:
 
 
 MEASURES: dict[str, Measure] = {
-    "001.toy": _answer("toy", partial(single_winner, reading="two-sided")),
-    "001.toy.output": _answer("toy", partial(single_winner, reading="output")),
-    "001.attn": _answer("iterated", one_parent),
-    "001.vmf": _answer("density", density_and_samples_agree),
-    "001.vmf.infer": _answer("parsing", inversion_finds_more),
+    "001.toy": partial(_measure, kind="toy", check=partial(single_winner, reading="two-sided")),
+    "001.toy.output": partial(_measure, kind="toy", check=partial(single_winner, reading="output")),
+    "001.attn": partial(_measure, kind="iterated", check=one_parent),
+    "001.vmf": partial(_measure, kind="density", check=density_and_samples_agree),
+    "001.vmf.infer": partial(_measure, kind="parsing", check=inversion_finds_more),
 }
 
 
