@@ -52,11 +52,6 @@ _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance
 """Stages that train nothing: they use data sets for evaluation."""
 
 
-def params_hash(parameters: Any) -> str:
-    """A short hash of the parameters."""
-    return json_sha256(parameters)[:12]
-
-
 def open_run(
     profile: str, settings: dict[str, Any], item: Item, home: Path, commit: str, dirty: bool, dvc: Process | None
 ) -> TrackedRun:
@@ -71,7 +66,7 @@ def open_run(
         "mlflow.source.type": "LOCAL",
         NOTE: run_note(item.stage, item.label, commit, dirty, {}),
         "dirty": dirty,
-        "params_hash": params_hash(settings),
+        "params_hash": json_sha256(settings)[:12],
     }
     experiment = os.environ.get("DVC_EXP_NAME")
     if experiment:

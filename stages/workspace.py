@@ -32,7 +32,7 @@ from pipeline.errors import ParamsError, UserError
 from pipeline.layout import CHECKPOINTS, Layout, find_root, model_folder
 from pipeline.locks import single_instance
 from pipeline.params import parse_params, read_params
-from pipeline.results.outcome import Outcome
+from pipeline.results.outcome import Outcome, headlines, write_outcome
 from pipeline.systems import build_model
 from stages import tracked
 
@@ -72,7 +72,7 @@ class Workspace(Layout):
             "profile": self.profile,
             "commit": self.commit,
             "dirty": self.dirty,
-            "params_hash": tracked.params_hash(self.settings),
+            "params_hash": self.run.tags["params_hash"],
             "settings": self.settings,
             "device": self.device,
             "seconds": round(time.monotonic() - self._begun, 2),
@@ -83,7 +83,6 @@ class Workspace(Layout):
 
     def write(self, outcome: Outcome) -> None:
         """Write the stage's result with its provenance, and track the numbers. Raises as `write_outcome`."""
-        from pipeline.results.outcome import headlines, write_outcome
         from pipeline.results.spread import flat
 
         name = f"{self.entry.stage}/{self.entry.name}"
