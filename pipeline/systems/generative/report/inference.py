@@ -16,7 +16,7 @@ from pipeline.drawing.style import BLUE, GREEN, VERMILLION, in_house_style, pane
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results
+from pipeline.results.reading import Numbers, Recorded, Results
 from pipeline.systems.generative.report import presences
 from pipeline.systems.generative.report.shared import answer, tested_on
 
@@ -80,8 +80,6 @@ def optimisation_gain(results: Results) -> Finding:
     angle, values = next(iter(angles.items()))
     gain = values["refit_accuracy_after"].minus(values["refit_accuracy_before"]).scaled(100)
     images = min(study.images, numbers.dataset_of(study.run).test)
-    if "refit_gain_error" not in values:
-        raise NotMeasuredError("the error of the gain is missing")
     over_images = 100 * values["refit_gain_error"].mean / math.sqrt(gain.n)
     gain = Measured(gain.mean, math.hypot(gain.se, over_images), gain.n, standard_error=True)
     notes = [
@@ -94,8 +92,10 @@ def optimisation_gain(results: Results) -> Finding:
         notes.append(
             f"kicked: log odds perturbed, too (sd {study.kick_logit:g}), and not refined: bound {better:+.1f} nats"
         )
-    notes += presences.notes_of_run(results, study.run, numbers)
-    answered = answer(results, numbers, study.run, gain, tested=images, notes=notes)
+    run, evaluated = study.run, results.numbers("evaluate", study.run)
+    if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
+        notes += presences.notes(evaluated, run)
+    answered = answer(results, numbers, run, gain, tested=images, notes=notes)
     if angle != 0:
         answered.remarks.append(Remark(f"rotated within ±{angle:g}° (paper: upright)"))
     answered.remarks.append(Remark(f"probe fit on {study.refit_images:,} images, {study.chosen}"))

@@ -70,14 +70,6 @@ def notes(numbers: Numbers, run: str) -> list[str]:
     return [note for note in (silence(found, classes_of(numbers, run)), samples) if note]
 
 
-def notes_of_run(results: Results, run: str, numbers: Numbers) -> list[str]:
-    """Notes for a study, from the evaluation of its run. Empty if the evaluation is missing or has other settings."""
-    evaluated = results.numbers("evaluate", run)
-    if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
-        return notes(evaluated, run)
-    return []
-
-
 def build(results: Results) -> list[Table]:
     """A list with one table: a row for each run, and for each condition of a study. Empty without results."""
     rows: list[Row] = []
