@@ -18,9 +18,8 @@ import platform
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,27 +146,9 @@ def find(source: Path, form: str | None = None) -> Kernel | None:
     return None
 
 
-_switched_off = False
-
-
-@contextmanager
-def switched_off() -> Iterator[None]:
-    """Inside the block, models use their PyTorch forms, as if no kernel were compiled."""
-    global _switched_off
-    before, _switched_off = _switched_off, True
-    try:
-        yield
-    finally:
-        _switched_off = before
-
-
-def load(source: Path) -> Kernel | None:
-    """As `find`, but None inside `switched_off`. A missing kernel is logged once per process."""
-    return None if _switched_off else _load(source)
-
-
 @functools.cache
-def _load(source: Path) -> Kernel | None:
+def load(source: Path) -> Kernel | None:
+    """As `find`, once per process. A missing kernel is logged."""
     kernel = find(source)
     if kernel is None:
         logging.getLogger(__name__).warning(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -78,5 +79,5 @@ def test_what_the_kernel_supports() -> None:
     assert not supported(block, x[:0], y[:0])
     assert not supported(MultiheadAttentionBlock(20, 2), x[..., :20], y[..., :20])
     assert not supported(block.to("meta"), x.to("meta"), y.to("meta"))
-    with kernels.switched_off():
+    with patch.object(kernels, "load", return_value=None):
         assert not supported(*case("odd numbers of elements"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from gradients import assert_same_for_any_number_of_threads, forms_here, with_gradients
@@ -84,5 +86,5 @@ def test_what_the_kernel_supports() -> None:
     assert not supported(*(each.to("meta") for each in (templates, A, presence)))
     assert not supported(templates.expand(3, 16, 2, 12, 12), A, presence)
     assert not supported(templates, A[:0], presence[:0])
-    with kernels.switched_off():
+    with patch.object(kernels, "load", return_value=None):
         assert not supported(templates, A, presence)
