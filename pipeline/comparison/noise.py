@@ -110,10 +110,7 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
 
     The first estimate needs several repetitions (mostly seeds) of at least one number. It uses standard errors if there
     are any, else pooled standard deviations: a number without repetitions is assumed to have the other number's sd.
-    The second uses both spreads between machines. Estimates of 0 are left out: a few numbers may be equal by chance.
-
-    Args:
-        spreads: each side's spread between machines.
+    The second uses both `spreads` between machines. Estimates of 0 are left out: a few numbers may be equal by chance.
     """
     found = []
     several = [answer for answer in (before, after) if answer.n > 1]

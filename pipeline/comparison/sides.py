@@ -100,7 +100,6 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
     """The sides named by `words`. A word is `.` for the working tree, a profile, a Git revision or a DVC experiment.
 
     Args:
-        root: the repository.
         profile: profile of revisions and of the working tree. By default, the current profile of the last of them.
 
     Raises:

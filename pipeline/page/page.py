@@ -152,12 +152,7 @@ def _cards(
     differing: Mapping[str, str],
     others: Mapping[str, Sequence[Row]],
 ) -> list[Content]:
-    """One card per row: the claim, the document's number, this profile's finding, and other profiles' findings.
-
-    Args:
-        differing: why results are missing or differ from the current profile, in words (`freshness.compare`).
-        others: the scorecards of other profiles, by profile.
-    """
+    """One card per row: the claim, the document's number, this profile's finding, and those of profiles `others`."""
     shown = []
     for row, claim in zip(rows, claims, strict=True):
         beside = {name: found for name, of in others.items() for found in of if found["id"] == row["id"]}

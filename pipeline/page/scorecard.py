@@ -182,7 +182,6 @@ def build_scorecard(
 
     Args:
         measures: the measure of each claim, by the claim's id; `report.measures()` by default.
-        profile: the name of the profile, for the rows.
         others: `<stage>/<item>` of results that differ from the profile. A row lists the ones that its number uses.
         drafts: whether drafts answer claims. If not, a claim that rests on a draft is "not run", and a note has the
             verdict that the draft would give.
