@@ -80,7 +80,6 @@ def _trained(results: Results) -> Iterator[Entry]:
     """Yield every evaluated run with a known test error and number of parameters."""
     for run, numbers in results.executed("evaluate"):
         trained, variant = training_behind(results, numbers, run), numbers.run(run).variant
-        parameters = trained.number("parameters", "total") if trained else None
         features = _best_features(numbers)
         if variant in CLASSIFIERS:
             how, own = ITSELF, numbers.measured("test", "centre")
@@ -88,8 +87,8 @@ def _trained(results: Results) -> Iterator[Entry]:
         else:
             how = f"linear probe on {look(features).name}"
             error = _error(numbers, "probe", features, *CLEAN)
-        if trained and parameters is not None and error:
-            records = [*trained.records, *numbers.records]
+        if trained and error:
+            records, parameters = [*trained.records, *numbers.records], trained.at("parameters", "total")
             yield Entry(run, variant, error, how, features, parameters, trained.number("seconds"), records)
 
 

@@ -169,6 +169,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Figures of a digit before and after optimisation, and of the bound during optimisation."""
     for study, numbers in results.executed("optimise"):
         if arrays := written.examples(results, "optimise", study, ("angles", *_EXAMPLES)):
+            rows = [(words, arrays[name]) for name, words in _EXAMPLES.items()]
             yield Drawing(
                 f"reconstructions-{study}",
                 "png",
@@ -178,11 +179,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 "One digit rotated step by step; below it the reconstruction from the encoder and the one after "
                 "optimisation, then the parts of each in colour.",
                 numbers.records,
-                partial(
-                    pictures.over_rotation,
-                    arrays["angles"],
-                    [(words, arrays[name]) for name, words in _EXAMPLES.items()],
-                ),
+                partial(pictures.over_rotation, arrays["angles"], rows),
             )
         if (steps := written.table(results, "optimise", study, _CURVES)) is not None:
             yield Drawing(
