@@ -68,8 +68,7 @@ def open_run(
         "dirty": dirty,
         "params_hash": json_sha256(settings)[:12],
     }
-    experiment = os.environ.get("DVC_EXP_NAME")
-    if experiment:
+    if experiment := os.environ.get("DVC_EXP_NAME"):
         tags["dvc_experiment"] = experiment
     group = None
     if dvc is not None:
