@@ -8,6 +8,7 @@ errors counts as noise if it is at most two standard errors (`above`). Training 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -95,39 +96,37 @@ Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
 """Our number, whether the claim holds (None if the scorecard compares numbers), a note if any. None: no answer."""
 
 
-def _measure(kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)) -> Measure:
-    """A claim's measure: `check` on a study per role. Our number is the first study's. The claim holds if it holds
-    in all studies.
+def _measure(
+    results: Results, kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)
+) -> Finding | None:
+    """The finding of `check` on a study per role. Our number is the first study's. The claim holds if it holds in all
+    studies.
     """
-
-    def measure(results: Results) -> Finding | None:
-        answers = {}
-        for role in roles:
-            named = getattr(results.evidence.regression, kind).get(role)
-            if study := study_of(results, "regression", named, RegressionStudy):
-                study = replace(study, role=role)
-                if answer := check(study):
-                    answers[role] = study, answer
-        if not answers:
-            return None
-        studies, found = zip(*answers.values(), strict=True)
-        differences = unique(remark for study in studies for remark in study.remarks)
-        differences += [Remark(f"without {SETS[role]}", "data") for role in roles if role not in answers]
-        verdicts = [holds for _, holds, *_ in found]
-        return Finding(
-            Measured(found[0][0], 0.0, 1),
-            [record for study in studies for record in study.numbers.records],
-            holds=None if None in verdicts else all(verdicts),
-            remarks=differences,
-            notes=[note for _, _, *noted in found for note in noted],
-        )
-
-    return measure
+    answers = {}
+    for role in roles:
+        named = getattr(results.evidence.regression, kind).get(role)
+        if study := study_of(results, "regression", named, RegressionStudy):
+            study = replace(study, role=role)
+            if answer := check(study):
+                answers[role] = study, answer
+    if not answers:
+        return None
+    studies, found = zip(*answers.values(), strict=True)
+    differences = unique(remark for study in studies for remark in study.remarks)
+    differences += [Remark(f"without {SETS[role]}", "data") for role in roles if role not in answers]
+    verdicts = [holds for _, holds, *_ in found]
+    return Finding(
+        Measured(found[0][0], 0.0, 1),
+        [record for study in studies for record in study.numbers.records],
+        holds=None if None in verdicts else all(verdicts),
+        remarks=differences,
+        notes=[note for _, _, *noted in found for note in noted],
+    )
 
 
 def _percent(kind: str, role: str, *keys: str) -> Measure:
     """The measure of a claim with a number: the value under nested `keys`, in percent, on the data set `role`."""
-    return _measure(kind, lambda study: (100 * study.mean(*keys), None), [role])
+    return partial(_measure, kind=kind, check=lambda study: (100 * study.mean(*keys), None), roles=[role])
 
 
 def falls_with_size(study: RegressionStudy) -> Answer:
@@ -241,18 +240,18 @@ def penalty_helps(study: RegressionStudy) -> Answer:
 MEASURES: dict[str, Measure] = {
     "002.d2.digits": _percent("grid", "mnist", "errors", "multiclass", "2", "test"),
     "002.d2.fashion": _percent("grid", "fashion_mnist", "errors", "multiclass", "2", "test"),
-    "002.fig5.d": _measure("grid", falls_with_size),
-    "002.fig5.arch": _measure("grid", more_capsules_err_less),
-    "002.fig5.linear": _measure("grid", one_number_is_linear),
-    "002.fig5.best": _measure("grid", best_is_in_the_band),
+    "002.fig5.d": partial(_measure, kind="grid", check=falls_with_size),
+    "002.fig5.arch": partial(_measure, kind="grid", check=more_capsules_err_less),
+    "002.fig5.linear": partial(_measure, kind="grid", check=one_number_is_linear),
+    "002.fig5.best": partial(_measure, kind="grid", check=best_is_in_the_band),
     "002.1m": _percent("distorted", "mnist", "distorted", "test"),
     "002.1m.train": _percent("distorted", "mnist", "distorted", "train"),
-    "002.fig2": _measure("grid", own_rim),
-    "002.fig4": _measure("grid", prototypes_differ),
-    "002.fig6": _measure("convergence", momentum_and_thresholds),
-    "002.fig8": _measure("starts", subspace_is_best),
-    "002.exact": _measure("exactness", closed_forms_are_exact),
-    "002.monotone": _measure("convergence", likelihood_never_falls),
-    "002.online": _measure("online", fewer_passes),
-    "002.ridge": _measure("ridge", penalty_helps),
+    "002.fig2": partial(_measure, kind="grid", check=own_rim),
+    "002.fig4": partial(_measure, kind="grid", check=prototypes_differ),
+    "002.fig6": partial(_measure, kind="convergence", check=momentum_and_thresholds),
+    "002.fig8": partial(_measure, kind="starts", check=subspace_is_best),
+    "002.exact": partial(_measure, kind="exactness", check=closed_forms_are_exact),
+    "002.monotone": partial(_measure, kind="convergence", check=likelihood_never_falls),
+    "002.online": partial(_measure, kind="online", check=fewer_passes),
+    "002.ridge": partial(_measure, kind="ridge", check=penalty_helps),
 }
