@@ -27,8 +27,7 @@ def main() -> None:
         pictures, incomplete = on_disk(folder, results)
         figures = [load_figure(folder, each) for each in pictures]
         others = other_scorecards(workspace.root, profile)
-        citation = read_yaml(workspace.root / "CITATION.cff")
-        repository = citation.get("repository-code", "")
+        repository = read_yaml(workspace.root / "CITATION.cff").get("repository-code", "")
         page = build_page(rows, claims, profile, figures, tables, differing, incomplete, others, repository)
 
         index = workspace.reports_folder / "index.html"
