@@ -88,7 +88,7 @@ def _trained(results: Results) -> Iterator[Entry]:
             how = f"linear probe on {look(features).name}"
             error = _error(numbers, "probe", features, *CLEAN)
         if trained and error:
-            records, parameters = [*trained.records, *numbers.records], trained.at("parameters", "total")
+            records, parameters = [*trained.records, *numbers.records], float(trained.at("parameters", "total"))
             yield Entry(run, variant, error, how, features, parameters, trained.number("seconds"), records)
 
 

@@ -85,7 +85,7 @@ def _probe(results: Results, features: str, test: str) -> Finding:
 def parameters(results: Results) -> Finding:
     """The number of parameters in the capsule model's generative part. The claim holds below 30,000."""
     run, numbers = results.answering("train", results.evidence.generative.table_1.get("capsules"))
-    count = numbers.at("parameters", "generative")
+    count = float(numbers.at("parameters", "generative"))
     return answer(results, numbers, run, Measured(count, 0.0, 1), holds=count < 30_000)
 
 
