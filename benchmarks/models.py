@@ -41,6 +41,8 @@ from pipeline.systems.scae.settings import SCAERun
 
 GENERATIVE = {"objects": 16, "parts": 16, "template_size": 12, "hidden": 128, "heads": 4, "inducing": 32, "blocks": 4}
 """Sizes of the generative model in document 000."""
+CAPSNET = {"channels": 256, "types": 32}
+"""The published width of CapsNet."""
 
 CLASSES = 10
 COUPLED = 100.0
@@ -314,7 +316,7 @@ def scae(one_thread: bool, where: Where) -> Timed:
 
 def capsnet(iterations: int, one_thread: bool, where: Where) -> Timed:
     """The training step of CapsNet. Its bound: gradients of its two convolutions, with the ReLU between them."""
-    step = Step(paper_run(CapsNetRun, iterations=iterations), 28, where.device, where.few(128))
+    step = Step(paper_run(CapsNetRun, **CAPSNET, iterations=iterations), 28, where.device, where.few(128))
     net = step.model
     assert isinstance(net, CapsNet)
     gradient = torch.randn_like(net.second(net.feature_maps(step.images)))
@@ -332,7 +334,7 @@ def capsnet(iterations: int, one_thread: bool, where: Where) -> Timed:
 def iterative_inference(where: Where) -> Timed:
     """Gradients of a step of predictive coding (label clamped, L1). Bound: the second convolution and its gradient."""
     images = Step(paper_run(CapsNetRun), 28, where.device, where.few(128)).images
-    net = build_model(paper_run(CapsNetRun, iterations=0), 28).to(where.device).requires_grad_(False)
+    net = build_model(paper_run(CapsNetRun, **CAPSNET, iterations=0), 28).to(where.device).requires_grad_(False)
     assert isinstance(net, CapsNet)
     layers = net.layers()
     activities = forward_pass(layers[:-1], images)
