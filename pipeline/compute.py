@@ -21,7 +21,7 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def prepare(device: torch.device) -> None:
-    """Set up this process for `device`: full float32, no checks by Pyro; on a CPU, few page faults and no denormals."""
+    """Set up this process for work on `device`: full float32, no checks by Pyro and, on the CPU, few page faults."""
     import pyro
 
     # Pyro's checks branch on tensor values: they stall a GPU. The tests switch them on.
@@ -29,8 +29,6 @@ def prepare(device: torch.device) -> None:
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     if device.type == "cpu":
-        # A product with numbers below 1e-38 takes up to four times as long. Gradients of CapsNet have such numbers.
-        torch.set_flush_denormal(True)
         _keep_freed_memory()
 
 
