@@ -18,7 +18,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,13 @@ def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SE
         while time.monotonic() - idle_since < idle_seconds:
             signal.alarm(HANG_SECONDS)
             try:
-                with suppress(TimeoutError):  # `sync-mlflow` delivers; what it leaves is delivered in the next round
-                    for _ in delivery.run():
-                        signal.alarm(HANG_SECONDS)
+                for _ in delivery.run():
+                    signal.alarm(HANG_SECONDS)
                 if failed:
                     background_log(folder).write_text("")
                 failed = False
+            except TimeoutError:
+                pass  # `sync-mlflow` delivers; what it leaves is delivered in the next round
             except UserError as error:
                 if not failed:
                     later = "Runs are recorded locally; `python -m pipeline sync-mlflow` delivers them later."

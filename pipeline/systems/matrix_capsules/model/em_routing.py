@@ -18,7 +18,8 @@ unweighted mean of the votes for each parent is subtracted first, and added to p
 
 With `activation: mdl`, M-steps follow the procedure as printed, with a floor of variances and damping if they are set.
 The authors' code has no factor 1/2 before log variances, so its costs are twice ours: its lambda is half of ours, its
-beta_a and beta_u are twice ours. There, beta_a is learnt in units of -5,000 nats: one such unit is -2,500 nats here.
+beta_a and beta_u are twice ours. There, beta_u is in units of (1 + ln 2 pi) / 2 nats, and beta_a in units of -5,000
+nats, which are -2,500 nats here.
 An M-step uses only the moments of votes. It gives a parent coefficients: a constant, linear `[P]`, quadratic `[P]`.
 For a vote V, the E-step computes log(density * activation) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
 
