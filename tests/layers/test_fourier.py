@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pipeline.layers.fourier import FourierConvolution
+from pipeline.layers.fourier import FourierConvolution, _transforms
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3])
@@ -35,3 +35,8 @@ def test_single_precision_is_as_exact_as_the_library() -> None:
     error = (layer(x) - exact).norm() / exact.norm()
     library = (functional.conv2d(x, weight, layer.bias, 2) - exact).norm() / exact.norm()
     assert error < 3 * library
+
+
+def test_zeros_of_the_transforms_are_exact() -> None:
+    for part in _transforms(10, 5, 6):
+        assert part[part != 0].abs().min() > 1e-6
