@@ -92,7 +92,7 @@ class Context:
         return made
 
     def training_code(self, variant: str) -> str:
-        """A hash of the code that trains models of a variant."""
+        """A hash of the code that trains the models of a system (`variant`)."""
         from pipeline.learning.checkpoints import code_fingerprint
 
         return code_fingerprint(CODE_ROOT, self.graph.training_code(variant))

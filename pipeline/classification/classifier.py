@@ -15,7 +15,7 @@ class Classifier(Model):
     Args:
         noise_of_scores: number of random numbers per image that `scores` takes.
         mixup: parameter of mixup (Zhang et al. 2018), 0 for none. In training, each image is mixed with the previous
-            image of its batch, with a share from Beta(mixup, mixup). Losses of its two classes have the same shares.
+            image of its batch, with a share from Beta(mixup, mixup). The losses of both labels are mixed likewise.
     """
 
     scores_are_activations: ClassVar[bool] = False
@@ -55,7 +55,7 @@ class Classifier(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The mean loss over images plus `penalty`, and `accuracy`. With mixup, both weight the classes by share."""
+        """The mean loss over images plus `penalty`, and `accuracy`. Mixup weights both by the labels' shares."""
         assert labels is not None
         if not (self.training and self.mixup):
             scores = self.scores(images, noise[..., : self._noise_of_scores])

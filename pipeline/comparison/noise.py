@@ -63,7 +63,7 @@ def read(root: Path, profile: str) -> dict[str, Spread]:
 
 
 def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[str]]]:
-    """The spread of every claim over sides that were made on different machines.
+    """The spread of every claim over revisions that were made on different machines.
 
     Returns:
         The spreads by the claim's id, and the claims that were skipped, by reason (`_obstacle`).
@@ -138,7 +138,7 @@ def same(first: float | None, second: float | None) -> bool:
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
-    """The sides without repetitions: of sides that agree on all claims that rest on `items`, the first is kept."""
+    """The sides without duplicates: of sides with equal numbers for the claims on `items`, the first is kept."""
     found: dict[tuple[str, ...], Side] = {}
     for side in sides:
         numbers = [answer.value for answer in side.answers.values() if answer.items == items]

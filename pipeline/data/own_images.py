@@ -149,7 +149,7 @@ def _decoded(file: Path, channels: int) -> Image.Image:
         with Image.open(file, formats=("PNG", "JPEG")) as image:
             if image.width * image.height > LARGEST:
                 raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
-            # Only the first image would be read. In a JPEG, the second may be a phone's preview, so it is left out.
+            # Only the first image would be read. A second image in a JPEG may be a phone's preview: this is no error.
             if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
                 raise UserError(f"{file} is animated: save it as one image")
             if image.mode not in ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA"):
@@ -240,5 +240,5 @@ def _channels_first(where: str, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
             raise UserError(f"{where} has the shape {shape}, expected [N, H, W], or with 1 to 3 channels C")
     count, _, height, width = images.shape
     if count == 0 or min(height, width) < SMALLEST:
-        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels (at least 1, {SMALLEST}x{SMALLEST})")
+        raise UserError(f"{where} has {count:,} images of {width}x{height} pixels (needs 1 of {SMALLEST}x{SMALLEST})")
     return images

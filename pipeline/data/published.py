@@ -248,7 +248,7 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
     missing = set(range(len(content.classes))) - set(content.labels[split["train"]].tolist())
     if missing and params.source not in READERS:  # small sets can lose a class to the other parts
         names = ", ".join(repr(content.classes[label]) for label in sorted(missing)[:5])
-        raise UserError(f"datasets.{name}: no training image is of the class {names}: set another split_seed")
+        raise UserError(f"datasets.{name}: no training image is of the class {names}: change split_seed")
     images, labels, factors = content.images, content.labels, content.factors
     if callable(images):
         kept, places = np.unique(np.concatenate([split[part] for part in PARTS]), return_inverse=True)

@@ -29,29 +29,29 @@ _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
 
 def turning(
     values: NDArray[np.float32],
-    strips: Sequence[tuple[str, NDArray[np.uint8]]],
+    series: Sequence[tuple[str, NDArray[np.uint8]]],
     frames: NDArray[np.float32],
     presences: NDArray[np.float32],
     colours: NDArray[np.float32],
 ) -> str:
-    """The film of a rotated image, as JSON. Its pictures form one PNG image, a row for each strip, a column per angle.
+    """The film of a rotated image, as JSON. Its pictures form one PNG image: a row per series, a column per angle.
 
     Args:
         values: angles of the slider, `[N]`, degrees.
-        strips: name of each strip, and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
+        series: name of each series, and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
         frames: corners (x, y) of parts, `[N, P, 4, 2]`. A picture is [-1, 1] x [-1, 1], y down. The first two
             corners are the upper edge.
         presences: presences of the parts, `[N, P]`, in [0, 1].
         colours: colours of the parts, `[P, 3]`, in [0, 1].
     """
-    coloured = (each if each.ndim == 4 else np.repeat(each[..., None], 3, axis=-1) for _, each in strips)
+    coloured = (each if each.ndim == 4 else np.repeat(each[..., None], 3, axis=-1) for _, each in series)
     image = Image.fromarray(np.concatenate([np.concatenate(list(each), axis=1) for each in coloured]))
     return in_json(
         quantity="rotation of the input",
         unit="°",
         values=[float(value) for value in values],
-        side=int(strips[0][1].shape[1]),
-        strips=[name for name, _ in strips],
+        side=int(series[0][1].shape[1]),
+        strips=[name for name, _ in series],
         picture=png(image.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)),
         frames=rounded(frames.reshape(*frames.shape[:2], 8)),
         presences=rounded(presences),
@@ -78,7 +78,7 @@ def rounded(values: NDArray[np.float32]) -> Any:
 
 @dataclass(frozen=True)
 class RoutingFilm:
-    """The routing of K images in T iterations, from c types of parts at X positions to n class capsules.
+    """The routing of K images in T iterations, from c types of parts (children) at X positions to n classes.
 
     Attributes:
         classes: names of the classes.

@@ -29,7 +29,7 @@ def _ticks(like: Tensor, size: int) -> Tensor:
 
 
 def sampling_points(A: Tensor, size: int) -> Tensor:
-    """Where pixels x of an image lie in templates' frames: (I + A)^-1 x `[B, P, size, size, 2]`, poses `A [B, P, 6]`.
+    """Pixels x in templates' frames: (I + A)^-1 x `[B, P, size, size, 2]`. `A [B, P, 6]` is a pose minus I (`poses`).
 
     The terms of columns and of rows are computed separately and added in one pass over the result. One matrix product
     over all pixels takes twice as long on a CPU.
@@ -94,8 +94,8 @@ def supported(templates: Tensor, A: Tensor, presence: Tensor) -> bool:
     return (
         A.device.type == "cpu"
         and templates.dtype == A.dtype == presence.dtype == torch.float32
-        and templates.dim() == 4
         and A.dim() == 3
+        and templates.shape[:-2] == (A.shape[1], 2)
         and presence.shape == A.shape[:2]
         and A.numel() > 0
         and kernels.load(_SOURCE) is not None

@@ -1,4 +1,4 @@
-"""Random changes of training images: warps (document 000), or crops with changed brightness (document 004)."""
+"""Random changes of training images: warps (document 000); crops, warps and changed brightness (document 004)."""
 
 import torch
 from torch import Tensor

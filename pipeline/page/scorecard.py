@@ -23,7 +23,7 @@ These rules give `judged` of a row. The row's `verdict` is the same except in tw
   is above the document's, and still falls: the mean over the last eighth of the epochs is below that of the eighth
   before, by more than two standard errors of the difference (binomial). The images are test images if the run measures
   some after every epoch, else validation images. (4) Our own distorted images replace the document's, which it does not
-  give.
+  give. A statement is "not tested" if (1) or (4) is true, whether it holds or fails for our network.
 
 The cause of a disagreement is never certain. `why` of a row gives one candidate, with its kind. For "not tested" (kind
 budget or data) and "undecided" (noise) it is the reason for this verdict. Else it is the first of the finding's remarks
@@ -111,11 +111,14 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
 
 
 def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
-    """The kind and the text of the reason why a number outside the tolerance does not decide its claim. Kind "noise"
-    gives "undecided"; other kinds give "not tested". None if the verdict of `judge` stands. See the rules above.
+    """The kind and the text of the reason why our number or statement does not decide its claim. Kind "noise" gives
+    "undecided"; other kinds give "not tested". None if the verdict of `judge` stands. See the rules above.
     """
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
-    if claim.value is None or ours is None or judged not in ("better", "worse"):
+    flagged = _by_kind([each for each in finding.remarks if each.untested])
+    if claim.value is None:
+        return (flagged[0].kind, flagged[0]) if flagged else None
+    if ours is None or judged not in ("better", "worse"):
         return None
     if judged == "worse" and learned and ours.mean > claim.value:  # an error, not an accuracy
         trained, before, last = learned.training_error, learned.before, learned.last
@@ -126,9 +129,8 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
         if learned.images and before - last > SIGNIFICANT_SES * math.sqrt(variance / learned.images):
             told = f"the {learned.measured} error still falls, from {before:.2f} to {last:.2f} %"
             return "budget", f"{TOO_SHORT}: {told} over the last quarter of the epochs"
-    if judged == "worse" and (remarks := [each for each in finding.remarks if each.untested]):
-        first, *_ = _by_kind(remarks)
-        return first.kind, first
+    if judged == "worse" and flagged:
+        return flagged[0].kind, flagged[0]
     noise = SIGNIFICANT_SES * ours.se
     within = abs(ours.mean - claim.value) <= noise
     return ("noise", f"two standard errors of our mean are {noise:.2g}") if within else None

@@ -83,15 +83,22 @@ def row_of(claim: Claim, results: Results, mean: float, sd: float = 0.0, n: int 
     return row
 
 
-def test_accuracies_statements_and_numbers_that_are_not_worse_are_always_tested(results: Results) -> None:
+def test_accuracies_and_numbers_that_are_not_worse_are_always_tested(results: Results) -> None:
     learned = Learned(50.0, "validation", 60.0, 40.0, 10_000)
     rows = [
         row_of(numeric(96, 1), results, 90.0, learned=learned),
         row_of(numeric(5.2, 0.2, "neither"), results, 1.1, learned=learned),  # a baseline better than the document's
-        row_of(STATEMENT, results, 90.0, holds=False, learned=learned, remarks=[STEPS]),
+        row_of(STATEMENT, results, 90.0, holds=False, learned=learned, remarks=[JPEG]),
         *(row_of(LOWER, results, ours, remarks=[STEPS]) for ours in (1.8, 1.0)),
     ]
     assert {row["untested"] for row in rows} == {None}
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_statement_is_not_tested_by_a_network_with_too_few_steps(results: Results, holds: bool) -> None:
+    row = row_of(STATEMENT, results, 90.0, holds=holds, remarks=[JPEG, STEPS])
+    assert (row["verdict"], row["judged"]) == ("not tested", "holds" if holds else "fails")
+    assert row["untested"] == f"budget: {STEPS}"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_novel_viewpoints(studied: Writer, values: dict[str, Any]) -> None:
 
 def test_checks_hold_and_tell_numbers(studied: Writer, values: dict[str, Any]) -> None:
     found = verdicts(studied, values)
-    assert {found[f"004.{name}"]["verdict"] for name in CHECKS} == {"holds"}
+    assert {found[f"004.{name}"]["judged"] for name in CHECKS} == {"holds"}
     ours = [found[f"004.{name}"]["ours"]["value"] for name in CHECKS]
     # FGSM: capsules keep (66 + 55 + 43 + 30) / 4 = 48.5 of 80 %, the CNN 24.5 of 88: 31.5 and 63.5 points lost.
     # BIM: 45 of 80 and 16.5 of 88. Targets: (18.5 + 23.25) / 2 and (36.25 + 64.75) / 2.
@@ -135,7 +135,7 @@ def write(writer: Writer, **changes: Any) -> None:
     ("claim", "changes", "verdict"),
     [
         # Two standard errors are 7.2 and 6.9 points: of 100 images, and of two replicas with an sd of a point.
-        ("t2.az.caps", {"lead": 0.07}, "not tested"),
+        ("t2.az.caps", {"lead": 0.07}, "worse"),
         ("t2.az.caps", {"lead": 0.08}, "not run"),
         ("fig3.fgsm", {"general/FGSM": [0.80, 0.2, 0.1, 0.05, 0.0]}, "fails"),
         ("fig3.bim", {"general/BIM": [0.80, 0.1, 0.05, 0.0, 0.0]}, "fails"),
@@ -161,7 +161,7 @@ def test_a_claim_can_fail(
     studied: Writer, values: dict[str, Any], claim: str, changes: dict[str, Any], verdict: str
 ) -> None:
     write(studied, **changes)
-    assert verdicts(studied, values)[f"004.{claim}"]["verdict"] == verdict
+    assert verdicts(studied, values)[f"004.{claim}"]["judged"] == verdict
 
 
 @pytest.mark.parametrize(("images", "verdict"), [(300, "holds"), (1500, "fails"), (100, "fails")])
@@ -171,4 +171,4 @@ def test_a_little_below_chance_is_noise_where_that_can_be_told(
     """At 16 %, four points below chance; two standard errors are 4.6, 2.1 and 8 points, of which 5 may be noise."""
     write(studied, **{"general/BIM": [0.80, 0.64, 0.52, 0.38, 0.16]})
     values["attack"]["toys"]["images"] = images
-    assert verdicts(studied, values)["004.floor"]["verdict"] == verdict
+    assert verdicts(studied, values)["004.floor"]["judged"] == verdict

@@ -9,11 +9,12 @@ lengths |v_j| (L1, per capsule as in the document), half the sum of their square
 energy of Gaussians of variance 1, up to a constant.
 
 The network is trained with a ReLU in the first layer. The code behind the document leaves the ReLU out of inference
-(`rectified: false`). Its energy is 2 E: its step size 0.01 is 0.02 here, and its weight 1 of L1 is 0.5.
+(`rectified: false`). That code minimises 2 E: its step size 0.01 is 0.02 here, and its L1 weight 1 is 0.5.
 
 There are two interpretations of the top layer. With `predicted`, as in appendix C, v is the last layer's prediction
 from the layer below. v is not inferred and has no prediction error. With `free`, v is inferred and has a prediction
-error. L1 of weight 1 then leaves only the capsule of a clamped label active, because predicted lengths are below 1.
+error. With L1 of weight 1, the capsule's length at the minimum is (|f_j| + t_j - 1) / 2, or 0 if this is negative.
+As |f_j| < 1, only the capsule with t_j = 1 stays active.
 
 The gradient with respect to a layer's activities depends on the errors of two layers: this one and the one above.
 For free v, L1 has no derivative at its minimum v = 0. So gradient steps leave L1 out. A proximal step for L1, which
@@ -142,14 +143,14 @@ def sparsity_of_inference(
 
     Returns:
         an outcome: a table, a row per replica, condition and layer ("middle", "class"); numbers by condition, layer and
-        measure. Measures of all rows: hoyer, hoyer_standard_error (over images), entropy, effective_number (means over
-        images with an active capsule), silent (share of images without one). After the forward pass: saturated (share
-        of capsules), length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index before
+        measure. Measures of all rows: silent (share of images without an active capsule) and, over the other images,
+        means of hoyer, entropy, effective_number, and hoyer_standard_error. After the forward pass: saturated (share of
+        capsules), length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index before
         the squash). Class capsules: right (share of images whose class's capsule is longest, not silent), and mean
         lengths: length_right (of the image's class), length_others. Class capsules after inference: energy (mean over
         images), falls (share of images whose energy never rose), last_drop (relative fall of the energy over the last
-        tenth of the steps). Arrays of the first replica, for k images: `images`, `labels`,
-        `capsules_<condition> [k, n, D]`. Means over images: `energies_<condition> [steps + 1, terms]`.
+        tenth of the steps). Arrays of the first replica: `images`, `labels`, `capsules_<condition> [k, n, D]` of k
+        examples; `energies_<condition> [steps + 1, terms]`, means over all images of the inference.
 
     Raises:
         UserError: inference diverged.
