@@ -101,7 +101,7 @@ def status(
     *lines, total = table(found)
     _print_folded([*lines, f"items: {total}"])
     if any(item.estimated and item.hours for item in found):
-        print("~ and about: an estimate, the median time of the stage's items")
+        print("`~` and `about` mark estimates, from the median time of the stage's items")
 
 
 @app.command()
@@ -111,7 +111,7 @@ def compare(
         typer.Argument(metavar="[A [B]]", help="revisions, profiles, or . for the working tree; default: HEAD and ."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="profile of revisions and `.`; default: that in params.yaml of the last of them")
+        str | None, typer.Option(help="profile of revisions and `.`; default: the current profile of the last of them")
     ] = None,
     noise: Annotated[
         bool, typer.Option("--noise", help="measure the spread between the machines that made A, B, ...")
@@ -147,7 +147,7 @@ def compare(
 
 @app.command()
 def publish() -> None:
-    """Copy recorded weights and arrays of the current profile to published/, a DVC remote, and write model cards."""
+    """Copy recorded weights and arrays of the current profile to published/ (a DVC remote), and write model cards."""
     from pipeline.operations.publish import publish as publish_profile
 
     sizes, left_out = publish_profile(find_root())
@@ -159,7 +159,7 @@ def publish() -> None:
 @app.command()
 def share(
     remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; else the default one")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="folder, such as data, whose stages are left out")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="skip stages that write to a folder such as data")] = None,
 ) -> None:
     """Push DVC's run cache and its outputs to a DVC remote, so that another clone can restore every stage."""
     from pipeline.operations.publish import share as share_runs
@@ -242,7 +242,7 @@ def check() -> None:
             "make a profile of your own as docs/profiles.md says"
         )
     if merges_written_out(root / "params.yaml"):
-        print("Sections of params.yaml that merge another one (<<: *name) also list its values: edits of that one do")
+        print("Sections of params.yaml that merge another (<<: *name) also list merged values: edits of the other do")
         print("not change them. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is.")
     try:
         if params.device == "cuda":  # only then, because it takes seconds to load torch
@@ -255,7 +255,7 @@ def check() -> None:
 
             outs = [out for items in Graph.load(root).items.values() for item in items.values() for out in item.outs]
             check_places(params.own_images, root, outs)
-        for name, run in params.runs.items():  # check that its model can be built for its images
+        for name, run in params.runs.items():  # check that the model can be built for the data set's images
             size = params.datasets[run.dataset].canvas
             try:
                 count = count_parameters(run, size) or 0

@@ -16,7 +16,7 @@ from pipeline.layout import raw_folder, tracking_store
 NEEDED_GIB = 5.0
 ADVICE = {
     "parameters": "correct params.yaml",
-    "lock": "resolve the merge conflict, or get it back: git checkout dvc.lock",
+    "lock": "resolve its merge conflict, or restore it: git checkout HEAD dvc.lock",
     "mlflow": "start it, or unset MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later",
 }
 """Advice by check, for errors other than `CheckError`."""
@@ -101,12 +101,11 @@ def _downloads(root: Path) -> str:
     from pipeline.params import load_params
 
     address = os.environ.get("CAPSULES_MIRROR", "")
-    if address and "://" not in address:
-        if not Path(address).is_dir():
+    if address and not address.startswith(("http:", "https:")):
+        if not Path(address.removeprefix("file://")).expanduser().is_dir():
             raise CheckError(f"mirror {address}", "CAPSULES_MIRROR names a folder that does not exist")
         return f"mirror {address}"
-    names = {dataset.source for dataset in load_params(root / "params.yaml").datasets.values()}
-    for name in () if address else sorted(names & SOURCES.keys()):  # others are own images
+    for name in () if address else load_params(root / "params.yaml").sources:
         if all((raw_folder(root, name) / file).exists() for file in SOURCES[name].files):
             continue
         if not SOURCES[name].mirrors:
@@ -120,7 +119,7 @@ def _downloads(root: Path) -> str:
     try:
         requests.head(address, timeout=5.0, allow_redirects=True)
     except requests.RequestException:
-        advice = "without a network only digits and toys work; set CAPSULES_MIRROR to a local folder or another URL"
+        advice = "missing data cannot be downloaded; set CAPSULES_MIRROR to a local folder or another URL"
         raise CheckError(f"no answer from {address}", advice) from None
     return f"{address} answers"
 

@@ -21,6 +21,6 @@ def show_error(error: UserError | OSError) -> int:
     if isinstance(error, UserError):
         code = error.exit_code
     elif error.filename and error.strerror:
-        message = f"{error.filename2 or error.filename}: {error.strerror}"  # of two, the second is written
+        message = f"{error.filename2 or error.filename}: {error.strerror}"  # of two files, the second is the target
     print(f"error: {message}", file=sys.stderr)
     return code

@@ -53,7 +53,7 @@ class Kernel:
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 
     def kept_floats(self, layout: Struct) -> int:
-        """Number of floats that the forward pass keeps for the backward pass, in EM routing for each image."""
+        """Number of floats kept from the forward for the backward pass: of a batch or, in EM routing, of an image."""
         self.library.kept_floats.restype = ctypes.c_int64  # ctypes would assume 32 bits
         return int(self.library.kept_floats(ctypes.byref(layout)))
 
@@ -66,8 +66,8 @@ def address(of: Struct | Tensor | None) -> ctypes.c_void_p:
 
 
 def struct(**fields: Any) -> Struct:
-    """Make a struct from fields, given in the order in which C++ declares them. An integer becomes an int64_t, a float
-    a float, a `c_double` a double, and a tensor or None a pointer. Tensors are not kept alive.
+    """Make a struct from fields, given in the order in which C++ declares them. A Python int becomes an int64_t,
+    a Python float a float, a `c_double` a double, and a tensor or None a pointer. Tensors are not kept alive.
     """
     values = fields.values()
     layout = _layout(tuple(fields), tuple(map(type, values)))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pipeline.tracking import Store
 
 JOURNALS = ".tracking"
-"""The folder of journals: a file of events for each tracked run, until and after MLflow has them."""
+"""The folder of journals: a file of events for each tracked run. Files stay after MLflow has their events."""
 CHECKPOINTS = ".cache/resume"
 """The folder of checkpoints. It has a folder for each replica of a training. DVC does not delete these folders."""
 

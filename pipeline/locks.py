@@ -1,4 +1,4 @@
-"""Locks that let only one process at a time run an item of a stage."""
+"""Locks that let only one process at a time run an item or a command."""
 
 import os
 from collections.abc import Iterator

@@ -39,8 +39,8 @@ class TrainedRun:
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
         """Scores `[N, classes]`, mean over seeds, of images `[N, C, S, S]` in [0, 1]. `UserError` if no classifier."""
-        parts = [torch.stack([self._scores(model, part) for model in self.models]) for part in self._parts(images)]
-        return torch.cat([part.mean(0) for part in parts])
+        scores = [[self._scores(model, batch) for model in self.models] for batch in self._batches(images)]
+        return torch.cat([torch.stack(each).mean(0) for each in scores])
 
     def _scores(self, model: Model, seen: Tensor) -> Tensor:
         if isinstance(model, Classifier):
@@ -54,15 +54,15 @@ class TrainedRun:
         """For each seed, features of images `[N, C, S, S]` in [0, 1]: tensors `[N, d]` by name, or an empty dict."""
         found = []
         for model in self.models:
-            parts = [model.features(part) for part in self._parts(images)]
-            found.append({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+            batches = [model.features(batch) for batch in self._batches(images)]
+            found.append({name: torch.cat([batch[name] for batch in batches]) for name in batches[0]})
         return found
 
-    def _parts(self, images: Tensor) -> Iterator[Tensor]:
+    def _batches(self, images: Tensor) -> Iterator[Tensor]:
         """Batches of the models' inputs: the images, or their central crops if the models are trained on crops."""
         augmentation = self.settings.augmentation
-        for part in images.split(_AT_ONCE):
-            yield centre_crop(part, augmentation.crop) if isinstance(augmentation, CropParams) else part
+        for batch in images.split(_AT_ONCE):
+            yield centre_crop(batch, augmentation.crop) if isinstance(augmentation, CropParams) else batch
 
 
 def load_trained(folder: Path) -> TrainedRun:

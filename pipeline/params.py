@@ -46,7 +46,7 @@ class CheckedParams(SharedParams):
         return self
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Yield (dotted place, settings) of each study (`in_sets`: also in sets). ValueError if a name occurs twice."""
+        """Yield (dotted place, settings) of each entry (`in_sets`: also in sets). ValueError if a name occurs twice."""
         section = self.section(kind)
         if isinstance(section, Section):
             yield kind, section
@@ -119,7 +119,7 @@ class CheckedParams(SharedParams):
         for name, run in self.runs.items():
             dataset = self.datasets[run.dataset]
             if dataset.source != "mnist" and dataset.canvas == AFFNIST_SIZE:
-                raise ValueError(f"evaluate.official_affnist: it would test runs.{name}, of {dataset.source}, on MNIST")
+                raise ValueError(f"evaluate.official_affnist: it would test runs.{name} ({dataset.source}) on affNIST")
 
 
 def _sections() -> dict[str, Any]:

@@ -23,8 +23,8 @@ Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotatio
 
 
 def younger(default: Any, **more: Any) -> Any:
-    """A pydantic field for a setting that some results are older than. They were made with its `default`, at which it
-    is left out of records: the settings of these results stay equal to the profile's.
+    """A pydantic field for a setting that is newer than some results, which were made with what is now its `default`.
+    Records leave the setting out at this default, so the settings of these results stay equal to the profile's.
     """
     return Field(default=default, exclude_if=lambda value: value == default, **more)
 
@@ -48,12 +48,12 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[tuple
     return [(key, here.get(key), there.get(key)) for key in keys if here.get(key) != there.get(key)]
 
 
-def check_once(names: list[str]) -> list[str]:
-    """Return the names unchanged. ValueError if a name occurs twice."""
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{name!r} is listed twice")
-    return names
+def check_once(values: list[Any]) -> list[Any]:
+    """Return the values unchanged. ValueError if a value occurs twice."""
+    for value in values:
+        if values.count(value) > 1:
+            raise ValueError(f"{value!r} is listed twice")
+    return values
 
 
 def check_distinct(angles: list[float]) -> list[float]:

@@ -7,7 +7,7 @@ from stages.workspace import stage
 
 
 def main() -> None:
-    """Write the results of the executed stages of the current profile, next to the papers' numbers."""
+    """Write the results of the executed stages of the current profile, next to the documents' numbers."""
     with stage("tables") as workspace:
         from pipeline import report
         from pipeline.files import read_yaml, write_json, write_text

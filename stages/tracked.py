@@ -99,7 +99,7 @@ def log_scorecard(
     commit: str,
     dirty: bool,
 ) -> None:
-    """Track for the reproduction: claims as metrics, parameters, a description, and files that sum it up."""
+    """Track for the reproduction: parameters, a description, claims as metrics, and `files` (also for this run)."""
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"] != "not run")
     answers = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     note = (

@@ -96,7 +96,7 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track the device, a description and `tags` (a failed stage's error). Without `tags`, also track weights."""
+        """Track the device, a description and `tags` (a failed stage's error). Without `tags`, also trained weights."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")
@@ -140,7 +140,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
             run = tracked.open_run(params.profile, settings, entry, home, commit, dirty, dvc)
-            section = getattr(params, name, None)  # a mapping where every item has an entry
+            section = getattr(params, name, None)  # a dict if every item has an entry
             context = Context(
                 item=item or "",
                 label=entry.label,
@@ -226,8 +226,7 @@ def exit_with(chain: list[psutil.Process]) -> Iterator[None]:
     """Exit soon after any process of `chain` has ended. During the block, SIGTERM also causes an orderly exit.
 
     When a process of `chain` ends, the stage gets SIGTERM. If it still runs after `GRACE_SECONDS`, it is ended. It is
-    not enough to watch the stage's parent. If a reproduction is killed, the parent may be a shell that keeps waiting,
-    or the stage may have another parent.
+    not enough to watch the stage's parent: if a reproduction is killed, the parent may be a shell that keeps waiting.
     """
     done = threading.Event()
 

@@ -4,10 +4,10 @@ The fast gradient sign method (FGSM) moves every pixel by epsilon in the directi
 attack lowers the loss of a wrong class. The basic iterative method (BIM) takes several smaller steps. Pixels stay in
 [0, 1], and epsilon is in the same unit.
 
-White-box attacks use the gradient of the model's own (training) loss. If the cross-entropy of the logits is another
-loss, a second attack uses it, because the spread loss of confident matrix capsules and its gradient are exactly 0. An
-image withstands an attack if it is classified correctly after both versions. A targeted attack succeeds if the target
-is predicted after at least one. Black-box attacks use the gradient of the own loss of another model, the source.
+White-box attacks use the gradient of the model's own (training) loss. For confident matrix capsules, the spread loss
+and its gradient are exactly 0. So a second attack uses the cross-entropy of the logits, if this is not the own loss. An
+image counts as correct only if it is classified correctly after both attacks. A targeted attack succeeds if the target
+is predicted after at least one of them. Black-box attacks use the gradient of another model's own loss (the source's).
 """
 
 from collections.abc import Sequence
@@ -69,15 +69,14 @@ def attacked(
     """
     changed, sign = images, -1 if targeted else 1
     for number in range(steps if epsilon else 0):
-        known = start if number == 0 else None
-        slope = gradient(model, changed, classes, through) if known is None else known
+        slope = start if start is not None and number == 0 else gradient(model, changed, classes, through)
         changed = (changed + sign * epsilon / steps * slope.sign()).clamp(0, 1)
     return changed
 
 
 def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
     """A row for each method, kind ("general", "targeted") and epsilon. `value` is the accuracy under general attacks or
-    the share of targeted attacks (on all wrong classes) that succeed. `own_loss` is `value` with the own loss alone.
+    the share of targeted attacks (one per wrong class) that succeed. `own_loss` is `value` with the own loss alone.
     """
     with torch.no_grad():
         own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)

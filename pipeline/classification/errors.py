@@ -1,7 +1,5 @@
 """Measures test errors of classifiers on central crops and with mean scores of many crops (document 004, section 5)."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import torch
@@ -42,7 +40,7 @@ def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
 
 
 def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: CropParams, many: bool = True) -> Tensor:
-    """Scores `[crops, N, n]` of 13 crops of each image, or of the middle crop alone if `many` is false."""
+    """Scores `[crops, N, n]` of 13 crops of each image, or of the central crop alone if `many` is false."""
     pixels, size = torch.from_numpy(images), augmentation.crop
     places = crop_places(images.shape[-1], size)[: None if many else 1]
     bar = tqdm(places, desc="crops", unit="crop", leave=False, disable=not many)
@@ -58,15 +56,14 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     # dvc.yaml plots these columns of every evaluation.
     table = errors.rename(columns={"metric": "test"})
     table["accuracy"] = 1 - table.pop("value")
-    numbers: dict[str, Any] = {"test": nest(errors, ["metric"], "value")}
-    return Outcome("classification", table, numbers, ("test.centre", "test.crops"))
+    return Outcome("classification", table, {"test": nest(errors, ["metric"], "value")}, ("test.centre", "test.crops"))
 
 
 def classification_errors(
     model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
 ) -> pd.DataFrame:
-    """Shares of misclassified test images, a row per metric. `centre` is for middle crops. `<factor>-<value>` is for
-    middle crops of images with this factor's value. `crops` (with `many_crops`) is for scores averaged over 13 crops.
+    """Shares of misclassified test images, a row per metric. `centre` is for central crops. `<factor>-<value>` is for
+    central crops of images with this factor's value. `crops` (with `many_crops`) is for scores averaged over 13 crops.
 
     Averaged scores are activations for capsules, as in the document, and probabilities for networks with logits.
     """

@@ -24,13 +24,13 @@ from pipeline.results.spread import nest, stack_replicas
 _AT_ONCE = 32
 DEAD = 0.01
 """A type of capsules is dead if its activation is at most this at all positions of all images. Its votes then have at
-most 1/100 of full weight. A class capsule of CapsNet whose class is always absent is not dead: its loss lets its length
-be 0.1.
+most 1/100 of full weight. CapsNet's loss allows class capsules of absent classes a length of 0.1: they are not
+dead.
 """
 
 
 class Iterations(NamedTuple):
-    """The assignments, activations and votes of the class capsules in each routing iteration.
+    """Shares, activations and spreads of votes of the class capsules in each routing iteration.
 
     Attributes:
         parts: activations of the parts, `[B, X, c]`.
@@ -49,8 +49,8 @@ class RoutedLayer(NamedTuple):
     """A layer of D types of routed capsules, on B images.
 
     Attributes:
-        entropy: sum over the capsules below of their activation times E (see `routed_layer`), `[B]`.
-        active: sum of the activations of the capsules below with two or more possible parents, `[B]`.
+        entropy: sum over the children of activation times E (see `routed_layer`), `[B]`.
+        active: sum of the activations of the children with two or more possible parents, `[B]`.
         activations: largest activation of each type over positions, `[B, D]`.
     """
 
@@ -62,7 +62,7 @@ class RoutedLayer(NamedTuple):
 def routed_layer(
     shares: Tensor, below: Tensor, activations: Tensor, over_parents: Callable[[Tensor], Tensor]
 ) -> RoutedLayer:
-    """The measures of a layer. E_i is how evenly a capsule i below is shared among its J_i parents j:
+    """The measures of a layer. E_i is how evenly child i is shared among its J_i parents j:
 
         E_i = - sum_j q_ij log q_ij / log J_i,    q_ij = shares_ij / sum_j shares_ij
 
@@ -83,7 +83,7 @@ def routed_layer(
 
 
 def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
-    """Root mean square distances of votes `[B, n, N, P]` to their mean, `[B, n]`, weighted by `weights [B, n, N]`.
+    """Root mean square distances `[B, n]` of votes `[B, n, N, P]` to their mean, weighted by `weights [B, n, N]`.
 
     There are N votes of P numbers for each class. The distance is 0 for a class that no part is assigned to.
     """
@@ -116,8 +116,8 @@ def outcome(
     that it classifies correctly and the first that it misclassifies.
 
     Args:
-        follow, layers: functions of pixels `[B, C, s, s]`, one per replica. `layers` return class capsules last.
-        used: number of iterations that the network itself runs, at most as many as `follow` returns. Those after them
+        follow, layers: functions of pixels `[B, C, s, s]`, one per replica. `layers` list class capsules last.
+        used: number of iterations that the network itself runs, at most as many as `follow` returns. Later ones
             show whether routing has settled.
         pixels: of all images, `[images, C, s, s]` in [0, 1], as the network sees them.
     """
@@ -130,7 +130,6 @@ def outcome(
     numbers = nest(table.melt(["replica", "iteration"]).dropna(), ["variable", "iteration"], "value")
     by_layer = stack_replicas([_by_layer([read(batch) for batch in pixels.split(_AT_ONCE)]) for read in layers])
     in_layers = nest(by_layer, ["layer", "about"], "value")
-    # The first correctly classified image, and the first misclassified one
     correct = found[0].activations[:, used - 1].argmax(-1) == truth
     chosen = [place for kind in (correct, ~correct) for place in torch.nonzero(kind)[:1, 0].tolist()]
     arrays = {name: values[chosen].cpu().numpy() for name, values in found[0]._asdict().items()}
@@ -147,7 +146,7 @@ def outcome(
 def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
     """A row per measure and routed layer (1 is the nearest to the image), over the images of several batches.
 
-    `entropy` is the mean of E (see `routed_layer`), weighted by the activations of the capsules below. `dead` is the
+    `entropy` is the mean of E (see `routed_layer`), weighted by the activations of the children. `dead` is the
     share of types whose activation never exceeds `DEAD`. `range` is the sd over images of a type's largest activation,
     mean over types. Types that are always on or always off have a range of 0. `types` is the number of types.
     """

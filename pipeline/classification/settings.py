@@ -37,7 +37,7 @@ class CroppedRun(ClassifierRun):
         if self.channels == 1 and (self.augmentation.gain or self.augmentation.offset):
             raise ValueError(
                 "augmentation.gain and augmentation.offset must be 0: they change nothing in images of one channel, "
-                "which the network standardises; gamma does"
+                "which the network standardises; augmentation.gamma has an effect"
             )
         return self
 

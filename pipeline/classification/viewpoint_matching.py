@@ -67,7 +67,7 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 def match(curves: pd.DataFrame) -> pd.DataFrame:
     """Compare networks where their errors on familiar viewpoints are equal. One row per replica and network, with the
     columns replica, network and `COLUMNS`. Values of the worse network are means over its last `LATE` epochs. Values of
-    the better network are interpolated where its familiar error first falls to the worse one's, from epoch 1 on.
+    the better one are interpolated where its familiar error first falls to this mean (epoch 1 if it starts below).
 
     Args:
         curves: `errors` of both networks, with a column network. Replicas that only one network has are left out.

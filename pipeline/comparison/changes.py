@@ -1,4 +1,4 @@
-"""Finds and describes claims that differ between two scorecards (sides), and tests whether chance explains this."""
+"""Finds and describes what differs between two sides of a comparison, and tests whether chance explains it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -23,13 +23,13 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True)
 class Answer:
-    """A row of a scorecard: our number, its spread and its verdict. A statement has no number (`value` is None).
+    """A row of a scorecard: number, spread and verdict (`judged`). A statement has no number (`value` is None).
 
     Attributes:
         sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
         standard_error: whether `sd` is the standard error of the mean.
         items: `<stage>/<item>` of the results that the number rests on.
-        made_by: two texts, the commits and the hashes of the settings that made these results.
+        made_by: (commits, hashes of settings) of these results, each joined by commas.
         runs: ids of the tracked runs that made these results.
     """
 
@@ -97,7 +97,7 @@ class Tree:
 
 
 def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> list[Side]:
-    """The sides named by `words`. A word is `.` for the working tree, a profile, a Git revision or a DVC experiment.
+    """The sides named by `words`. A word is a profile, a Git revision, a DVC experiment, or `.` (working tree).
 
     Args:
         profile: profile of revisions and of the working tree. By default, the current profile of the last of them.
@@ -128,7 +128,7 @@ def _answer(row: Mapping[str, Any]) -> Answer:
     return Answer(
         row["claim"],
         **({"value": None, "sd": 0.0, "n": 1} | (row["ours"] or {})),
-        verdict=row.get("judged", row["verdict"]),  # older scorecards have one verdict
+        verdict=row.get("judged", row["verdict"]),  # older scorecards lack the first
         items=tuple(made.get("items", ())),
         made_by=(made.get("commit") or "", made.get("params_hash") or ""),
         runs=tuple(made.get("tracking_runs", ())),
@@ -161,5 +161,5 @@ def _commit(root: Path, word: str) -> str | None:
     """The commit of a Git revision or a DVC experiment. None if there is none, or no repository."""
     try:
         return str(resolve_rev(SCM(str(root), search_parent_directories=True), word))
-    except (SCMError, GitError):  # the latter without a commit
+    except (SCMError, GitError):  # GitError: no commit yet
         return None

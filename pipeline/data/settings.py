@@ -51,14 +51,14 @@ class DatasetParams(Section):
     """The source and the split of one data set."""
 
     source: Name = Field(description="one of `sources` other than affnist, or a key of `own_images`")
-    train: int = Field(ge=1, le=10_000_000, description="training images kept (the first ones, after the shuffle)")
+    train: int = Field(ge=1, le=10_000_000, description="number of training images")
     canvas: int = Field(
         ge=28, le=256, description="pixels: side of the black canvas, at least that of the images on it"
     )
-    validation: int = Field(ge=1, le=10_000_000, description="images of the official training part, held out")
-    test: int = Field(ge=1, le=10_000_000, description="test images kept (the first ones, after the shuffle)")
+    validation: int = Field(ge=1, le=10_000_000, description="validation images, from outside the test part")
+    test: int = Field(ge=1, le=10_000_000, description="number of test images")
     split_seed: Seed | None = Field(
-        description="seed of the fixed shuffle; null: no shuffle, the last training images are for validation"
+        description="seed of the shuffle that parts are taken from; null: no shuffle, the last images validate"
     )
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
@@ -80,8 +80,8 @@ class OwnImagesParams(Section):
         description="folder: PNG and JPEG files by class; npz: arrays images and labels"
     )
     test_part: bool = Field(
-        description="true: test images are apart, in folders train/<class> and test/<class> (npz: arrays test_images "
-        "and test_labels); false: they are drawn from all images"
+        description="true: folders train/<class> and test/<class> (npz: also arrays test_images and test_labels); "
+        "false: test images are drawn from all images"
     )
     classes: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
         min_length=2, max_length=1000, description="names of the class folders, for the labels 0, 1, ... in this order"
@@ -123,7 +123,7 @@ class HoldoutParams(Section):
     """Validation on images with one value of a factor, such as one toy per class. No training image has this value."""
 
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(
-        description="factor of variation, of smallNORB and of toys, by whose value images are held out"
+        description="images are held out by the value of this factor (smallNORB and toys only)"
     )
     value: int = Field(
         ge=0,
@@ -132,5 +132,5 @@ class HoldoutParams(Section):
         "elevation in degrees; lighting 0 to 5)",
     )
     known_share: float = Field(
-        ge=0, lt=1, description="share of the other images, measured after every epoch and not trained on; 0: none"
+        ge=0, lt=1, description="share of the other images kept from training, to measure after every epoch; 0: none"
     )

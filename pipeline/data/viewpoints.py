@@ -31,9 +31,9 @@ def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "ele
     neither = np.flatnonzero(~(familiar | np.isin(degrees, NOVEL[by])))
     if len(neither):
         angles = ", ".join(str(value) for value in np.unique(degrees[neither])[:5])
-        some = f"{len(neither)} of {len(degrees)} images"
         raise UserError(
-            f"{some} cannot be split by {by}: they have {angles} (-1: unknown; known of toys and smallnorb)"
+            f"{len(neither)} of {len(degrees)} images cannot be split by {by}: they have {angles} "
+            "(-1: unknown; use toys, smallnorb or smallnorb48-posed)"
         )
     return familiar
 

@@ -52,7 +52,7 @@ def sources(records: Sequence[Record]) -> str:
 
 def as_text(number: Measured | None, digits: int = 1) -> str:
     """A number as text, such as "93.1 ± 0.4": mean and sd with `digits` decimals, or the mean alone for one replica.
-    A standard error is always shown, with two decimals (three if the mean is below 0.095). Empty if `number` is None.
+    A standard error is shown even for one, with two decimals (three if the mean is below 0.095). Empty for None.
     """
     if number is None:
         return ""
@@ -82,7 +82,7 @@ Heads = dict[str, tuple[str, int]]
 
 
 def cells(numbers: Numbers, heads: Heads, *place: str) -> dict[str, Measured | None]:
-    """By column, the number under keys `place` and column (without `_percent`); times 100 for a heading with (%)."""
+    """The number under keys `place` and column (without `_percent`), by column. Headings with (%) mean times 100."""
     found: dict[str, Measured | None] = {}
     for column, (words, _) in heads.items():
         value = numbers.measured(*place, column.replace("_percent", ""))

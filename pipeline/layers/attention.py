@@ -61,8 +61,8 @@ class AttentionPooling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
         bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
-        # Channels are summed over space before they are mapped to features. So the map is computed once per part. The
-        # result is the same: a part's shares (weights over space) sum to 1. The scores' bias would change no share.
+        # Channels are summed over space before they are mapped to features: once per part, not at every position. The
+        # result is the same, because a part's shares (weights over space) sum to 1. The scores' bias changes no share.
         scores = F.conv2d(x, weight[:, -1, :, None, None])
         shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
         pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)

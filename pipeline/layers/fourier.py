@@ -3,7 +3,7 @@
 A convolution with stride s is a sum of s^2 convolutions with stride 1, one for each phase (rows and columns modulo s).
 They have kernels of k' = ceil(k / s) pixels. With H' outputs a side, transforms of n = H' + k' - 1 points a side are
 enough. Real data have about n^2 / 2 distinct frequencies, with four real products each. For CapsNet's primary capsules
-(k 9, s 2, H' 6) this makes 832 products an image and pair of channels; the sums themselves have 36 * 81 = 2,916.
+(k 9, s 2, H' 6) this makes 832 products per image and pair of channels; direct convolution needs 36 * 81 = 2,916.
 """
 
 import math
@@ -21,8 +21,8 @@ def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tens
     """The transform of `n x n` real points at its `f` distinct frequencies, real and imaginary parts.
 
     Returns:
-        for_inputs `[f, 2, n^2]`, for_kernels `[f, 2, kernel^2]`, and inverse `[f, 2, outputs^2]`, whose sum over
-        frequencies and parts gives the first `outputs x outputs` points.
+        for_inputs `[f, 2, n^2]`, for_kernels `[f, 2, kernel^2]`, and inverse `[f, 2, outputs^2]`: multiply it by a
+        transform and sum over frequencies and parts for the first `outputs x outputs` points.
     """
     half = [(i, j) for i in range(n) for j in range(n // 2 + 1) if 0 < 2 * j < n or 2 * i <= n]
     frequencies = torch.tensor(half, dtype=torch.float64)
@@ -30,7 +30,7 @@ def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tens
     def transform(side: int) -> Tensor:
         points = torch.arange(side, dtype=torch.float64)
         angles = 2 * math.pi / n * frequencies @ torch.cartesian_prod(points, points).T
-        # Zeros are exact: 1e-17 in their place makes products denormal, which takes a third of a training step.
+        # Zeros are exact: 1e-17 in their place makes products denormal: a quarter of a training step.
         return torch.stack([angles.cos(), -angles.sin()], 1).round(decimals=12)
 
     counts = 2.0 - (2 * frequencies % n == 0).all(1).double()  # 2: with the complex conjugate

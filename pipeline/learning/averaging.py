@@ -22,7 +22,7 @@ class Average:
     Args:
         parameters: by name. The optimiser changes them in place.
         window: mean age of the averaged weights, as a share of all steps so far, above 0. The maximum, 1/2, gives
-            the plain mean of the weights after all steps.
+            the plain mean over all steps of the weights after each step.
 
     Attributes:
         averaged: the averages of the parameters, by name.
@@ -36,6 +36,4 @@ class Average:
     def update(self, step: int) -> None:
         """Include the parameters as they are after `step`, counted from 1. Does not wait for the device."""
         share = (self._power + 1) / (step + self._power)
-        torch._foreach_lerp_(
-            list(self.averaged.values()), [value.detach() for value in self._parameters.values()], share
-        )
+        torch._foreach_lerp_(list(self.averaged.values()), list(self._parameters.values()), share)

@@ -43,7 +43,7 @@ class Model(nn.Module):
         """
 
     def beginning_images(self, epoch: int) -> int:
-        """Largest number of training images that `begin_epoch` uses before `epoch`, counted from 0."""
+        """Maximum number of training images that `begin_epoch` uses before `epoch`. The first epoch is 0."""
         return 0
 
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
@@ -55,7 +55,7 @@ class Model(nn.Module):
         """
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Features of images `[B, C, S, S]` for probes: arrays `[B, d]` by name. Empty if there is nothing to probe."""
+        """For probes: features `[B, d]` of images `[B, C, S, S]`, by name. Empty if there is nothing to probe."""
         return {}
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
@@ -75,7 +75,7 @@ class EvaluationInputs:
 
     Attributes:
         sections: sections of `params.yaml` that the stage depends on, by name.
-        official: reads affNIST's test images. None if params.yaml asks for none, or if the run's images differ in size.
+        official: returns affNIST's test images, or None if `official_affnist` is false or image sizes differ.
     """
 
     models: Sequence[Model]

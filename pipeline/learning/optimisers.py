@@ -25,7 +25,7 @@ class Optimiser:
 
 
 class Adam(Optimiser):
-    """Adam with the defaults and, to the bit, the results of `torch.optim.Adam`."""
+    """Adam with the defaults of `torch.optim.Adam`, and the same results to the bit."""
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:

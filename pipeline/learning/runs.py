@@ -34,7 +34,7 @@ _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
 
 @dataclass(frozen=True)
 class Setup:
-    """Context of a stage's trainings. `code` returns a hash of a variant's code. Its checkpoints depend on the hash."""
+    """What a stage's trainings share. `code` returns the hash of a variant's code, on which the checkpoints depend."""
 
     build: BuildModel
     device: torch.device
@@ -96,9 +96,7 @@ def train_run(
     before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
-        """Track metrics as `<name>/<replica>`. With one seed, the suffix and the speed are left out, because the stage
-        tracks the speed.
-        """
+        """Track metrics as `<name>/<replica>`; with one seed as `<name>`, without the speed, which the stage tracks."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}
@@ -117,8 +115,8 @@ def train_run(
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """The result of a training. Its numbers are metrics on validation and (if any) `KNOWN` images at each replica's
-    best epoch, epochs, speed, seconds and parameters. Its table has a row per replica and epoch, without speeds.
+    """The result of a training. Its table has a row per replica and epoch, without speeds. Its numbers are epochs,
+    speed, seconds, parameters, and metrics on validation and (if any) `KNOWN` images at each replica's best epoch.
     """
     history, best = trained.history, best_rows(trained)
     measured = {
@@ -207,7 +205,7 @@ def load_run(
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None
     if model != run.model:
-        raise UserError(f"{summary} is of another model, or {found} instead of {asked}: train the run again.")
+        raise UserError(f"{summary} is of another model or run (there: {found}; asked for: {asked}): train it again.")
     loaded = []
     for seed in run.seeds:
         path = folder / weights_file(seed)

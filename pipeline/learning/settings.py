@@ -72,7 +72,7 @@ class TrainingParams(Section):
     gradient_clip: float = Field(gt=0, le=1e30, description="largest gradient norm of a step, per replica")
     patience: int = Field(ge=1, le=1_000_000, description="epochs without a lower validation loss before stopping")
     averaging: float = Field(
-        ge=0, le=0.5, description="weights are averaged for evaluation: their mean age, as a share of steps; 0: none"
+        ge=0, le=0.5, description="mean age of weights averaged for evaluation, as a share of steps; 0: no averaging"
     )
 
 

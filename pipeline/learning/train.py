@@ -97,7 +97,7 @@ def train(
         start: for each seed, initial values by parameter name. Parameters without a value start as in a new model.
         frozen: names of parameters that are not trained.
 
-    Raises `UserError` if a metric of training or validation or the gradient norm is not finite. The last good
+    Raises `UserError` if the gradient norm or a metric of training or validation is not finite. The last good
     checkpoint, if there is one, is kept.
     """
     each_of = zip(seeds, start or [{}] * len(seeds), checkpoints or [None] * len(seeds), strict=True)
@@ -256,7 +256,7 @@ class _Loop:
         noise = self.evaluated.draw_noise((len(images),), generator, self.device)
         now = torch.tensor(float(self.epoch + 1), device=self.device)
         sums: dict[str, Tensor] = {}
-        # A loss may depend on the whole batch, so batches have the size of those in training.
+        # A loss may depend on the batch size, so it is that of training, but for the last batch.
         batch = self.training.batch_size
         for first in range(0, len(images), batch):
             part = slice(first, first + batch)

@@ -1,8 +1,8 @@
 """Exports a profile's figures, tables and scorecard as a research object crate (RO-Crate), to cite and archive.
 
-A crate is a folder with metadata. Figures are drawn as PDF. Those whose arrays are missing are the existing files, if
-their results are the same. Tables are CSV and LaTeX. For each figure and table, the metadata have the title, the
-caption, and the results and commits behind it.
+A crate is a folder with metadata. Figures are drawn as PDF. For a figure whose arrays are missing, the crate has
+the existing file, if its results have not changed since it was drawn. Tables are CSV and LaTeX. For each figure and
+table, the metadata have the title, the caption, and the results and commits behind it.
 """
 
 import shutil

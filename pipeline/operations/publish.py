@@ -7,8 +7,8 @@ here, and incomplete outputs are pushed again or removed.
 Git keeps every version of the remote permanently, so sizes are limited. Raw data, data sets and checkpoints are never
 published.
 
-`share` pushes DVC's run cache, which has a record of every execution, to another DVC remote, with the outputs of all
-records. `dvc push --run-cache` pushes all records, but only the outputs that `dvc.lock` names. A record restores a
+`share` pushes DVC's run cache, which has an entry for every execution, to another DVC remote, with the outputs of all
+entries. `dvc push --run-cache` pushes all entries, but only the outputs that `dvc.lock` names. An entry restores a
 stage only if all of its outputs are available.
 """
 
@@ -57,7 +57,7 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     params = load_params(root / PARAMS)
     if not params.publish:
         raise UserError(f"profile {params.profile} has `publish: false` in {PARAMS}")
-    # A clone of the commit must equal this repository, except for the remote and the current profile.
+    # A clone of the commit must equal this repository, except for the remote and the choice of profile.
     apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
     changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
     committed = _run(root, "git", "ls-tree", "-r", "HEAD")
@@ -90,7 +90,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
-    if new:  # only these, because DVC reads dvc.lock again for each; without names, it would push everything
+    if new:  # by name: DVC reads dvc.lock once for each name; without names, it would push everything
         _run(root, sys.executable, "-m", "dvc", "push", "-q", "-r", REMOTE, *new)
     refused = dict.fromkeys(wanted, "its files are not in DVC's cache") | incomplete | _tidy(root, locked)
     if (total := sum(path.stat().st_size for path in _files(root))) > LARGEST_TOTAL:
@@ -116,7 +116,7 @@ def stored(root: Path, output: Output) -> list[Path]:
 
 
 def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
-    """Keep only complete outputs of `locked` with small files on the remote. Returns reasons by removed output."""
+    """Remove all but complete outputs of `locked` without large files. Returns reasons by removed output."""
     kept, refused = set(), {}
     for output in locked:
         if not _place(root, output.md5).exists():
@@ -193,8 +193,8 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
 
 
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
-    """Push the run cache of the repository in `root`, and the outputs of its records. A record's outputs are left out
-    if one lies in `without` (folders or files). Returns the number of all records, and of files pushed by this call.
+    """Push the run cache of the repository in `root`, and the outputs of its entries. An entry's outputs are left out
+    if one lies in `without` (folders or files). Returns the number of all entries, and of files pushed by this call.
 
     Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not take all files, cannot
     have a run cache (over HTTP), or is the folder of published results, which is in Git.

@@ -61,7 +61,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         and any(item_name(record) in away for record in each.records)
         and (folder / each.file).exists()
     }
-    places = [each.name for each in before if kept]  # if figures are kept, the order on disk stays; new ones come last
+    places = [each.name for each in before] if kept else []  # with figures kept, the old order; new ones last
     shown = [found for name in dict.fromkeys([*places, *drawn]) if (found := kept.get(name) or drawn.get(name))]
     entries = [
         {key: getattr(each, key) for key in _TEXTS}
@@ -131,7 +131,7 @@ def webp_uri(picture: Image.Image, **options: Any) -> str:
 
 def vector_uri(svg: str) -> str:
     """The data URI of an SVG drawing, without comments, metadata and most white space. It is shorter than base64,
-    because only characters that a URI cannot have are encoded.
+    because few characters need encoding.
     """
     svg = re.sub(r"\s+", " ", _UNSEEN.sub("", svg)).replace("'", "&#39;").replace('"', "'")
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
@@ -177,14 +177,14 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Yield a table for each probed run. A row has features, angle (degrees) and, averaged over seeds, the
-    accuracy of probes that were fit on training images with the rotations of the test images (`refit`).
+    """Yield a table for each probed run. A row has features, angle (degrees) and accuracy (mean over seeds).
+    Probes are `refit`: to training images that are rotated like the test images.
     """
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")
         table = results.table("evaluate", run, columns) if numbers.names("probe") else None
         if table is not None:
-            angles = table["test"].str.extract(r"rotated_(\d+)$", expand=False)
+            angles = table["test"].str.extract(r"rotated_(.+)$", expand=False)
             found = table.assign(angle=angles)[(table["protocol"] == "refit") & angles.notna()]
             means = found.groupby(["features", "angle"], as_index=False, sort=False)["accuracy"].mean()
             yield means.assign(system=numbers.run(run).variant, run=run + " " + means["features"])

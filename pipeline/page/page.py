@@ -54,7 +54,7 @@ CHANGES = {
 _AWAY = "arrays or table not on this machine: their figures are of an earlier run, or missing"
 _AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
 _FEW = 3
-"""Maximum number of items or of commits that a line names. The line then says how many more there are."""
+"""Maximum number of items or of commits that a line names. If there are more, the line says how many more."""
 
 Content = dict[str, Any]
 """Values that the template `page.html.j2` shows, by their names in the template."""
@@ -216,7 +216,7 @@ def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
         switch = f"{_switch(PAPER)} && "
     items, seconds = row["provenance"]["items"], row["provenance"]["seconds"]
     if not items:
-        return "what this profile has not run yet", "python -m pipeline status"
+        return "see what this profile has not run yet", "python -m pipeline status"
     return change if seconds is None else f"{change} (it took {_duration(seconds)})", switch + _repro(items)
 
 

@@ -13,17 +13,17 @@ All rules of the verdict:
 - A claim without a measurement is "not run". A draft is a result made from uncommitted changes. If results are for
   publication (`publish` in params.yaml), a claim whose number rests on a draft is "not run", too.
 
-These rules give `judged` of a row. The row's `verdict` is the same except in two cases. The page then shows both:
+These rules give `judged` of a row. The row's `verdict` differs from it in two cases, in which the page shows both.
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
   errors of our mean.
 - "not tested": our mean is "worse", and one of four facts (`untested` of the row) shows that we did not reach the
   document's conditions. (1) Training took fewer steps than the document's or its published code's. (2) The claim is
-  about an error, ours is above the document's, and at the end the training error (augmented images) is, too. (3) Ours
-  is above the document's, and still falls: the mean over the last eighth of the epochs is below that of the eighth
-  before, by more than two standard errors of the difference (binomial). The images are test images if the run measures
-  some after every epoch, else validation images. (4) Our own distorted images replace the document's, which it does not
-  give. A statement is "not tested" if (1) or (4) is true, whether it holds or fails for our network.
+  about an error. Ours is above the document's, and so is our error on augmented training images in the last epoch.
+  (3) Our error is above the document's, and still falls: the mean over the last eighth of the epochs is below that of
+  the eighth before, by more than two standard errors of the difference (binomial). The errors are on test images if
+  the run measures some after every epoch, else on validation images. (4) The document does not give its distorted
+  images, and ours replace them. A statement is "not tested" if (1) or (4) is true, whether it holds here or fails.
 
 The cause of a disagreement is never certain. `why` of a row gives one candidate, with its kind. For "not tested" (kind
 budget or data) and "undecided" (noise) it is the reason for this verdict. Else it is the first of the finding's remarks
@@ -104,7 +104,7 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
     if finding.ours is None:
         return "not run"
     above = finding.ours.mean - claim.value
-    # 1e-9 is for rounding: 0.94 * 100 is not 94 in floating point. A difference equal to the tolerance is within.
+    # 1e-9 is for rounding: 0.57 * 100 is not 57 in floating point. A difference equal to the tolerance is within.
     if abs(above) <= tolerance(claim)[0] + 1e-9:
         return "within"
     return "better" if claim.better == ("higher" if above > 0 else "lower") else "worse"

@@ -1,4 +1,4 @@
-"""Evaluates models with features on test images, by probes, clusters and the metrics of the model itself.
+"""Evaluates models on test images: probes and clusters of their features, and the metrics of training.
 
 Clusters are an unsupervised classification (Kosiorek et al. 2019, section 3.1): k-means finds as many clusters as there
 are classes. Labels are used only to match clusters to classes one to one. The Hungarian algorithm finds the matching
@@ -30,8 +30,8 @@ def matched_accuracy(clusters: NDArray[np.integer], labels: NDArray[np.integer])
 def kmeans_accuracy(values: NDArray[np.float32], labels: NDArray[np.int64], classes: int, seed: int) -> float:
     """`matched_accuracy` of k-means on features `[N, d]`, with as many clusters as classes.
 
-    As published, features are not standardised, because presences share one unit. Clusters are fit to the same images
-    that they are tested on.
+    As published, features are not standardised: those of SCAE, presences, share one unit. Clusters are fit to the
+    same images that they are tested on.
     """
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits

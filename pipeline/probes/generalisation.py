@@ -32,7 +32,7 @@ Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float]) -> Pipeline:
-    """Fit a probe per inverse regularisation strength on `train`. Returns the best on `validation`, the first in a tie.
+    """Fit a probe for each of `strengths` (scikit-learn's C) on `train`. Returns the first of the best on `validation`.
 
     Features are standardised in double precision: in single, the sd of a nearly constant feature would be zero. A fit
     is in single precision and starts at the weights of the next smaller strength. With 60,000 examples of 160 features,
@@ -64,7 +64,7 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
 
 
 Warp = Callable[[int], Tensor]
-"""Returns the warps `[B, 2, 3]` of the next B images."""
+"""Returns affine maps `[B, 2, 3]` for the next B images."""
 
 
 def rotated(angle: float) -> str:
@@ -100,7 +100,7 @@ def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> War
 
     def warp(count: int) -> Tensor:
         nonlocal position
-        # Warps depend on images, because ink must stay on the canvas. Each version starts again at row 0.
+        # Warps depend on images, because ink must stay on the canvas. After the last row comes row 0.
         rows = np.arange(position, position + count) % len(images)
         position += count
         batch = torch.from_numpy(images[rows]).to(device)
@@ -134,7 +134,7 @@ class _Subject:
         return found
 
     def fit(self, parts: dict[str, Features], name: str) -> Pipeline:
-        """The probe on the features `name`, with the regularisation strength chosen on the validation images."""
+        """The probe on the features `name`, with the strength (C) chosen on the validation images."""
         train, validation = ((parts[part][name], self.labels[part]) for part in ("train", "validation"))
         return fit_probe(train, validation, self.params.probe_strengths)
 
@@ -162,7 +162,7 @@ def probe_accuracies(
     samples = torch.Generator().manual_seed(params.seed + _SAMPLES + len(PARTS))
     theirs = features(model, official.part("test")[0], device, samples=samples) if official else {}
     affine = {part: _affine(dataset, part, params.seed + 100 + i, device) for i, part in enumerate(PARTS)}
-    # For each test: a warp by part of the data set, and the number of warped versions of each test image.
+    # For each test: the `Warp` of each part of the data set, and the number of versions of each test image.
     tests = {rotated(angle): (_rotations(angle, params.seed, device), 1) for angle in params.angles}
     tests[AFFINE] = affine, params.affine_versions
     rows: list[tuple[str, str, str, float, float]] = []

@@ -10,7 +10,7 @@ from pipeline.settings import Angles, Name, Section, Seed
 class EvaluateParams(Section):
     """Linear probes and out-of-distribution tests, document 000, Table 1."""
 
-    angles: Angles = Field(description="test rotations: uniform within each of these")
+    angles: Angles = Field(description="degrees: a test for each, with rotations uniform in [-angle, +angle]")
     affine_versions: int = Field(ge=1, le=32, description="random affine versions of each test image")
     official_affnist: bool = Field(
         description="test runs with 40x40 pixels also on affNIST's own images; `sources` must list affnist"

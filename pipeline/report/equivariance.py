@@ -25,8 +25,8 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures of a layer: errors of three predictions (by theory, by a fitted map, of no change), and the error in its
-values after an image was moved there and back.
+"""Measures of a layer: errors of three predictions (by theory, by a fitted map, of no change), and the change of its
+numbers when an image is moved there and back.
 """
 TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
 CONTROLS = ("pixels", "moments", "quarter turns")
@@ -157,7 +157,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     fitted = [(each, overall(each.numbers, each.name, FITTED)) for each in shown]
     notes = {
         "mean errors over all transformations: ": "; ".join(map(str, shown)),
-        "by a fitted map for each of them: ": "; ".join(
+        "mean errors of maps fitted to each transformation: ": "; ".join(
             f"{each.run}, {each.name}: {as_text(error)}" for each, error in fitted if error
         ),
         "no CNN was measured on the data of ": ", ".join(unique(alone)),
@@ -263,13 +263,13 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
                     keys = [run if subject == TRAINED else subject, label, *about, family, magnitude]
                     rows.append((keys, found, numbers))
     caption = (
-        "Root mean square errors of a layer's numbers on moved test images, relative to their sd over images. They are "
-        "predicted by theory, by a linear map fitted to training images, or not to change (invariance). 1: the error "
-        "of predicting their mean. Magnitudes: degrees, pixels, factors and shares of y. There and back: images "
-        "moved and moved back. Derivatives: at the identity (Lie derivatives), per 1 degree, 1 pixel, 1 % of scale and "
-        "a shear of 0.01. Pixels, moments, quarter turns: functions whose equivariance is known. sd: over images, in "
-        "percent of the numbers' size; below 0.1 % a layer is constant and has no errors. Dimensions: the effective "
-        "number of directions in which they vary."
+        "Root mean square errors of a layer's numbers on moved test images, relative to their sd over images. These "
+        "numbers are predicted by theory, by a linear map fitted to training images, or not to change (invariance). 1: "
+        "the error of predicting their mean. Magnitudes: degrees, pixels, factors and shares of y. There and back: "
+        "images moved and moved back. Derivatives: at the identity (Lie derivatives), per 1 degree, 1 pixel, 1 % of "
+        "scale and a shear of 0.01. Pixels, moments, quarter turns: functions whose equivariance is known. sd: over "
+        "images, in percent of the numbers' size; below 0.1 % a layer is constant and has no errors. Dimensions: the "
+        "effective number of directions in which they vary."
     )
     keys = ["run", "data", "layer", "sd (%)", "dimensions", "family", "magnitude"]
     title = "Equivariance and invariance, system by system"

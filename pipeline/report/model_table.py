@@ -47,8 +47,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""Where results have the accuracy for each error of probes or clusters on a model's features: stage, suffix of the item
-after the run's name, and nested keys of the number. The key of the features is inserted after the first nested key.
+"""The place of the accuracy behind each error of probes or clusters: the stage, the suffix of the item after the
+run's name, and the nested keys of the number. The key of the features is inserted after the first nested key.
 """
 CLEAN = ("refit", "rotated_0")
 

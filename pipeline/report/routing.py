@@ -77,16 +77,16 @@ def build(results: Results) -> list[Table]:
             layers.append((of_layer, cells(numbers, _LAYER_HEADS, "layers", layer), numbers))
     of_iterations = (
         "The test error if routing ended there; the share of the assignment that goes to another class than in the "
-        "iteration before; means over images of the class capsules' activations, and of the spread of votes "
-        "(root mean square distance to their mean, each counted by how much of it is assigned). Iteration 1 has "
-        "equal shares, each later one follows an update of them. Iterations that are not the network's own follow "
-        "its last one, with the same votes."
+        "iteration before; means over images of the class capsules' activations, and of the spread of votes (root mean "
+        "square distance to their mean, each weighted by its part's activation and by how much of the part is "
+        "assigned). Iteration 1 has equal shares, each later one follows an update of them. Iterations that are not "
+        "the network's own follow its last one, with the same votes."
     )
     of_layers = (
         "Entropy of routing: how evenly capsules are divided among the capsules above, from 0 (one parent, as in a "
-        "tree) to 1 (equal shares), mean weighted by their activations. Dead: types of capsules whose activation is "
-        "at most 0.01 at all positions of all images. Dynamic range: sd over images of a type's largest activation, "
-        "mean over types. Layers are counted down from the class capsules."
+        "tree) to 1 (equal shares), mean weighted by activations of the divided capsules. Dead: types of capsules "
+        "whose activation is at most 0.01 at all positions of all images. Dynamic range: sd over images of a type's "
+        "largest activation, mean over types. Layers are counted down from the class capsules."
     )
     steps, places = ["run", "iteration", "the network's own"], ["run", "layer", "iterations"]
     return [

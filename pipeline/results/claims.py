@@ -34,7 +34,7 @@ class Claim(BaseModel):
     better: Literal["higher", "lower", "neither"] | None = Field(
         default=None, description="whether higher or lower numbers are better; neither for a baseline"
     )
-    tolerance: float | None = Field(default=None, gt=0, description="without sd: replaces the rule of scorecard.py")
+    tolerance: float | None = Field(default=None, gt=0, description="without sd: replaces the default of scorecard.py")
     holds_when: str | None = Field(default=None, description="what the check tests, for a claim without a number")
     unit: str = Field(default="%", description="unit of our number")
 

@@ -80,7 +80,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """Remarks on data other than the document's, or fewer images. For other data, training images are not counted."""
+    """Remarks on data other than the document's, or on fewer images. Training images of other data are not compared."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -104,7 +104,7 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield (dotted key, ours, theirs) for each setting that differs. If theirs is {least: n}, ours is below n."""
     for key, value in theirs.items():
-        if key in ("words", "budget", "published_code") or key not in ours:  # the first three are no settings
+        if key in ("words", "budget", "published_code") or key not in ours:  # these three are no settings
             continue
         mine = ours[key]
         if isinstance(value, Mapping) and "least" in value:

@@ -24,7 +24,7 @@ class Remark(str):
     """How a setting differs from the document's, in words.
 
     Attributes:
-        untested: whether this difference may explain a worse number. A worse number or a statement is "not tested".
+        untested: whether this difference may explain a worse number, which is then "not tested", as is any statement.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""The state of each item (a key of `STATES`), and the hours that it takes. States compare results with parameters.
+"""Each item's state, a key of `STATES`, and the hours that the item takes. States compare results with parameters.
 
 When parameters change, old results stay until their stage runs again. Results of items that were removed from the
 parameters stay until someone deletes them. Reports mark both kinds. `dvc status` finds changes of code.

@@ -52,7 +52,7 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
         An outcome with numbers under `studies`, arrays named `<study>/<name>`, and one table with the rows and columns
         of all studies. Its first column is `study`. `pipeline.results.reading` separates the studies again.
     """
-    import pandas as pd  # here, since modules of settings import this one
+    import pandas as pd  # here: all studies import this module, and their settings must load quickly
 
     table = pd.concat([each.table.assign(study=name) for name, each in outcomes.items()], ignore_index=True)
     table.insert(0, "study", table.pop("study"))

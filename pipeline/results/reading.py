@@ -155,7 +155,7 @@ class Numbers:
 class Results:
     """The results of one profile. Methods that read a corrupt file raise `ResultError`.
 
-    Args:
+    Attributes:
         records: the folder with `<stage>/<item>.json` and `.csv`.
         arrays: the folder with `<stage>/<item>/<name>.npz`.
         drafts: whether `numbers` returns results made from uncommitted changes.

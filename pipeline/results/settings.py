@@ -48,7 +48,7 @@ def group(section: str, kinds: Mapping[str, str]) -> Any:
 
 class GenerativeEvidence(Section):
     """Evidence for document 000. `affine` has the runs for affNIST, `table_1` the runs for other claims about runs.
-    `optimise` names a study of all rotations, `optimise_upright` one of more, upright images, for the gain in accuracy.
+    `optimise` is a study of all rotations, `optimise_upright` a larger one of upright images, for the gain in accuracy.
     """
 
     table_1: Roles = group("runs", VARIANTS)
@@ -67,8 +67,8 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Evidence for the networks of document 001. `inference.as_coded` is inference in the network without routing, as
-    in the code behind the document. The first entry of `middle` that was measured answers the claim.
+    """Evidence for the networks of document 001. `inference.as_coded` is inference as in the code behind the document,
+    in the network without routing. The first entry of `middle` that was measured answers the claim.
     """
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
@@ -77,7 +77,7 @@ class CapsNetEvidence(Section):
 
 
 class RegressionEvidence(Section):
-    """Evidence for document 002. Each kind of study has a role per data set; a study of a substitute may fill it."""
+    """Evidence for document 002. Each kind of study has a role per data set, which a study on other data may fill."""
 
     grid: Roles = group("regression", dict.fromkeys(DATASETS, "grid"))
     convergence: Roles = group("regression", dict.fromkeys(DATASETS, "convergence"))

@@ -41,7 +41,7 @@ def study_of(kind: str) -> ModuleType:
         UserError: there is no study of that kind.
     """
     if (file := file_of(kind)) is None:
-        raise UserError(f"{kind} is no study, but one of {', '.join(_files())} is")
+        raise UserError(f"'{kind}' is not one of the studies {', '.join(_files())}")
     return import_module(".".join(file.relative_to(ROOM.parents[1]).with_suffix("").parts))
 
 

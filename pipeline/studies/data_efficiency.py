@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 LONGEST = 10_000
-"""Largest `epochs` / share. Training on a share has more epochs if its last batch, which is left out, is not full."""
+"""Largest `epochs` / share, about the epochs trained on a share: more if its incomplete last batch is left out."""
 ITSELF = "itself"
 """Entry of the column `features` if the model itself classifies. Other entries are features of a linear probe."""
 _FEWEST = 10

@@ -25,7 +25,7 @@ def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
     run = params.run_of(f"{where}.run", study.run)
     side, augmentation = params.images_of(run.dataset).side, run.augmentation
     if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
-        raise ValueError(f"{where}.run: the difference of the image's {side} and the crop's pixels must be even")
+        raise ValueError(f"{where}.run: {side} pixels of the image minus {augmentation.crop} of the crop must be even")
 
 
 def measure(context: Context) -> Outcome:
@@ -64,11 +64,9 @@ def measure(context: Context) -> Outcome:
 
 
 def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
-    """By factor, two arrays `[N, 2]` of indices of test images, pairs one viewpoint step apart: up to `fit_images`
-    pairs of half of the toys, and up to `images` pairs of the rest. A factor is left out if a half has under 8 pairs.
+    """By factor, two arrays `[N, 2]` of pairs of test images one viewpoint step apart, as indices: up to `fit_images`
+    pairs of half of the toys, and up to `images` pairs of the others. A factor is left out if a half has under 8 pairs.
     """
-    import numpy as np
-
     from pipeline.data.viewpoints import STEPS, neighbours
 
     part = dataset.split["test"]

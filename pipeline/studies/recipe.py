@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 
 from pipeline.classification.settings import CroppedRun
 from pipeline.context import Context
 from pipeline.data.settings import HoldoutParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
-from pipeline.settings import Name, Section
+from pipeline.settings import Name, Section, check_once
 from pipeline.shared_params import SharedParams
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class RecipeParams(Section):
 
     run: Name = Field(description="a key of `runs` whose variant is matrix_capsules or cnn")
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(description="as in a run's `holdout`")
-    held_out: list[Annotated[int, Field(ge=0, le=360)]] = Field(
+    held_out: Annotated[list[Annotated[int, Field(ge=0, le=360)]], AfterValidator(check_once)] = Field(
         min_length=1, description="values of the factor: a network is trained without each of them"
     )
     known_share: float = Field(ge=0, lt=1, description="as in a run's `holdout`")
@@ -46,12 +46,6 @@ class RecipeParams(Section):
         min_length=1,
         description="for each condition, the settings of the run that it changes; none for the unchanged run",
     )
-
-    @model_validator(mode="after")
-    def _consistent(self) -> RecipeParams:
-        if len(set(self.held_out)) < len(self.held_out):
-            raise ValueError("held_out has a value twice")
-        return self
 
     def changed(self, run: AnyRun, condition: str) -> AnyRun:
         """A run with a condition's settings and the study's seeds. Its epochs are the condition's, or else the study's.

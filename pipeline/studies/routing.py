@@ -31,7 +31,7 @@ def check(params: SharedParams, where: str, study: RoutingParams) -> None:
     model: Any = params.run_of(f"{where}.run", study.run, *ROUTED).model
     if model.iterations == 0:
         raise ValueError(f"{where}.run: '{study.run}' does not route (model.iterations is 0)")
-    # A CapsNet with `counting: updates` counts updates of its weights, one fewer than its iterations.
+    # A CapsNet with `counting: updates` counts updates of the routing weights, one fewer than its iterations.
     own = model.iterations + (getattr(model, "counting", "") == "updates")
     if study.iterations < own:
         raise ValueError(f"{where}.iterations: must be at least {own}, those of '{study.run}'")

@@ -13,7 +13,7 @@ from pipeline.shared_params import SharedParams
 class SweepParams(Section):
     """Training and testing on rotations up to an angle, document 000, Figure 4."""
 
-    angles: Angles = Field(description="training and test rotations: uniform within each of these")
+    angles: Angles = Field(description="degrees: train and test for each, with rotations uniform in [-angle, +angle]")
     runs: Annotated[list[Name], AfterValidator(check_once)] = Field(
         min_length=1, description="keys of `runs` that the sweep starts from"
     )

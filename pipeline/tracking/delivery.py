@@ -132,7 +132,7 @@ class Delivery:
         return MlflowClient(self.store.uri)
 
     def _deliver(self, journal: Journal) -> bool:
-        """Deliver the events of one journal that are not yet in the store. Returns whether it took any."""
+        """Deliver the events of one journal that are not yet in the store. Returns whether the store took any."""
         is_written = journal.is_written()  # before reading, so that no event is missed
         start = next((event for event, _ in journal.read()), {})
         run = self._deliver_news(journal, start) if start.get("event") == "start" else None

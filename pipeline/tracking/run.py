@@ -71,7 +71,7 @@ class Store:
         with background_log(folder).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.tracking.delivery", str(folder), str(self.artifacts or "")],
-                cwd=folder.parent,  # import code from here: the stage may run in a copy that DVC soon deletes
+                cwd=folder.parent,  # import code from this folder: the stage may run in a copy that DVC soon deletes
                 # The address is no argument: it may hold a password.
                 env={**os.environ, "PYTHONPATH": search, "MLFLOW_TRACKING_URI": self.uri},
                 stdin=subprocess.DEVNULL,

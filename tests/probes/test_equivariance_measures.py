@@ -12,7 +12,7 @@ from small import SCAE_SIZE, small_run
 from torch import Tensor
 
 from pipeline.probes.equivariance import errors
-from pipeline.probes.equivariance.actions import FromTheLeft, Maps, Pairs, Poses, linear_map, plain
+from pipeline.probes.equivariance.actions import FeatureMaps, FromTheLeft, Pairs, Poses, linear_map, plain
 from pipeline.probes.equivariance.controls import MomentAction, QuarterTurnAction, QuarterTurnNetwork, moments
 from pipeline.probes.equivariance.errors_by_layer import changes
 from pipeline.probes.equivariance.transformations import FAMILIES, Transformation, View, velocity
@@ -88,8 +88,8 @@ def test_moving_is_the_central_difference_of_resampling(family: str) -> None:
 POINTS: dict[str, tuple[Any, Tensor]] = {
     "poses": (Poses(), torch.randn(4, 3, 6, dtype=torch.float64, generator=seeded(0))),
     "moments": (MomentAction(), torch.rand(4, 1, 5, dtype=torch.float64, generator=seeded(0))),
-    "maps": (Maps(SIZE, "border"), blobs(4, 3).double().flatten(2)),
-    "black maps": (Maps(SIZE, "zeros"), blobs(4, 3).double().flatten(2)),
+    "maps": (FeatureMaps(SIZE, "border"), blobs(4, 3).double().flatten(2)),
+    "black maps": (FeatureMaps(SIZE, "zeros"), blobs(4, 3).double().flatten(2)),
 }
 
 
@@ -247,4 +247,6 @@ def test_moments_and_pixels_move_as_they_should(g: Transformation) -> None:
     assert errors.relative(errors.squared(after - rho(before), weights), scale, 10, 0)[0] < 0.03
     assert errors.relative(errors.squared(after - before, weights), scale, 10, 0)[0] > 0.1
     pixels, moved = images.flatten(2), EVERYTHING.moved(images, g).flatten(2)
-    torch.testing.assert_close(Maps(SIZE, "zeros").finite(g.matrix(SIZE), NOTHING)(pixels), moved, rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        FeatureMaps(SIZE, "zeros").finite(g.matrix(SIZE), NOTHING)(pixels), moved, rtol=0, atol=1e-5
+    )

@@ -51,7 +51,7 @@ def test_a_condition_changes_what_it_names_and_has_the_seeds_of_the_study(run: C
     assert (held_out.factor, held_out.value, held_out.known_share) == ("instance", 6, 0.1)
     with pytest.raises(ValidationError, match=r"training\.epochs"):
         study(conditions={"wrong": {"training": {"epochs": 0}}}).changed(run, "wrong")
-    with pytest.raises(ValidationError, match="held_out has a value twice"):
+    with pytest.raises(ValidationError, match="4 is listed twice"):
         study(held_out=[4, 6, 4])
     with pytest.raises(ValidationError):
         study(conditions={"wrong": {"model": {"mixxup": 0.1}}}).changed(run, "wrong")

@@ -1,6 +1,6 @@
-"""Layers read off a model, and actions rho(g): how theory says that a layer's numbers change when g moves the image.
+"""Layers read off a model, and actions rho(g): how theory says that a layer's values change when g moves the image.
 
-Shapes: B images, n capsules of k numbers.
+Shapes: B images, n capsules of k values.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ VALIDATION_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Pairs:
-    """A layer's values before and after a move. Only actions with free parameters are fitted to pairs.
+    """A layer's values before and after a move, to which `FromTheLeft` and `linear_map` are fitted.
 
     Attributes:
         before: values `[N, n, k]` of the images to fit to.
@@ -54,7 +54,7 @@ class Layer:
         numbers: the capsules' values, `[B, n, k]`.
         weights: presences of the capsules, `[B, n]`. The pose of an absent capsule means nothing.
         action: the action according to theory. None if theory gives none, or if values should not change.
-        fitted: whether a linear map of all n k numbers is fitted as well.
+        fitted: whether a linear map of all n k values is fitted as well.
     """
 
     numbers: Tensor
@@ -110,8 +110,8 @@ class FromTheLeft:
 
 
 @dataclass(frozen=True)
-class Maps:
-    """Pictures, k = side^2 pixels of each of n channels, in the frame of the image: they move as the image does.
+class FeatureMaps:
+    """Feature maps: n channels of k = side^2 pixels, in the frame of the image. They move as the image does.
 
     Attributes:
         side: pixels a side.
@@ -142,8 +142,8 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     regression. It predicts a capsule's values after the move from the n k values of all capsules before the move.
 
     In the regression of a capsule, images are weighted by its weights. Values are centred, so that the map is affine
-    and the mean is not penalised. The penalty has the smallest error, summed over capsules, on the last quarter of the
-    images, for maps fitted to the other images. With this penalty, the map is fitted to all images.
+    and the mean is not penalised. To choose the penalty, maps are fitted without the last quarter of the
+    images. The smallest error on this quarter, summed over capsules, decides. Then the map is fitted to all images.
 
     Args:
         penalties: penalties to choose from, as shares of the largest eigenvalue of the values' covariance.

@@ -1,4 +1,4 @@
-"""Functions whose equivariance is known. Their errors are measured like a network's, to check and calibrate errors.
+"""Functions whose equivariance is known. Their errors check the measurement, and give a scale for a network's.
 
 - `pixels`: f(x) = x. Its action is the resampling that moves images. So its error is zero, except for content that
   enters a crop at its edges.
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipeline.probes.equivariance.actions import Map, Maps, Pairs, Read, plain
+from pipeline.probes.equivariance.actions import FeatureMaps, Map, Pairs, Read, plain
 
 FILTERS, KERNEL = 4, 3
 
@@ -23,7 +23,7 @@ def controls(edge: str) -> dict[str, Read]:
     """The controls, as functions that read a layer off images, by name. `edge` is as in `transformations.moving`."""
     network = QuarterTurnNetwork()
     return {
-        "pixels": lambda images: {"pixels": plain(images.flatten(2), Maps(images.shape[-1], edge), False)},
+        "pixels": lambda images: {"pixels": plain(images.flatten(2), FeatureMaps(images.shape[-1], edge), False)},
         "moments": lambda images: {"moments": plain(moments(images), MomentAction(), False)},
         "quarter turns": lambda images: {"turns": plain(network(images), QuarterTurnAction(), False)},
     }
@@ -92,7 +92,7 @@ class QuarterTurnNetwork:
         self.second = torch.randn(shape, generator=generator, dtype=torch.float64) / scale
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Features `[B, FILTERS, 4]` (last axis: turns) of images `[B, C, S, S]`, S even, averaged over channels."""
+        """Features `[B, FILTERS, 4]` (last axis: turns) of images `[B, C, S, S]`, S even."""
         x = F.avg_pool2d(images.mean(1, keepdim=True), 2)
         first, second = self.first.to(images), self.second.to(images)
         lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 F, H, H)
@@ -105,7 +105,7 @@ class QuarterTurnNetwork:
 
 
 class QuarterTurnAction:
-    """A quarter turn of the image moves values to the next turn. Maps that are no quarter turns have no action."""
+    """A quarter turn of the image moves values to the next turn. Other transformations have no action."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
         """The cyclic shift for a turn by 90, 180 or 270 degrees, else None."""

@@ -80,8 +80,7 @@ def started(model: Model, images: Tensor) -> Model:
     Args:
         images: training images as the model sees them.
     """
-    count = model.beginning_images(0)
-    if count:
+    if count := model.beginning_images(0):
         model.begin_epoch(0, images[:count])
     if model.statistics_images:
         some = images[: model.statistics_images]
@@ -208,7 +207,7 @@ def _measure(
 
 
 def _not_collapsed(layers: Layers) -> Layers:
-    """Layers whose numbers differ between images (`errors.COLLAPSED`)."""
+    """Layers whose values differ between images (`errors.COLLAPSED`)."""
     varied = {name: errors.variation(layer.numbers, layer.weights) for name, layer in layers.items()}
     return {name: layer for name, layer in layers.items() if varied[name] >= errors.COLLAPSED}
 

@@ -18,7 +18,7 @@ from pipeline.layers.images import centre_crop, warped_crops
 ROTATION, SHIFT, SCALE, SHEAR = "rotation", "shift", "scale", "shear"
 FAMILIES = (ROTATION, SHIFT, SCALE, SHEAR)
 UNITS = {ROTATION: "degree", SHIFT: "pixel", SCALE: "percent", SHEAR: "percent"}
-"""Units of magnitudes in derivatives, such as "per degree": 1 degree, 1 pixel, a factor of e^0.01, a shear of 0.01."""
+"""Units of derivatives: they are per degree, per pixel, per factor of e^0.01, and per shear of 0.01."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ class _SceneStudy(Section):
     objects: int = Field(ge=2, le=1000, description="number n of object capsules")
     dimensions: int = Field(ge=2, le=256, description="dimensions of the poses of parts and objects")
     sigmas: list[Annotated[float, Field(gt=0, le=100)]] = Field(
-        min_length=1, description="sds to try of parts around their predictions, in units of the sd of an object's pose"
+        min_length=1, description="to try: sds of parts around their predictions, in units of the sd of objects' poses"
     )
     seed: Seed = Field(description="seed of transformations, scenes and starts")
 
@@ -60,7 +60,7 @@ class ParsingStudy(_SceneStudy):
 
     study: Literal["parsing"]
     shown: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
-        min_length=1, description="numbers of objects in a scene to try"
+        min_length=1, description="to try: numbers of objects in a scene"
     )
     clutter: float = Field(ge=0, lt=1, description="share of parts without a parent")
     kappa: float = Field(gt=0, le=1e6, description="concentration of cues")

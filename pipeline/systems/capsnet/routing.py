@@ -1,5 +1,5 @@
-"""Routing by agreement (document 001) of a CapsNet, read off a network for the stage `routing`. The stage measures
-class capsules in every iteration, and every routed layer after the last iteration.
+"""Routing by agreement (document 001), read off a CapsNet for the stage `routing`. The stage measures class capsules
+in every iteration, and every routed layer after the last iteration.
 """
 
 from functools import partial
@@ -14,14 +14,14 @@ from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer, forwar
 
 
 def iterations_of(model: CapsNet) -> int:
-    """Number of weighted sums of votes of a network that routes, one more than its updates of the weights."""
+    """Number of weighted sums of votes in a network that routes: one more than the updates of the weights."""
     assert model.last.updates is not None
     return model.last.updates + 1
 
 
 @torch.no_grad()
 def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
-    """Route class capsules for `iterations`, even if the network runs fewer, on images `[B, 1, S, S]` in [0, 1].
+    """Run `iterations` of routing to class capsules, even if the network has fewer, on images `[B, 1, S, S]` in [0, 1].
 
     Parts are the capsules below: primary capsules at X positions, or middle capsules without positions (X is 1). In
     iteration 1, a part gives all classes the same share. Activations of parts and classes are lengths.

@@ -6,7 +6,7 @@ one pixel if the image shifts by four. Theory gives no action for the hidden fea
 
 from torch import Tensor
 
-from pipeline.probes.equivariance.actions import Layer, Maps, plain
+from pipeline.probes.equivariance.actions import FeatureMaps, Layer, plain
 from pipeline.systems.cnn.model.cnn import CNN
 
 
@@ -15,6 +15,6 @@ def read(model: CNN, images: Tensor) -> dict[str, Layer]:
     maps = model.maps(images)
     hidden = model.hidden(maps.flatten(1)).relu()
     return {
-        "maps": plain(maps.flatten(2), Maps(maps.shape[-1], "border"), False),
+        "maps": plain(maps.flatten(2), FeatureMaps(maps.shape[-1], "border"), False),
         "hidden": plain(hidden.unsqueeze(1), None),
     }

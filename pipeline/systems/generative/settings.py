@@ -8,7 +8,7 @@ from pipeline.learning.settings import AugmentationParams, RunSettings
 from pipeline.settings import MAX_ANGLE, Angles, Name, Section, Seed, check_distinct, younger
 
 SCHEDULE = ("temperature_epochs", "seeding_epoch", "early_epochs", "ramp_epochs")
-"""Settings of the model, except `seeding`, that are numbers of epochs or an epoch."""
+"""Settings of the model that are an epoch or a number of epochs, except `teaching_epochs`, which is in `seeding`."""
 
 
 class SeedingParams(Section):
@@ -36,8 +36,8 @@ class GenerativeModelParams(Section):
         default=0.5,
         gt=0,
         lt=1,
-        description="initial opacity of the templates; near 0 if digits leave much of the canvas empty. The first "
-        "steps erase templates that lie beside the ink, and erased templates get no gradient",
+        description="initial opacity of the templates; near 0 if digits leave much of the canvas empty: else "
+        "the first steps erase templates that lie beside the ink, and erased templates get no gradient",
     )
     temperature: float = Field(gt=0, le=10, description="temperature of the relaxed presences at the start of training")
     final_temperature: float = Field(gt=0, le=10, description="temperature after temperature_epochs, and in evaluation")
@@ -83,7 +83,7 @@ class GenerativeModelParams(Section):
         if self.pose_sd_start <= self.pose_sd_floor:
             raise ValueError(f"pose_sd_start must exceed pose_sd_floor ({self.pose_sd_floor})")
         if self.seeding is not None and self.slots != "own":
-            raise ValueError("seeding needs slots: own; in any slot, parts have no arrangement")
+            raise ValueError("seeding needs slots: own; with slots: any, parts have no places of their own")
         if self.hidden % self.heads:
             raise ValueError(f"heads must divide hidden ({self.hidden})")
         return self

@@ -42,8 +42,8 @@ def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations
 def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
     """Measures of each layer of convolutional capsules, then of class capsules, on images `[B, C, s, s]` in [0, 1].
 
-    Shares are the assignments used by the last M-step. They sum to 1 over all parents that see a child. With
-    competition "position", they sum to 1 at each position. A child that several positions see has several parents.
+    Shares are the assignments used by the last M-step. A child's shares sum to 1 over all parents that see it. With
+    competition "position", they sum to 1 over the parents at each position that sees it, so to more if several do.
     With activation "mixing", a layer's activations sum to 1. Here they are multiplied by the number of capsules.
     """
     found = []

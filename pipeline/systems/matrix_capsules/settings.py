@@ -69,7 +69,7 @@ class MatrixCapsulesModelParams(Section):
     bayes: BayesParams
     batch_norm: bool = Field(description="normalise feature maps, poses and activations, as in Ribeiro et al. 2020")
     competition: Competition = Field(description="a child's shares sum to 1 over all parents, or at each position")
-    first_shares: Competition = Field(description="in iteration 1, if competition is all (authors' code: position)")
+    first_shares: Competition = Field(description="competition in iteration 1, if it is all later (authors: position)")
     inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
     inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i, from 0: lambda (1 - rate^(i + 1))")
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
@@ -77,7 +77,7 @@ class MatrixCapsulesModelParams(Section):
     damped_first: bool = Field(description="damp the first iteration, too, with 0 as previous mean (authors' code)")
     variance_floor: float = Field(gt=0, le=1, description="added to votes' variances; bayes uses it for floor_sd only")
     saving: float | None = Field(gt=0, le=1e4, description="nats: betas start so that a vote saves this; null: as set")
-    beta_a_unit: float = Field(gt=0, le=1e6, description="nats: unit in which beta_a is learnt (authors' code: 5,000)")
+    beta_a_unit: float = Field(gt=0, le=1e6, description="nats: unit of the learnt beta_a (authors' 5,000: 2,500 here)")
     convolutional: RoutingLayerParams
     last: RoutingLayerParams
     primary_pose_sd: float = Field(gt=0, le=10, description="initial sd of the weights of primary poses")
@@ -89,9 +89,7 @@ class MatrixCapsulesModelParams(Section):
     )
     first_margin: float = Field(ge=0, le=1, description="margin of the spread loss at the start of training")
     last_margin: float = Field(ge=0, le=1, description="margin at the end of training, and in validation")
-    margin_epochs: float = Field(
-        gt=0, le=10_000, description="margin rises as the logistic of epoch / margin_epochs - 4"
-    )
+    margin_epochs: float = Field(gt=0, le=10_000, description="margin rises as logistic(epoch / margin_epochs - 4)")
     weight_decay: float = Field(ge=0, le=1, description="factor on half the squared weights in the loss")
     mixup: Mixup
 

@@ -25,7 +25,7 @@ class SCAEModelParams(Section):
     object_features: int = Field(ge=1, le=1024, description="features per object for its predictions")
     presence_noise: float = Field(ge=0, le=10, description="half width of the uniform noise on presence logits")
     deformation: float = Field(ge=0, le=1e6, description="weight of half the squared deformations")
-    posterior_within: float = Field(ge=0, le=1e6, description="weight of the entropy of an image's shares of objects")
+    posterior_within: float = Field(ge=0, le=1e6, description="weight of the entropy of objects' shares in an image")
     posterior_between: float = Field(ge=0, le=1e6, description="weight of the same entropy over the batch, subtracted")
     prior_within: float = Field(
         ge=0, le=1e6, description="weight of the squared distance of an image's sum of presences to prior_sum"

@@ -183,7 +183,7 @@ def test_dropout_is_in_training_alone_and_keeps_the_mean() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     """Of images of another size, the compiled kernel would read beyond the children that there are."""
-    with pytest.raises(UserError, match="see more than 2x2"):
+    with pytest.raises(UserError, match="exceed images of 2 pixels"):
         network(2)
     with pytest.raises(UserError, match="see more than the 4x4 below"):
         network(capsule_kernel=5)

@@ -1,7 +1,7 @@
 """The toy network of document 001's appendix B: three inputs x, three hidden units h, one output of target t.
 
 Input and output are clamped. The hidden activities h start at the forward pass, h = x, and descend an energy. The
-document's text and its published figure need different energies, called two readings:
+document's text and its published figure need different energies, called readings here:
 
     two-sided   1/2 |x - h|^2 + 1/2 (t - sum h)^2 + penalty      all squared prediction errors, as in the text
     output      (t - sum h)^2 + penalty                          gives the published figure

@@ -73,8 +73,8 @@ def sample(mean: NDArray[np.float64], kappa: NDArray[np.float64], random: np.ran
         around = np.reshape(vonmises_fisher(north, concentration).rvs(count, random_state=random), (count, -1))
         # The Householder reflection that maps the north pole to the mean, or no reflection if the mean is the pole.
         axis = north - mean[where]
-        length = (axis**2).sum(-1, keepdims=True)
-        axis = np.divide(axis, np.sqrt(length), out=np.zeros_like(axis), where=length > 1e-24)
+        squares = (axis**2).sum(-1, keepdims=True)
+        axis = np.divide(axis, np.sqrt(squares), out=np.zeros_like(axis), where=squares > 1e-24)
         found[where] = around - 2 * axis * (axis * around).sum(-1, keepdims=True)
     return found
 

@@ -1,4 +1,4 @@
-"""Measures of the claims about document 001's generative model, and its figures.
+"""Measures of the claims about document 001's generative model, and figures of the studies of top-down attention.
 
 The profile's `evidence` names the studies that answer the claims. The document gives no data and no settings for these
 claims. Findings thus have no remarks (differences from the document).
@@ -62,7 +62,7 @@ def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> 
         if units["L1"] < SINGLE < min(units["none"], units["L2"]):
             single.append(weight)
     ours = numbers.needed("end", reading, AS_WRITTEN, "L1", "effective_number")
-    notes = [f"a single winner at weight {' and '.join(single) or 'none'}"]
+    notes = [f"a single winner at {'weight ' + ' and '.join(single) if single else 'no weight'}"]
     least = numbers.number("single_winner_from")
     if reading == "two-sided" and least is not None:
         fraction = Fraction(least).limit_denominator(9)  # such as 5/3
@@ -113,7 +113,7 @@ def inversion_finds_more(numbers: Numbers) -> Answer:
     rival = min(("dynamic routing", "dynamic routing, long"), key=lambda method: leads[method].mean)
     lead, counts = leads[rival], numbers.at("lead", rival)
     notes = [
-        f"found by inversion {ours:.1f} %, by {rival} {ours - lead.mean:.1f} %, on the same {lead.n:,} scenes; "
+        f"found: {ours:.1f} % by inversion, {ours - lead.mean:.1f} % by {rival}; both on the same {lead.n:,} scenes; "
         f"inversion finds fewer in {settings - counts['more'] - counts['as_many']} of {settings} settings",
         f"best routing: {best}; inversion is ahead of it by {leads[best].mean:.1f} ± {leads[best].se:.1f} points",
     ]

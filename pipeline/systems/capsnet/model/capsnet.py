@@ -77,7 +77,7 @@ class CapsNet(Model):
         self.params, self.image_size = params, image_size
         first, second = params.strides
         side = ((image_size - params.kernel) // first + 1 - params.kernel) // second + 1
-        if side < 1 or image_size < params.kernel:
+        if side < 1:
             raise UserError(
                 f"capsnet: kernels of {params.kernel} pixels leave nothing of {image_size}x{image_size} images"
             )

@@ -71,7 +71,7 @@ class Network(NamedTuple):
         return self.run == wanted and self.dataset == other.dataset
 
     def shortcomings(self, document: str) -> list[Remark]:
-        """Remarks on differences from the paper's network. `document` is its name in `documents.yaml`."""
+        """Remarks on differences from the paper's network, whose name in `documents.yaml` is `document`."""
         model = {"transformations": "normal", **self.run.model}  # records leave out this default
         return remarks("capsnet", document, {**self.run, "model": model, **self.inference}, self.dataset)
 
@@ -146,7 +146,7 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
         slower.append(float(np.exp(early.mean())))
         notes.append(
             f"{words} reconstruction, loss without routing / with it: "
-            f"{slower[-1]:.2f} in the first {FIRST_EPOCHS} epochs, {ratios[-1].mean:.2f} at best"
+            f"{slower[-1]:.2f} in the first {first} epochs, {ratios[-1].mean:.2f} at best"
         )
     same = all(1 / LIKE_LOSS < ratio.mean < LIKE_LOSS for ratio in ratios)
     networks = {role: run for role, (run, _) in trained.items()}

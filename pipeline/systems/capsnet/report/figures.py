@@ -43,8 +43,8 @@ _SPARSITY = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Yield Figure 2, from the conditions of `trained_conditions`, and Figure 1, from the studies of `inferred_pair`.
-    Figures without results are left out. So is Figure 1 if a study lacks arrays of example images.
+    """Yield Figure 2, from the conditions of `trained_conditions`, and Figure 1, from the studies of `inferred_pair`
+    and `as_coded`. Figures without results are left out. So is Figure 1 if a study lacks arrays of example images.
     """
     with suppress(NotMeasuredError):
         trained = claims.trained_conditions(results)
@@ -55,7 +55,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"CapsNet's loss with and without routing, {dataset}",
             "Means over seeds. Shifted validation images stand for the test images of Figure 2 of "
             "document 001. Losses with and without reconstruction are different functions, which are nearly equal "
-            "if its weight is small.",
+            "if reconstruction has a small weight.",
             "Training and validation loss per epoch of four conditions.",
             [record for found, _ in trained.values() for record in found.numbers.records],
             partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
@@ -144,12 +144,12 @@ def build(results: Results) -> list[Table]:
     caption = (
         "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "
         "active, 0 if all have the same length. Silent: images without an active capsule, which index and entropy "
-        "leave out. Effective capsules: exp of the entropy, their number if all were equally long. Saturated: capsules "
-        "longer than 0.9. Conditions: `forward` is the forward pass of all test images, `start` that of the images "
-        "used for inference. The others are after inference. Their names give class capsules (predicted from the layer "
-        "below, or free), label (clamped or free), penalty and its weight, and `unrectified` if the first layer has no "
-        "ReLU. Correct: images whose longest class capsule is that of their class. Falls: images whose energy never "
-        "rose. Last drop: fall of the energy over the last tenth of the steps, in percent."
+        "leave out. Effective capsules: exp of the entropy, the number of equally long capsules with this entropy. "
+        "Saturated: capsules longer than 0.9. Conditions: `forward` is the forward pass of all test images, `start` "
+        "that of the images used for inference. The others are after inference. Their names give class capsules "
+        "(predicted from the layer below, or free), label (clamped or free), penalty and its weight, and `unrectified` "
+        "if the first layer has no ReLU. Correct: images whose longest class capsule is that of their class. Falls: "
+        "images whose energy never rose. Last drop: fall of the energy over the last tenth of the steps, in percent."
     )
     head = ["study", "condition", "layer", "images"]
     return tables_of("sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows)

@@ -32,7 +32,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     Failures are measured on the first test images: the deviation of poses from the image's rotation (Figure 5), the
     share of templates that are copies (Figure 6), and the consistency of `part_use` by range of rotations, in degrees
     (Figure 7). If parts do not move with the image, consistency falls as the range grows, whatever the training. So the
-    evaluated models are a control for models trained on a wider range. All are tested on the wider range.
+    models evaluated here are a control: the sweep's models are trained on wider ranges, and both are tested on these.
     """
     outcome = evaluation.evaluate(inputs)
     models = of_kind(GenerativeModel, inputs.models)

@@ -71,7 +71,7 @@ def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
     The information of relaxed presences is at least as large, because rounding can only lose information.
     """
     on = (logits + noise > 0).to(logits)
-    off = F.softplus(logits).sum(-1)  # log p(b | x) = sum_o b_o logits_o - softplus(logits_o)
+    off = F.softplus(logits).sum(-1)  # log p(b | x) = sum_o (b_o logits_o - softplus(logits_o))
     own = (on * logits).sum(-1) - off
     mixture = [(rows @ logits.T - off).logsumexp(-1) for rows in on.split(ROWS)]
     return (own - torch.cat(mixture)).mean() + math.log(len(logits))

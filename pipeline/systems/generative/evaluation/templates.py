@@ -3,7 +3,7 @@
 Templates are compared as drawn (opacity times intensity). In each pair, the affine map that makes the second template
 most similar to the first is sought. The singular values of the map's linear part are from 1 / `MOST_STRETCH` to
 `MOST_STRETCH`. Reflections are allowed. Similarity is the correlation of pixels on a canvas of twice a template's side.
-Ink in only one template lowers similarity. Black pixels outside both templates are left out. They would raise it.
+Ink in only one template lowers similarity. Black pixels outside both templates would raise it and are left out.
 
 The search starts from maps in closed form. S1 and S2 are the covariances of the ink in two pictures. If the second is a
 copy of the first, the map's linear part is S1^(1/2) Q S2^(-1/2), with an unknown rotation or reflection Q. Angles of Q
@@ -149,9 +149,8 @@ def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed
     chosen = images[random.permutation(len(images))[:count], 0]
     windows = []
     for image in chosen:
-        rows, columns = np.nonzero(image > 127)
-        at = random.integers(len(rows)) if len(rows) else 0
-        centre = (np.array([columns[at], rows[at]]) * 2 + 1) / len(image) - 1 if len(rows) else np.zeros(2)
+        ink = np.argwhere(image > 127)[:, ::-1]  # (x, y) of each pixel
+        centre = (ink[random.integers(len(ink))] * 2 + 1) / len(image) - 1 if len(ink) else np.zeros(2)
         windows.append(np.concatenate([np.eye(2) * scale, centre[:, None]], axis=1))
     frames = torch.from_numpy(np.stack(windows)).float()
     pictures = torch.from_numpy(chosen)[:, None, None].float() / 255

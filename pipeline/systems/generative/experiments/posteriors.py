@@ -57,7 +57,7 @@ def _changed(run: GenerativeRun, study: PosteriorParams, epochs: int, **model: o
 
 
 def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float) -> GenerativeModel:
-    """A copy of a model with delta poses. The copy's guide has Gaussian poses around these, with the given sds."""
+    """Copy a model with delta poses. The copy's guide has Gaussian poses around the delta poses, with the given sds."""
     params = model.params.model_copy(update={"pose_posterior": "gaussian"})
     with torch.random.fork_rng(devices=[]):
         # The seed fixes the hidden layers of the sds' heads, so that a training that starts here is reproducible.

@@ -5,8 +5,8 @@ clean training images. Posteriors are of two kinds, "before" and "after" optimis
 kind on rotated training images, and tested on the same kind. With restarts, the engine `chosen` has two more kinds:
 
 - `once`: optimised without restarts.
-- `kicked`, at the smallest angle only: optimised once more from `once`, with restarts that also perturb log odds, and
-  objects not refined afterwards. t0 keeps this noise, because the bound hardly depends on which objects are present.
+- `kicked`, at the smallest angle only: optimised once more from `once`. Restarts also perturb log odds, and objects are
+  not refined afterwards. t0 keeps this noise, because the bound hardly depends on which objects are present.
   Accuracies show the effect of the noise.
 """
 
@@ -69,8 +69,8 @@ def optimisation_gains(
     rows, curves = [], []
 
     def refit_probes(angle: float) -> dict[str, Pipeline]:
-        """Probes on t0 of rotated training images, by the posterior's name (`_optimised`), for the chosen engine. The
-        last fifth of the images selects the regularisation strength.
+        """Probes on t0 of rotated training images, by kind of posterior, for the chosen engine. The last fifth of the
+        images selects the regularisation strength.
         """
         inputs, classes = dataset.part("train")
         inputs, classes = inputs[: study.refit_images], classes[: study.refit_images]
@@ -134,9 +134,9 @@ def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
 
 
 def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams) -> Arrays:
-    """Arrays for a figure like the document's Figure 3. A test image of a 2 is rotated by seven `angles` (degrees), and
-    reconstructed by the study's chosen engine: `images`, `before` and `after` optimisation `[7, S, S]`, and parts in
-    colours, `arrangements_before` and `arrangements_after` `[7, S, S, 3]`.
+    """Arrays for a figure like the document's Figure 3, of a test image of a 2: seven `angles` (degrees); rotated
+    `images` and their reconstructions `before` and `after` optimisation by the chosen engine, each `[7, S, S]`; these
+    reconstructions with parts in colours, `arrangements_before` and `arrangements_after`, each `[7, S, S, 3]`.
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, model.device)

@@ -90,8 +90,7 @@ def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor)
         mean, square: E t and E t^2 of the layers' presences, each `[N, P]`.
     """
     first, second = torch.zeros_like(colour[:, 0]), torch.zeros_like(colour[:, 0])
-    layers = zip(colour.unbind(1), alpha.unbind(1), mean.unbind(1), square.unbind(1), strict=True)
-    for C, opacity, m, q in layers:
+    for C, opacity, m, q in zip(colour.unbind(1), alpha.unbind(1), mean.unbind(1), square.unbind(1), strict=True):
         s, s2 = opacity * m[:, None, None], opacity * opacity * q[:, None, None]  # of opacity times presence
         second = second + C * (2 * (s - s2) * first + C * s2) + (s2 - 2 * s) * second
         first = torch.lerp(first, C, s)

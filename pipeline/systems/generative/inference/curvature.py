@@ -1,16 +1,16 @@
 """Gauss-Newton steps on the analytic bound: gradient, curvature, and the damped linear system of each image.
 
 The negative bound is close to half a sum of squared residuals. Pixel residuals are divided by sigma, the pixels' sd.
-Pose residuals are divided by c_ij, the sd of object i's vote (I + A_i) M_ij for part j, and weighted by presence and by
-the posterior over parents (the routing). The Gauss-Newton curvature H has mainly these terms:
+Pose residuals are divided by c_ij, the sd of part j's pose around object i's vote (I + A_i) M_ij. They are weighted by
+presence and by the posterior over parents (the routing). The Gauss-Newton curvature H has mainly these terms:
 
     pixels   J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image with respect to the parts' states
     votes    exact for fixed routing and presences, because the residuals are linear in the poses A_i and A_j
     logits   the second derivative of the log densities of relaxed presences
 
-Object poses are coupled only through the parts, and the two rows of a vote's 2x3 matrix are not coupled. So an object's
-pose has one 3x3 curvature matrix for both rows. Eliminating object poses first (Schur complement) leaves one 7 P x 7 P
-system per image.
+Object poses are coupled only through the parts. Votes do not couple the two rows of an object's 2x3 pose, and both rows
+have the same 3x3 curvature matrix. Eliminating object poses first (Schur complement) leaves one 7 P x 7 P system per
+image.
 
 Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
 """

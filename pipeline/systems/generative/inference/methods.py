@@ -67,8 +67,8 @@ def value_of(
 
 
 class Method(ABC):
-    """An update rule for states of images `[N, 1, S, S]` in [0, 1] under a frozen model. Its tensors `[n, ...]` have a
-    row per active image.
+    """An update rule for states of images `[N, 1, S, S]` in [0, 1] under a frozen model. Attributes that are tensors,
+    `[n, ...]`, have a row per active image.
     """
 
     patience: float
@@ -86,7 +86,7 @@ class Method(ABC):
 
     @abstractmethod
     def step(self) -> tuple[Tensor, Tensor]:
-        """Evaluate, then accept or reject, one trial per image. Returns states `[n, V]` and values `[n]` for `Best`."""
+        """Evaluate one trial per image and accept or reject it. Returns states `[n, V]` and values `[n]` for `Best`."""
 
     def keep(self, chosen: Tensor) -> None:
         """Keep only the images in the mask `chosen [n]`."""
@@ -200,13 +200,13 @@ class LBFGSMethod(Method):
         return self.value
 
     def step(self) -> tuple[Tensor, Tensor]:
-        trial = self.state + self.length.unsqueeze(-1) * self.direction * self.scale
+        move = self.length.unsqueeze(-1) * self.direction
+        trial = self.state + move * self.scale
         value, gradient = self.evaluate(trial)
         gradient = gradient * self.scale
         slope = (self.gradient * self.direction).sum(-1)  # negative: a descent direction
         taken = value <= self.value + 1e-4 * self.length * slope  # sufficient decrease; False for NaN
 
-        move = self.length.unsqueeze(-1) * self.direction
         change = gradient - self.gradient
         curved = taken & ((move * change).sum(-1) > 1e-8 * change.square().sum(-1))
         # The newest pair comes first. The oldest pair is dropped.
@@ -215,7 +215,7 @@ class LBFGSMethod(Method):
         self.moves = torch.where(curved[:, None, None], moves, self.moves)
         self.changes = torch.where(curved[:, None, None], changes, self.changes)
 
-        # Minimum of the parabola through value and slope at 0 and the trial's value, limited to 0.1 to 0.5 of the step.
+        # Minimum of a parabola with the current value and slope and the trial's value, kept in 0.1 to 0.5 of the step.
         second = 2 * (value - self.value - self.length * slope) / self.length
         shorter = torch.where(second > 0, -slope * self.length / second, self.length / 2).nan_to_num(0.0)
         shorter = torch.maximum(torch.minimum(shorter, self.length / 2), self.length / 10)
@@ -255,11 +255,10 @@ class ObjectMethod(LBFGSMethod):
 
     def evaluate(self, states: Tensor, first: bool = False) -> tuple[Tensor, ...]:
         model, x = self.model, states.detach().requires_grad_()
-        with torch.enable_grad():
-            found = unpack(torch.cat([self.parts, x], dim=1), model.params.parts)
-            t, _ = presence_moments(found.part_logits, model.temperature)
-            bound, routing = hierarchy_bound(model, found, t)
-            (gradient,) = torch.autograd.grad(-bound.sum(), x)
+        found = unpack(torch.cat([self.parts, x], dim=1), model.params.parts)
+        t, _ = presence_moments(found.part_logits, model.temperature)
+        bound, routing = hierarchy_bound(model, found, t)
+        (gradient,) = torch.autograd.grad(-bound.sum(), x)
         if not first:
             return -bound.detach(), gradient
         with torch.no_grad():
@@ -289,7 +288,8 @@ class GaussNewtonMethod(Method):
     """Gauss-Newton on the analytic bound, damped for each image as by Levenberg (1944) and Marquardt (1963).
 
     The damping is lowered if the value falls by at least a quarter of the quadratic model's prediction, doubled if it
-    falls by less, tripled if it does not fall. It has a minimum, because the quadratic model holds the routing fixed.
+    falls by less, tripled if it does not fall. The damping has a minimum, because the quadratic model is inexact: it
+    holds the routing fixed.
     """
 
     patience = 4

@@ -31,7 +31,7 @@ RIDGE = 1e-3
 LIKELIEST = 0.98
 """Upper limit of the probability that a part is present; the lower limit is 1 - `LIKELIEST`."""
 STARTING_IMAGES = 256
-"""Number of images for a start without EM. One image per object gives its M_ij. All images give parts' mean poses."""
+"""Number of images for a start without EM. Each object's M_ij is from one image, the parts' mean poses are from all."""
 SMALLEST_EXCESS = 2e-3
 """Least excess of c_ij over its floor after a start from a mixture. At the floor, c_ij would have no gradient."""
 

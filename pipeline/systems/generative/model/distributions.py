@@ -73,8 +73,8 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
     """Monte Carlo estimate of the mutual information of all presences together and the image, a scalar, from log odds
     `[N, O]` and standard logistic noise `[N, O]`, one sample per image.
 
-    The mixture includes the posterior that a sample is from, with weight 1 / N. So no estimate exceeds log N. Its
-    expectation is at most the information under the whole distribution of images. Near zero it may be negative.
+    The mixture includes the posterior that a sample is from, with weight 1 / N. So no estimate exceeds log N, and the
+    expectation is at most the information under the whole distribution of images. Estimates near 0 may be negative.
     """
     own = presence_log_prob(noise, torch.zeros_like(noise), 1.0).sum(-1)  # (N,)
     mixture = [
@@ -153,8 +153,8 @@ class PartPosterior(InFull):
     Args:
         A: delta poses `[B, P, 6]`, or Gaussian poses.
         coupling: factor on the gradient of the poses' log density, the same as for p(y1, A1 | y0, A0). If only the
-            latter were scaled to 0, nothing but the entropy would act on poses of absent parts, because these affect no
-            pixel, and their sds would grow without bound.
+            gradient of p were scaled to 0, nothing but the entropy would act on poses of absent parts, which affect no
+            pixel. The sds of these poses would then grow without bound.
     """
 
     def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:

@@ -6,8 +6,8 @@
     x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (7)
 
 Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity (`layers.poses`). The
-guide encodes parts by convolutions, and objects from the parts by a set transformer. Its poses are deltas or Gaussians
-(section 2.3). The bound is the log density of the model's trace minus the log density of the guide's trace.
+guide encodes parts by convolutions, and objects from the parts by a set transformer. Under the guide, poses are deltas
+or Gaussians (section 2.3). The bound is the log density of the model's trace minus that of the guide's trace.
 
 Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 """
@@ -58,7 +58,7 @@ Value = Tensor | float
 
 
 class GenerativeModel(Model):
-    """Two layers of capsules and templates, with an amortised guide. Images have `image_size` pixels a side."""
+    """Templates and two layers of capsules, with an amortised guide. Images have `image_size` pixels a side."""
 
     batch_statistics = frozenset({"most_children", "objects_in_use", "presence_information"})
 
@@ -272,8 +272,8 @@ class GenerativeModel(Model):
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
         """Sample presences `[B, O]` from the log odds `t0` in `found`. The sample t0_sampled is relaxed, in [0, 1];
-        t0_binary is the same sample rounded to 0 or 1. A relaxed sample shows more than whether an object is present,
-        because it depends on the log odds. `generator` is on the CPU, so that every device sees the same noise.
+        t0_binary is the same sample rounded to 0 or 1. A relaxed sample shows more than whether an object is present:
+        its distance from 0 and 1 depends on the log odds. `generator` is on the CPU: every device sees the same noise.
         """
         t0 = found["t0"]
         noise = logistic_noise(tuple(t0.shape), generator, "cpu").to(t0)
@@ -300,7 +300,7 @@ class GenerativeModel(Model):
         temperature: Value | None = None,
     ) -> BoundTrace:
         """One-sample evidence lower bound of each image, from the traces of the model and of `guide` (default
-        `self.guide`), a function of images, noise and coupling. `temperature` (see `model`) is `self.guide`'s, too.
+        `self.guide`), a function of images, noise and coupling. The default guide also has `temperature`, see `model`.
         """
         guide = guide or partial(self.guide, temperature=temperature)
         model = partial(self.model, images, len(images), coupling, temperature)

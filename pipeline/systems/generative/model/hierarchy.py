@@ -136,7 +136,7 @@ class ChildrenGivenParents(InFull):
         distance = ((votes - self.inactive_pose.unsqueeze(-2)) ** 2).sum(-1)
         on, off = self.c**2, self.inactive_sd**2
         between = t * off + (1 - t) * on  # precision of the interpolation is between / (on * off)
-        volume = (1 - t) * on.log() + t * math.log(off) - between.log()  # twice the log of the sd ratio, per number
+        volume = (1 - t) * on.log() + t * math.log(off) - between.log()  # log(its variance / weighted geometric mean)
         return 0.5 * (POSE_SIZE * volume - t * (1 - t) * distance / between)
 
     @torch.no_grad()

@@ -35,7 +35,7 @@ from pipeline.systems.generative.report.shared import (
 )
 
 WIDE = 90.0
-"""Degrees. Training rotations within at least this angle count as wide in the comparison with the VAE."""
+"""Degrees. Ranges of rotation up to this angle or a larger one count as wide in the comparison with the VAE."""
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
 """The features that figures show. Tables show all probed features."""
 _FEATURES = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
@@ -53,7 +53,7 @@ OPEN: dict[str, Any] = FILLED | {"markersize": 7.5, "markerfacecolor": "none", "
 
 
 def _probe(results: Results, features: str, test: str) -> Finding:
-    """A cell of Table 1: accuracy (%) of the probe refit on equally warped training images, as in the paper."""
+    """A cell of Table 1: accuracy (%) of the probe refit on equally warped training images."""
     variant, affine = "vae" if features == "mu_sigma" else "capsules", test == "affine"
     evidence = results.evidence.generative
     named = evidence.affine if affine else evidence.table_1
@@ -124,9 +124,9 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """The largest lead (points) over the VAE's probe, on a wide range of rotations (`WIDE`), of the probe on the
-    capsules' t0 or on SCAE (if SCAE was swept). If no range is wide, the widest counts. The claim holds if in each
-    comparison the VAE is ahead, or the intervals mean ± sd overlap.
+    """The largest lead (points) of the probe on the capsules' t0, or on SCAE if it was swept, over the VAE's probe on a
+    wide range of rotations (`WIDE`). If no range is wide, the widest counts. The claim holds if in each comparison
+    the VAE is ahead, or the intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):
@@ -247,7 +247,7 @@ def _drawing(
         f"{name}-{group[0]}",
         "svg",
         f"{title}, {' and '.join(group)}",
-        f"Accuracy of a linear probe on {dataset_label(records)} (of capsules, t0: presences of the objects; A0: their "
+        f"Accuracy of a linear probe on {dataset_label(records)} (t0: presences of the capsules' objects; A0: their "
         f"poses) {words} Bars: one sd over seeds, where there are several.",
         f"Accuracy over the {x}, one line each for {kinds}.",
         records,

@@ -34,8 +34,8 @@ _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_
 def parts_do_not_turn(results: Results) -> Finding | None:
     """Figure 5: the share (%) of the rotation that part poses miss at the largest angle (`evaluation.equivariance`).
 
-    The claim holds if the deviation rises with the angle, and at the largest angle exceeds `pose_sd_floor`, the
-    smallest sd of a part's pose around an object's vote. Beyond this sd, parts no longer form the same arrangement.
+    The claim holds if the deviation of poses from this rotation rises with the angle, and at the largest angle exceeds
+    `pose_sd_floor`, the smallest sd of a part's pose around an object's vote. Beyond it, parts form other arrangements.
     """
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
@@ -72,7 +72,7 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
 
     If parts stay in place while images rotate, consistency falls as the test range grows, for any training. So a
     control is tested on the widest range: the run with its own, narrower training range. The claim holds if our number,
-    and the control's consistency minus the widest training's, each exceed the larger sd of the two terms.
+    and the control's consistency minus that after the widest training, each exceed the larger sd of their two terms.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)
@@ -153,8 +153,8 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
             f"What the objects of {run} explain",
             "Each column is an object; its images are those in which it owns more parts than any other object. Mean of "
             f"these images, and of the parts that the object owns in them. Of {len(arrays['object_classes'])} objects "
-            f"{owned} own an image. An object that is an arrangement of strokes has a sharp mean image, mostly of one "
-            "class.",
+            f"{owned} have such images. An object that is an arrangement of strokes has a sharp mean image, mostly of "
+            "one class.",
             "Two rows of pictures, a column for each object, with the most common class above.",
             partial(objects, arrays),
         ),

@@ -23,7 +23,7 @@ from pipeline.systems.generative.report.shared import answer, tested_on
 LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"))
 """Colours and markers of engines, the optimisers at test time."""
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
-"""Sds of probe accuracies on clean images in Table 1, in points. For t0_A0, the table has .00: less than 0.5 points."""
+"""Sds of probe accuracies on clean images in Table 1, in points. For t0_A0, .00 is printed: less than 0.5 points."""
 _EXAMPLES = {
     "images": "input",
     "before": "encoder",
@@ -89,9 +89,8 @@ def optimisation_gain(results: Results) -> Finding:
     ]
     if "bound_kicked" in values:
         better = values["bound_kicked"].minus(values["bound_after"]).mean
-        notes.append(
-            f"kicked: log odds perturbed, too (sd {study.kick_logit:g}), and not refined: bound {better:+.1f} nats"
-        )
+        noise = f"log odds perturbed, too (sd {study.kick_logit:g}), objects not refined"
+        notes.append(f"kicked: {noise}; bound {better:+.1f} nats against optimised")
     run, evaluated = study.run, results.numbers("evaluate", study.run)
     if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
         notes += presences.notes(evaluated, run)
@@ -244,10 +243,10 @@ def optimisation(results: Results) -> list[Table]:
                 found = cells(numbers, heads, "engine", engine, angle)
                 rows.append(([study, engine, float(angle), images], found, numbers))
     caption = (
-        "Free-form optimisation of the bound from the encoder's output: gradient evaluations per image (refining the "
-        "objects alone takes about a tenth more), seconds for all images, bound in nats per image, squared pixel error "
-        "summed over an image, and accuracy of a probe on t0, fit on encoded clean images (fixed) or on training "
-        "images rotated and optimised in the same way (refit)."
+        "Free-form optimisation of the bound from the encoder's output: gradient evaluations per image (without those "
+        "that refine the objects alone, which cost about a tenth more), seconds for all images, bound in nats per "
+        "image, squared pixel error summed over an image, and accuracy of a probe on t0, fit on encoded clean images "
+        "(fixed) or on training images rotated and optimised in the same way (refit)."
     )
     keys = ["study", "engine", "angle", "images"]
     return measured_table("optimise", "Test-time optimisation", caption, keys, heads, rows)

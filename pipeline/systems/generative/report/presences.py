@@ -1,7 +1,7 @@
 """Notes and a table on whether the presences of a run carry information. The table also has runs with changed settings.
 
 A probe on log odds does not measure this information, because log odds are standardised. A probe on relaxed samples
-does not either, because samples depend on log odds. A binary sample (0 or 1) only says whether an object is present.
+does not either: how close they are to 0 or 1 shows the log odds. A binary sample only says if an object is present.
 """
 
 import math
@@ -15,7 +15,7 @@ from pipeline.systems.generative.report.shared import classes_of
 SILENT_NATS = 0.1
 """Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
-"""Points above chance. Presences are silent if a probe on samples is below this, one on log odds above `READABLE`."""
+"""Points above chance. Silent presences give a probe at most this on samples, but `READABLE` or more on log odds."""
 READABLE = 30.0
 """Points above chance. From here, a probe on log odds counts as able to read the class."""
 
@@ -97,13 +97,13 @@ def build(results: Results) -> list[Table]:
     caption = (
         "Whether the presences of objects depend on the test image: of runs, and of runs trained for fewer epochs with "
         "settings changed (times in epochs of the whole run; other sds of poses are scaled with the minimum sd, the "
-        "final temperature with the initial one). Probe: accuracy of refit probes on one sample of t0, as 0 or 1 and "
-        "relaxed, on its log odds, and on these with the mean of A0; only a sample that is 0 or 1 hides the log odds. "
-        "I(t0; x): mutual information of t0 and the image (nats, as its bound and KL); telling ten classes apart takes "
-        f"{math.log(10):.1f}. Sum by object: an upper bound of it; for SCAE, which does not sample presences, that of "
-        "samples with its probabilities. Divergences from different priors cannot be compared. Pixel error: "
-        f"squared, summed over an image. Silent: less than {SILENT_NATS:g} nats, or a probe on samples within "
-        f"{NEAR_CHANCE:g} points of chance where that on log odds is {READABLE:g} or more above it."
+        "final temperature with the initial one). Probe: accuracy of refit probes on one sample of t0 (rounded to 0 or "
+        "1, or relaxed), on log odds, and on log odds and the mean of A0; only a rounded sample hides the log odds. "
+        "I(t0; x): mutual information of t0 and the image (nats, like the sum and KL); telling ten classes apart takes "
+        f"{math.log(10):.1f}. Sum by object: an upper bound of I(t0; x); SCAE does not sample presences, so the sum "
+        "reads them as probabilities. Divergences from different priors cannot be compared. Pixel error: "
+        f"squared, summed over an image. Silent: less than {SILENT_NATS:g} nats, or a probe on rounded samples at most "
+        f"{NEAR_CHANCE:g} points above chance and one on log odds at least {READABLE:g} points above it."
     )
     keys = ["run", "epochs", "changed", "presences"]
     return measured_table("presences", "Do presences carry information?", caption, keys, _HEADS, rows)

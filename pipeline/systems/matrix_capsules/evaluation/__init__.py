@@ -34,7 +34,6 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     pixels = errors.seen(images, augmentation)
     found = [distances(model, pixels) for model in models]
     shares = stack_replicas([concentration(*each, labels) for each in found])
-    votes = nest(shares, ["of", "iteration"], "share")
     # The first two correctly classified images of different classes, and the first misclassified one
     correct = errors.scores(models[0], pixels).argmax(-1).cpu().numpy() == labels
     recognised = np.flatnonzero(correct)
@@ -42,7 +41,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     chosen = [*firsts.tolist(), *np.flatnonzero(~correct)[:1].tolist()]
     of_chosen = errors.scores(models[0], pixels[chosen]).cpu().numpy()
     arrays = histograms(*found[0], chosen) | {"images": images[chosen], "labels": labels[chosen], "scores": of_chosen}
-    numbers = {**outcome.numbers, "voted_images": len(images), "votes": votes}
+    numbers = {**outcome.numbers, "voted_images": len(images), "votes": nest(shares, ["of", "iteration"], "share")}
     return replace(outcome, numbers=numbers, arrays=arrays)
 
 
@@ -56,43 +55,43 @@ def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32
     """
     layer = model.routed[-1]
     device = next(model.parameters()).device
-    found, shares = [], []
+    found, weights = [], []
     for batch in images.split(_AT_ONCE):
         below = model.capsules(batch.to(device))[-2]
         votes = layer.votes(below)[:, 0]  # (B, n, votes, P)
         steps = layer.steps(below)
         found.append(torch.stack([(votes - step.parents.poses[:, 0, :, None]).norm(dim=-1) for step in steps]))
         active = layer.fields.gather(below[1]).flatten(2).unsqueeze(2)  # (B, 1, 1, votes)
-        shares.append(torch.stack([(step.assignments * active)[:, 0] for step in steps]))
-    return torch.cat(found, 1).cpu().numpy(), torch.cat(shares, 1).cpu().numpy()
+        weights.append(torch.stack([(step.assignments * active)[:, 0] for step in steps]))
+    return torch.cat(found, 1).cpu().numpy(), torch.cat(weights, 1).cpu().numpy()
 
 
 def concentration(
-    distance: NDArray[np.float32], shares: NDArray[np.float32], labels: NDArray[np.int64]
+    distance: NDArray[np.float32], weights: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> pd.DataFrame:
     """The right class's share of the weight of votes, from the results of `distances`. Columns: of, iteration, share.
     Rows with `of` "all" count all votes. Rows with "near" count votes at most a radius from their class capsule's pose.
     The radius is chosen so that votes within it have a tenth of all weight in the first iteration.
     """
-    right = np.eye(shares.shape[2])[labels].astype(bool)  # (N, n)
+    right = np.eye(weights.shape[2])[labels].astype(bool)  # (N, n)
     order = np.argsort(distance[0], axis=None)
-    weights = shares[0].ravel()[order].cumsum()
-    radius = distance[0].ravel()[order][np.searchsorted(weights, 0.1 * weights[-1])]
+    total = weights[0].ravel()[order].cumsum()
+    radius = distance[0].ravel()[order][np.searchsorted(total, 0.1 * total[-1])]
     rows = []
-    for name, kept in (("all", shares), ("near", shares * (distance <= radius))):
+    for name, kept in (("all", weights), ("near", weights * (distance <= radius))):
         for t, each in enumerate(kept, 1):
             rows.append((name, t, float(each[right].sum() / max(each.sum(), np.finfo(np.float32).tiny))))
     return pd.DataFrame(rows, columns=["of", "iteration", "share"])
 
 
 def histograms(
-    distance: NDArray[np.float32], shares: NDArray[np.float32], chosen: list[int], bins: int = 40
+    distance: NDArray[np.float32], weights: NDArray[np.float32], chosen: list[int], bins: int = 40
 ) -> dict[str, NDArray[Any]]:
-    """Sums of `shares` by bin of distance, in k images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
+    """Sums of votes' weights by bin of distance, in k images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
     most = float(np.quantile(distance[:, chosen], 0.99))  # farther votes are in no bin
     edges = np.linspace(0, most, bins + 1)
     counts = np.zeros((len(chosen), len(distance), distance.shape[2], bins))
     for row, t, n in np.ndindex(*counts.shape[:3]):
         place = t, chosen[row], n
-        counts[row, t, n] = np.histogram(distance[place], edges, weights=shares[place])[0]
+        counts[row, t, n] = np.histogram(distance[place], edges, weights=weights[place])[0]
     return {"counts": counts, "edges": edges}

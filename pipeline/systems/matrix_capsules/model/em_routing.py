@@ -1,7 +1,7 @@
 """EM routing (document 004, Procedure 1): capsules fit Gaussians to the votes of the capsules below them.
 
 Shapes: B images; children at X positions, c types each, poses of P numbers; parents at p positions, D types each. A
-parent sees N = k c children at k positions (`receptive_fields`), position by position. Votes are `[B, p, D, N, P]`.
+parent sees N = k c children at k positions (`receptive_fields`), sorted by position. Votes are `[B, p, D, N, P]`.
 Assignments `[B, p, D, N]` are the shares of children given to parents. A child's shares sum to 1 over all parents that
 see it. With `competition: position`, and in iteration 1 with `first_shares: position`, they sum to 1 over the D parents
 at each position. This module is for GPUs and for CPUs without a compiler. `compiled_routing` computes the same faster,
@@ -26,10 +26,10 @@ For a vote V, the E-step computes log(density * activation) = constant + sum_h (
 Variational Bayes (Ribeiro et al. 2020, `activation: bayes`) has a Dirichlet prior of the capsules' mixing proportions,
 normal priors of poses, and Gamma or Wishart priors of precisions. Ribeiro's code has Wishart priors with P + 1 degrees
 of freedom, uses only the diagonals of the posteriors, and multiplies the entropy of votes by the mixing proportion. All
-this is the same here. There, beta_u is added after the product, as a constant that batch norm removes. Here P beta_u is
-added before it, so that it has an effect. The latest version of Ribeiro's code divides a child among the capsules of
-one position only (here `competition: position`), and leaves mixing proportions out of the numerator of assignments.
-Here the numerator always has them, as in the paper.
+this is the same here. There, beta_u is added to the product, as a constant that batch norm removes. Here P beta_u is
+added to the entropy, so that beta_u has an effect. The latest version of Ribeiro's code divides a child among the
+capsules of one position only (here `competition: position`), and leaves mixing proportions out of the numerator of
+assignments. Here the numerator always has them, as in the paper.
 """
 
 import math
@@ -47,7 +47,7 @@ from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 _BYTES_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}
 """Bytes of votes and squares that `route` stores at a time. On a CPU they fit in the cache, and memory is reused."""
 _LEAST_MASS = 1e-7
-"""Keeps divisions by a parent's assigned mass finite, which may be 0 (added to it, as in the authors' code)."""
+"""Added to a parent's assigned mass, which may be 0, so that divisions by it are finite (as in the authors' code)."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,8 @@ class Step(NamedTuple):
     Attributes:
         assignments: of children to parents, the input of the M-step, `[B, p, D, N]`.
         moments: of the votes minus their unweighted mean.
-        parents: the result of the M-step. Coefficients apply to votes minus their unweighted mean. Poses are those of
-            the votes themselves, with this mean.
+        parents: the result of the M-step. Coefficients apply to votes minus their unweighted mean. Poses include this
+            mean.
     """
 
     assignments: Tensor

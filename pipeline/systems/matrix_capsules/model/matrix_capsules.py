@@ -11,9 +11,9 @@ Ribeiro et al. (2020) use variational Bayes in place of EM in the same network. 
 and, in every layer of capsules, to poses and to the logits of activations.
 
 In training, batch norm uses the mean and variance of the batch. For evaluation, both are measured on training images
-after each epoch, with the weights that are evaluated (the current weights or their average). Running averages would
-be of earlier weights. The mean and variance for evaluation are parameters without a gradient. Training steps do
-not change them. They are saved and loaded with the other parameters.
+after each epoch, with the weights that are evaluated (the current weights or their average). Running averages of mean
+and variance would belong to earlier weights. The mean and variance for evaluation are parameters without a gradient.
+Training steps do not change them. They are saved and loaded with the other parameters.
 
 Shapes: B images `[B, C, S, S]` in [0, 1], capsules `[B, H H, types, P]` at H x H positions, else as in `em_routing`.
 """
@@ -222,8 +222,8 @@ def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
-    """Offsets of votes, `[k, P]`: row and column of a child, from the middle of the receptive field, scaled by
-    settings, in the first two elements of a matrix's right-hand column, or of a vector. All other elements are 0.
+    """Offsets of votes, `[k, P]`. Two elements are a child's row and column, counted from the middle of the receptive
+    field and scaled by settings: the first two of a matrix's right-hand column, or of a vector. All others are 0.
     """
     k, side = fields.children.shape[1], params.pose_side
     height = round(k**0.5)
@@ -252,9 +252,7 @@ class MatrixCapsules(Classifier):
         super().__init__(mixup=params.mixup)
         self.params, self.image_size = params, image_size
         if image_size < params.kernel:
-            raise UserError(
-                f"matrix capsules: kernels of {params.kernel} pixels see more than {image_size}x{image_size}"
-            )
+            raise UserError(f"matrix capsules: kernels of {params.kernel} pixels exceed images of {image_size} pixels")
         norm = params.batch_norm
         self.first = ChannelsLastConvolution(params.views, params.channels, params.kernel, params.stride, bias=not norm)
         self.norm_first = BatchNorm(params.channels, 1, learnt=True) if norm else nn.Identity()

@@ -39,9 +39,8 @@ def procedure_1(
         logits = routing.inverse_temperature(i) * (beta_a - cost)
         # E-step: a child divides itself among the parents that see it, in proportion to activation * density of vote
         spread = variance[:, :, :, None, None]
-        log_density = logsigmoid(logits)[..., None, None] - 0.5 * ((2 * math.pi * spread).log() + squares / spread).sum(
-            -1
-        )
+        misfit = (2 * math.pi * spread).log() + squares / spread
+        log_density = logsigmoid(logits)[..., None, None] - 0.5 * misfit.sum(-1)
         by_child = log_density.permute(0, 1, 3, 4, 2)  # (B, p, k, c, D)
         largest = fields.gather(fields.amax(by_child).amax(-1))[..., None]
         odds = (by_child - largest).exp()

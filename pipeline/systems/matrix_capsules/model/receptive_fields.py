@@ -12,10 +12,10 @@ from pipeline.errors import UserError
 
 
 class ReceptiveFields:
-    """The receptive fields of one layer, from `height` H, side K of the `kernel` and `stride`, all in positions below.
+    """The receptive fields of one layer. The `height` H of the layer below, `kernel` K and `stride` are in positions.
 
     Attributes:
-        side: H', the number of parent positions a side.
+        side: H', the number of parent positions along each side.
         children: the positions below that each parent position sees, row by row, `[p, k]`.
         counts: the number of parent positions that see each position below, `[X]`, X = H H.
         slots: for each position below, the indices in the flattened `children` at which it stands, `[X, most]`, where

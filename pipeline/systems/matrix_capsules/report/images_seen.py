@@ -39,7 +39,7 @@ class Seen(NamedTuple):
 
     Attributes:
         images: millions of images seen in training, mean over seeds.
-        error: error (percent) on the middle crops of all test images at the end of training.
+        error: error (percent) on the central crops of all test images at the end of training.
         curve: error (percent) on `watched` random test images (a setting of the run), by millions of images seen, mean
             over seeds. Empty if `watched` is 0.
     """

@@ -116,7 +116,7 @@ class Attacked(NamedTuple):
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """The finding of `check` on the study that evidence names. None without a table, epsilon 0 or a larger one."""
+    """The finding of `check` on the study of evidence. None if the table, epsilon 0 or a larger one is missing."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     table = results.table("attack", item, COLUMNS)
     if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
@@ -217,7 +217,7 @@ def gradients_are_there(found: Attacked) -> Answer:
         f"exactly 0 {where}: {100 * ours.mean:.2f} % in capsules, {100 * theirs.mean:.2f} % in the CNN"
         for where, (ours, theirs) in (("in their own loss", zeros), ("in the cross-entropy of the logits", of_logits))
     ]
-    notes.append(f"median size of the others: {sizes[0].mean:.2g} in capsules, {sizes[1].mean:.2g} in the CNN")
+    notes.append(f"median of the others, own loss: {sizes[0].mean:.2g} in capsules, {sizes[1].mean:.2g} in the CNN")
     return zeros[0].scaled(100), zeros[0].mean <= zeros[1].mean, notes
 
 

@@ -26,7 +26,7 @@ NETWORKS = {"capsules": "capsules", "cnn": "CNN"}
 LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 """Colour and marker of each network, by its key in results."""
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
-"""Data sources of smallNORB (the paper's main data set), its copies, and data that stand in for it."""
+"""Data sources: smallNORB (the paper's main data set), its copies, and data that stand in for it."""
 CLASSES = ("animal", "human", "airplane", "truck", "car")
 """Class names of smallNORB by label, copied from `data.published`, because figures must not depend on that module."""
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
@@ -140,7 +140,7 @@ def paper_error(trial: Trial) -> float | None:
 
 
 def _row(results: Results, row: str) -> Finding:
-    """Test error of a row of Table 1, from the middle crop. A note has the error of the unchanged network, if
+    """Test error of a row of Table 1, from the central crop. A note has the error of the unchanged network, if
     settings outside `CONDITION` are equal. This network is `networks.small` of evidence, or else row `iterations_3`.
     """
     evidence = results.evidence.matrix_capsules
@@ -248,7 +248,7 @@ def build(results: Results) -> list[Table]:
         keys += ["crops and warps" if warped else "crops", trial.run.training.epochs, "" if paper is None else paper]
         rows.setdefault(trial.run.dataset, []).append((keys, cells(trial.numbers, ERRORS, "test"), trial.numbers))
     caption = (
-        "Runs, and networks trained with something changed in one. Test errors from the middle of an image, and from "
+        "Runs, and networks trained with a run's settings changed. Test errors from the middle of an image, and from "
         "scores averaged over 13 crops of it (capsules' activations, the CNN's probabilities); and the paper's error "
         "(Table 1 and section 5) of the same condition, if it has one."
     )
@@ -277,7 +277,7 @@ def _recipes(results: Results) -> list[Table]:
         "Networks trained with something changed in the run. New objects are the images held out, known objects other "
         "images like those trained on: both errors are of the network after its last epoch. That on training images is "
         "the mean over the last epoch, on images as they are augmented, and thus cannot be compared between conditions "
-        "that augment differently. Every network counts as a seed, one for each seed and each value held out. "
+        "that augment differently. A network is trained for each seed and each value held out, and counts as a seed. "
         "No test image is used."
     )
     head = ["run", "condition", "changed", "held out", "epochs"]
@@ -295,7 +295,7 @@ def _viewpoints(results: Results) -> list[Table]:
     ]
     caption = (
         "Test errors of networks trained on familiar viewpoints alone. Late: means over the last ten epochs. Matched: "
-        "these means for the network that is worse on familiar viewpoints; the other one where it first is as good."
+        "these means for the network that is worse on familiar viewpoints; the other one's errors when first as good."
     )
     keys = ["study", "axis", "read where", "network"]
     return measured_table("matrix-viewpoints", "Errors on novel viewpoints", caption, keys, heads, rows)

@@ -21,7 +21,7 @@ _SHOWN = 0.99
 
 def votes_concentrate(results: Results) -> Finding | None:
     """Figure 2: the right class's share of the weight (assignment times the child's activation) of votes close to a
-    class capsule's pose. Close is a radius that holds a tenth of all weight in the first iteration
+    class capsule's pose. Close votes lie within the radius that holds a tenth of all weight in the first iteration
     (`evaluation.concentration`). Our number is the change of this share from the first to the last iteration, in
     percentage points. None for one iteration, or without votes.
 
@@ -64,7 +64,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"matrix-votes-{trial.item}",
             "png",
             f"Votes gather around class capsules, {trial.item}",
-            "Distances of votes to the mean of each class capsule in each routing iteration, weighted by the share "
+            "Distances of votes to the pose of each class capsule in each routing iteration, weighted by the share "
             "assigned times the child's activation (Figure 2 of document 004). Votes for the correct class (blue) "
             "should come closer and gain weight, the others lose weight. Orange: the class that is predicted for a "
             "misclassified image. Heights are relative to each image's highest bin; axes end where "
@@ -111,5 +111,5 @@ def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
             axis.spines["left"].set_visible(False)
     for t, (first, last) in enumerate(zip(grid[0, 1:], grid[-1, 1:], strict=True), 1):
         first.set_title(f"iteration {t}")
-        last.set_xlabel("distance to the mean")
+        last.set_xlabel("distance to the pose")
     return figure

@@ -33,7 +33,7 @@ def measure(context: Context) -> Outcome:
     """Train and test the run of an entry of `ablation` in every condition.
 
     Returns:
-        an outcome. Its table has test errors (in [0, 1]) on the middle crop, a row per condition, replica and metric of
+        an outcome. Its table: test errors (in [0, 1]) on the central crop, a row per condition, replica and metric of
         `classification_errors`. Its numbers by condition: test errors, best epoch and accuracies at this epoch, number
         of parameters, seconds of training (of all replicas together).
     """

@@ -135,7 +135,7 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figure 4, equation 30, `[m, d, S, S]`: a class's training image with the largest square of each of d elements."""
+    """Figure 4, equation 30, `[m, d, S, S]`: each class's training image with the largest square of each element."""
     latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
     return {"prototypes": inputs.images["train"][torch.stack(best).cpu().numpy(), 0]}
@@ -147,8 +147,8 @@ def variety(prototypes: NDArray[np.generic]) -> float:
 
 
 def baseline(name: str, inputs: Inputs) -> dict[str, Any]:
-    """The row of a scikit-learn classifier. Inputs are those of capsules, divided by the root mean square in training.
-    The hyperparameter is `chosen` on the validation part. `seconds` is the time of fits with all values and of errors.
+    """The row of a scikit-learn classifier. Inputs are those of capsules, divided by their root mean square in the
+    training part. The hyperparameter is `chosen` on the validation part. `seconds` is the time of all fits and errors.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

@@ -31,7 +31,7 @@ from pipeline.systems.regression.settings import OnlineStudy
 
 def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     """One row per method and pass: normalised training log-loss (see `fits.fit`) and errors on all parts. All methods
-    begin at equation 28's start. M-steps use all examples (equation 25 with nu = 0). They have momentum only if the
+    begin at equation 28's start. No threshold is set (nu = 0 in equation 25). Updates have momentum only if the
     method's name says so.
     """
     X, y = inputs.X["train"], inputs.y["train"]

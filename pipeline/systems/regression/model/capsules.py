@@ -11,8 +11,8 @@ With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 there are closed forms:
     Q_i(y = j | x)     = l1 ||W_j x||^2 / (2 beta) + (1 - l1) (2 [i = j] + d) / (2 + D)       (equation 18)
     E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
 
-where l0 = I_s(beta) and l1 = I_{s+1}(beta), see `interpolation` (equations 13-14). Q_i, like P, is a
-distribution over j. It equals P for an h_i with two more dimensions.
+where l0 = I_s(beta) and l1 = I_{s+1}(beta), see `interpolation` (equations 13-14). Q_i, like P, is a distribution over
+j. It is what P would be if h_i had two more dimensions.
 
 Shapes: n inputs of p numbers, m capsules of d numbers. Weights are `[..., m, d, p]`.
 """
@@ -33,8 +33,7 @@ def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
     I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. For beta above s the forward recursion (equation 33)
     is stable, below s the backward recursion (equation 35). The backward recursion starts from the mean of equation
-    34's bounds, at an order that is high enough for a relative error of 1e-12. The document starts 64
-    orders above s, always.
+    34's bounds, at an order high enough for a relative error of 1e-12. The document always starts 64 orders above s.
 
     Args:
         beta: nonnegative numbers, in any shape.

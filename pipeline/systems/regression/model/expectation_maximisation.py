@@ -114,10 +114,9 @@ class EStep:
                 its own class.
         """
         k, C, d = W.shape[:3]
-        device = W.device
         moments = torch.zeros_like(W) if thresholds is not None else W.new_empty(0)
-        likelihood = torch.zeros(k, dtype=torch.float64, device=device)
-        errors = torch.zeros(k, dtype=torch.long, device=device)
+        likelihood = torch.zeros(k, dtype=torch.float64, device=W.device)
+        errors = torch.zeros(k, dtype=torch.long, device=W.device)
         for rows, which, own in examples.blocks(self.capsules[problems], C * d):
             inputs = examples.inputs[rows]
             weights = W if which is None else W.index_select(0, which)

@@ -201,8 +201,7 @@ def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Input
 
 def errors(architecture: Architecture, W: Tensor, inputs: Inputs) -> dict[str, float]:
     """The share of each part's inputs that weights `W [K, C, d, p]` misclassify."""
-    wrong = {part: misclassified(architecture, W, inputs, part) for part in inputs.X}
-    return {part: int(each.sum()) / len(each) for part, each in wrong.items()}
+    return {part: int(misclassified(architecture, W, inputs, part).sum()) / len(X) for part, X in inputs.X.items()}
 
 
 def misclassified(architecture: Architecture, W: Tensor, inputs: Inputs, part: str = "test") -> Tensor:

@@ -208,7 +208,7 @@ def fewer_passes(study: RegressionStudy) -> Answer:
     """Section 4: passes of incremental EM to reach plain batch EM's final log-loss, in percent of those of batch EM.
     Each method counts by its faster variant, with or without momentum (equation 27).
 
-    The note has all four counts: incremental EM can beat plain batch EM, and be slower than batch EM with momentum.
+    The note has all four counts, because incremental EM can beat plain batch EM but not batch EM with momentum.
     """
     names = ("incremental", "incremental, momentum", "batch", "batch, momentum")
     *incremental, plain, momentum = names

@@ -119,8 +119,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 "svg",
                 f"Momentum and thresholds, {name}",
                 "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower "
-                f"likelihood ({dataset_label(records)}). Log-loss is in units of log m (m: number of classes), the "
-                "log-loss of equal probabilities.",
+                f"likelihood; here on {dataset_label(records)}. Log-loss is in units of log m (m: number of classes), "
+                "the log-loss of equal probabilities.",
                 "Log-loss and training error over iterations, four lines.",
                 records,
                 partial(two_losses, table),
@@ -159,8 +159,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 "png",
                 f"Squashed vectors of capsules of two numbers, {name}",
                 "One panel per class: test images of that class (blue) should lie near the rim, others (grey) near the "
-                f"middle ({dataset_label(records)}; the paper's Figures 2-3). The corner shows the image of the class "
-                "that is nearest to the rim.",
+                f"middle ({dataset_label(records)}; the paper's Figures 2-3). The corner shows the class's "
+                "image that is nearest to the rim.",
                 f"{len(arrays['confident'])} scatter plots within unit circles, points of the panel's class in blue.",
                 records,
                 partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"]),
@@ -204,7 +204,7 @@ def build(results: Results) -> list[Table]:
             told = (
                 "Errors of capsule regression, and of other classifiers on the same inputs, after the schedule of "
                 "section 3.1 (Figure 5). Log-loss and expected calibration error are on test images; by chance: the "
-                "latter if the probabilities were right. Iterations: the most of any problem. Seconds: for the whole "
+                "calibration error of right probabilities. Iterations: the most of any problem. Seconds: for the whole "
                 f"fit, or for all hyperparameters tried. On {dataset_label(records)}."
             )
             shown = {

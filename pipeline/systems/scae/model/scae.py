@@ -78,7 +78,7 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Two entropies (nats) of objects' shares of `presence [B, O]`: in an image (mean over B); in the images' sum."""
+    """Entropies (nats) of objects' shares of `presence [B, O]`: in an image (mean over images); in their sum."""
 
     def entropy(share: Tensor) -> Tensor:
         return -torch.xlogy(share, share.clamp_min(_SMALLEST)).sum(-1)
