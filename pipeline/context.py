@@ -1,6 +1,6 @@
 """The context, a study's only argument. It has settings, opens data sets and trained models, and trains models.
 
-All data sets, seeds and trainings that a study uses are recorded for the provenance of its result.
+The data sets and trainings that a study uses are recorded for the provenance of its result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Opened(NamedTuple):
 
 @dataclass(kw_only=True)
 class Context:
-    """One item of a stage while it runs, usually a study or a training.
+    """What one item of a stage, usually a study or a training, is given and uses.
 
     Attributes:
         label: name of the item in DVC, such as `attack@smallnorb`. It is also the title of progress bars.

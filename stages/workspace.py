@@ -96,13 +96,13 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track the device, a description and `tags` (a failed stage's error). Without `tags`, also trained weights."""
+        """Track the device, a description and `tags` (a failed stage's error). After success, also trained weights."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")
         note = tracked.run_note(self.entry.stage, self.entry.label, self.commit, self.dirty, self._headline)
         self.run.log_tags({"device": self.device, tracked.NOTE: note, **tags})
-        if "torch" in sys.modules:  # a stage without torch must not replace the device of other stages
+        if "torch" in sys.modules:  # a stage without torch must not overwrite the group's device
             self.run.log_tags({"device": self.device}, of_group=True)
 
     @property

@@ -16,7 +16,7 @@ WORDS: tuple[Word, ...] = get_args(Word)
 
 LEVEL = 0.05
 """Approximate upper limit of the false discovery rate: among the tested claims called "moved", the expected share that
-differs only by chance. If nothing changed, it is about the probability that any claim is called "moved".
+differs only by chance. If nothing changed, some claim is called "moved" with about this probability.
 """
 
 

@@ -1,7 +1,7 @@
 """The noise of a claim's number: between seeds, or between machines that run the same code.
 
 Machines differ in rounding, which training amplifies. The spread between them is measured from results of the same code
-and settings, and is in `reports/<profile>/noise.json`. If two numbers are of one seed each, this is the only estimate.
+and settings, and is in `reports/<profile>/noise.json`. For numbers of one seed each, only this spread is known.
 """
 
 import math
@@ -24,8 +24,8 @@ class Spread:
 
     Attributes:
         sd: sample standard deviation of our number, in its unit; 0 if `n` is 1, None for a statement (no number).
-        n: number of machines. Machines with the same numbers count as one, because they are not independent. For a
-            statement, all machines count.
+        n: number of machines. Those with equal numbers for all claims from the same items count as one, because they
+            are not independent. For a statement, all machines count.
         verdicts: the claim's distinct verdicts on the machines.
         repetitions: number of seeds, or other repetitions, over which each number is a mean.
     """
@@ -88,7 +88,7 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
         sd = None if statement else stdev(values) if len(values) > 1 else 0.0
         claims[claim] = Spread(sd, len(answers if statement else values), verdicts, answers[0].n)
     if not any(each.sd or len(each.verdicts) > 1 for each in claims.values()):
-        equal = {"with the same number on all machines": list(claims)} if claims else {}
+        equal = {"with the same answer on all machines": list(claims)} if claims else {}
         reasons = "; ".join(f"{len(names)} {reason}" for reason, names in (equal | skipped).items())
         raise UserError(f"the spread between machines cannot be measured for any claim: {reasons}")
     return claims, skipped
@@ -138,7 +138,7 @@ def same(first: float | None, second: float | None) -> bool:
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
-    """The sides without duplicates: of sides with equal numbers for the claims on `items`, the first is kept."""
+    """The sides without duplicates: of sides with equal numbers for the claims from `items`, the first is kept."""
     found: dict[tuple[str, ...], Side] = {}
     for side in sides:
         numbers = [answer.value for answer in side.answers.values() if answer.items == items]

@@ -58,7 +58,7 @@ class DatasetParams(Section):
     validation: int = Field(ge=1, le=10_000_000, description="validation images, from outside the test part")
     test: int = Field(ge=1, le=10_000_000, description="number of test images")
     split_seed: Seed | None = Field(
-        description="seed of the shuffle that parts are taken from; null: no shuffle, the last images validate"
+        description="seed of the shuffle before the split; null: no shuffle, validation has the last images"
     )
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
@@ -67,9 +67,7 @@ class DatasetParams(Section):
         for wanted, there in zip(parts, (images, test), strict=False):
             total = sum(getattr(self, part) for part in wanted)
             if there is not None and total > there:
-                raise ValueError(
-                    f"{where}: {' + '.join(wanted)} must be at most {there}, as {source} has (found {total})"
-                )
+                raise ValueError(f"{where}: {' + '.join(wanted)} must be at most {there} for {source} (found {total})")
 
 
 class OwnImagesParams(Section):
@@ -132,5 +130,5 @@ class HoldoutParams(Section):
         "elevation in degrees; lighting 0 to 5)",
     )
     known_share: float = Field(
-        ge=0, lt=1, description="share of the other images kept from training, to measure after every epoch; 0: none"
+        ge=0, lt=1, description="share of the other images withheld for a measurement after every epoch; 0: none"
     )

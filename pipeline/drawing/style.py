@@ -1,7 +1,7 @@
 """The house style of every figure: one palette, one font, and the same bytes for the same data.
 
-The palette is by Okabe and Ito (2008). Its colours are distinct for all common forms of colour blindness. Other modules
-assign colours to features and systems, because any change of this module runs the preparation of data sets again.
+The palette is by Okabe and Ito (2008). Its colours are distinct for all common forms of colour blindness. Colours of
+features and systems are in other modules: the stage `preprocess` imports this one, so that an edit runs it again.
 """
 
 import io
@@ -32,7 +32,7 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-RC: Any = {  # Any: matplotlib's stubs list every allowed key
+RC: Any = {  # Any: matplotlib's stubs reject `str` as key
     "figure.dpi": DPI,
     "figure.facecolor": "white",
     "figure.constrained_layout.use": True,

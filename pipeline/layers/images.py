@@ -25,7 +25,7 @@ class ChannelsLastConvolution(nn.Module):
     ) -> None:
         super().__init__()
         like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # for its initial values
-        # Not `contiguous()`: with one channel, it would keep strides that do not say that channels are last.
+        # With one channel, `contiguous()` would change nothing: the strides would still be channels-first.
         weight = torch.empty(channels_out, kernel, kernel, channels_in).copy_(like.weight.detach().permute(0, 2, 3, 1))
         self.weight = nn.Parameter(weight)  # (out, k, k, in)
         self.bias = nn.Parameter(like.bias.detach()) if bias else None  # type: ignore[union-attr]

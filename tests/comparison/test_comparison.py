@@ -233,7 +233,7 @@ def test_a_spread_is_measured_of_the_same_work_done_twice_only(repository: Repos
     refused("4 with a result that two revisions share", "first", "first")
     refused("at least two revisions", "first")
     repository.reproduce("another", 0.5)
-    refused("4 with the same number on all machines", "first", ".")
+    refused("4 with the same answer on all machines", "first", ".")
     assert not Layout(repository.root, "quick").noise_path.exists()
 
 
