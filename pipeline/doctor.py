@@ -97,12 +97,12 @@ def _disk(root: Path) -> str:
 
 def _downloads(root: Path) -> str:
     """Check that `CAPSULES_MIRROR`, or else the first server with files that the profile lacks, can be reached."""
-    from pipeline.data.sources import SOURCES
+    from pipeline.data.sources import SOURCES, local_path
     from pipeline.params import load_params
 
     address = os.environ.get("CAPSULES_MIRROR", "")
-    if address and not address.startswith(("http:", "https:")):
-        if not Path(address.removeprefix("file://")).expanduser().is_dir():
+    if address and (folder := local_path(address)):
+        if not folder.is_dir():
             raise CheckError(f"mirror {address}", "CAPSULES_MIRROR names a folder that does not exist")
         return f"mirror {address}"
     for name in () if address else load_params(root / "params.yaml").sources:

@@ -127,6 +127,9 @@ def test_doctor_has_a_line_for_everything_and_advice_where_it_is_needed(
     assert {found[what] for what in ("python", "torch", "kernels")} == {"ok"}
     assert {found[what] for what in ("parameters", "lock", "downloads", "mlflow", "dvc", "git")} == {"problem"}
     assert all(words in told for words in ("CAPSULES_MIRROR names", "./mlruns", str(marks)))
+    monkeypatch.setenv("CAPSULES_MIRROR", root.as_uri())
+    pipeline(monkeypatch, "doctor")
+    assert f"mirror {root.as_uri()}" in capsys.readouterr().out
 
 
 def test_load_names_the_runs_there_are_and_the_profile_that_has_one(

@@ -161,13 +161,19 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
     )
 
 
+def local_path(place: str) -> Path | None:
+    """The path that `place`, a path or URL, names on this machine. None for a URL of a server."""
+    parsed = urlparse(place)
+    if parsed.scheme in ("http", "https"):
+        return None
+    return Path(unquote(parsed.path)) if parsed.scheme == "file" else Path(place).expanduser()
+
+
 def _download(url: str, output: str, _: object) -> None:
     """Copy a local file or download a URL to `output`, for pooch. A broken download starts again. Raises
     `UserError` if the file does not exist, the server cannot be reached or refuses, or the connection breaks each time.
     """
-    parsed = urlparse(url)
-    if parsed.scheme not in ("http", "https"):
-        path = Path(unquote(parsed.path)) if parsed.scheme == "file" else Path(url).expanduser()
+    if path := local_path(url):
         if not path.is_file():
             raise UserError(f"{path}: there is no such file")
         shutil.copyfile(path, output)

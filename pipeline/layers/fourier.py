@@ -30,7 +30,7 @@ def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tens
     def transform(side: int) -> Tensor:
         points = torch.arange(side, dtype=torch.float64)
         angles = 2 * math.pi / n * frequencies @ torch.cartesian_prod(points, points).T
-        # Zeros are exact: 1e-17 in their place makes products denormal: a quarter of a training step.
+        # Zeros are exact: with 1e-17 instead, products are denormal, which takes a quarter of a training step.
         return torch.stack([angles.cos(), -angles.sin()], 1).round(decimals=12)
 
     counts = 2.0 - (2 * frequencies % n == 0).all(1).double()  # 2: with the complex conjugate

@@ -59,6 +59,8 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
         with safe_open(path, framework="pt", device=str(device)) as file:
             header = json.loads((file.metadata() or {}).get(_HEADER, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except OSError as error:  # some have no name of the file
+        raise UserError(f"{path} cannot be read: {error}") from error
     except (SafetensorError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}). Delete it and run again.") from error
     if not isinstance(header, dict):

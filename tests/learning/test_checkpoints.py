@@ -124,3 +124,8 @@ def test_saves_are_spaced_unless_they_are_forced(tmp_path: Path) -> None:
     assert [saved(1), saved(2), saved(3, force=True), saved(4)] == [1, 1, 3, 3]
     checkpoint.interval = 0
     assert saved(5) == 5
+
+
+def test_weights_that_cannot_be_read_are_not_called_damaged(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"{tmp_path} cannot be read"):
+        load_tensors(tmp_path)
