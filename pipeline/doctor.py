@@ -17,7 +17,7 @@ NEEDED_GIB = 5.0
 ADVICE = {
     "parameters": "correct params.yaml",
     "lock": "resolve its merge conflict, or restore it: git checkout HEAD dvc.lock",
-    "mlflow": "start it, or unset MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later",
+    "mlflow": "start its server, or correct MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later",
 }
 """Advice by check, for errors other than `CheckError`."""
 

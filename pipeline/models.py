@@ -76,7 +76,7 @@ def load_trained(folder: Path) -> TrainedRun:
         name, size = str(summary["run"]), int(summary["image_size"])
     except FileNotFoundError:
         command = f"dvc repro train@{folder.name}"
-        if (folder.resolve().parents[1] / "published" / "cards" / f"{folder.name}.md").exists():
+        if (folder.resolve().parent.parent / "published" / "cards" / f"{folder.name}.md").exists():
             command = f"dvc pull -r published {folder.parent.name}/{folder.name}"
         raise UserError(
             f"{folder} has no trained run: run `{command}` in a profile that has it (`python -m pipeline profile`)"

@@ -40,6 +40,8 @@ def test_models_come_back_with_their_own_settings(tmp_path: Path) -> None:
         loaded.scores(torch.rand(3, 1, SIZE, SIZE))
     with pytest.raises(UserError, match="models/yours has no trained run: run `dvc repro train@yours`"):
         load_trained(tmp_path / "models" / "yours")
+    with pytest.raises(UserError, match="/yours has no trained run"):
+        load_trained(Path("/yours"))
     (tmp_path / "published" / "cards").mkdir(parents=True)
     (tmp_path / "published" / "cards" / "yours.md").touch()
     with pytest.raises(UserError, match="`dvc pull -r published models/yours`"):

@@ -108,18 +108,16 @@ def write(root: Path, sides: Sequence[Side], claims: Mapping[str, Spread]) -> Pa
 def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, Spread | None]) -> list[Noise]:
     """Estimates of the noise of the difference between two numbers: none, one or two.
 
-    The first estimate needs several repetitions (mostly seeds) of at least one number. It uses standard errors if there
-    are any, else pooled standard deviations: a number without repetitions is assumed to have the other number's sd.
-    The second uses both `spreads` between machines. Estimates of 0 are left out: a few numbers may be equal by chance.
+    The first estimate needs several repetitions (mostly seeds) of at least one number. It pools the standard deviations
+    between repetitions: a number without repetitions is assumed to have the other number's. The second uses both
+    `spreads` between machines. Estimates of 0 are left out: a few numbers may be equal by chance.
     """
     found = []
     several = [answer for answer in (before, after) if answer.n > 1]
-    degrees = sum(answer.n - 1 for answer in several)
-    if degrees and (before.standard_error or after.standard_error):
-        found.append(Noise(math.hypot(before.sd, after.sd), degrees, "their standard errors"))
-    elif degrees:
-        variance = sum((answer.n - 1) * answer.sd**2 for answer in several) / degrees
-        sd = math.sqrt(variance * (1 / before.n + 1 / after.n))
+    if degrees := sum(answer.n - 1 for answer in several):
+        variances = (answer.sd**2 * (answer.n if answer.standard_error else 1) for answer in several)
+        pooled = sum((answer.n - 1) * variance for answer, variance in zip(several, variances, strict=True)) / degrees
+        sd = math.sqrt(pooled * (1 / before.n + 1 / after.n))
         found.append(Noise(sd, degrees, f"{before.n} and {after.n} repetitions"))
     machines = [  # (sd, number of machines); the sd of a mean of r seeds is rescaled to a mean of n seeds
         (each.sd * math.sqrt(each.repetitions / answer.n), each.n)

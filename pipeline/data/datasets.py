@@ -95,14 +95,16 @@ def pixel_bytes(path: Path) -> int:
 @contextmanager
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
     """Raise errors of the block as a `UserError` that names the file and, if given, the stage that makes it. A
-    `UserError` is raised unchanged.
+    `UserError` and a `MemoryError` are raised unchanged.
     """
     try:
         yield
-    except UserError:
+    except (UserError, MemoryError):
         raise
     except FileNotFoundError as error:
         raise UserError(f"{error.filename} is missing{f': run the {stage} stage first' if stage else ''}") from None
+    except PermissionError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     # All exceptions are caught, because libraries raise exceptions of many types on damaged files.
     except Exception as error:
         advice = f"delete it and run the {stage} stage again" if stage else "it is damaged, or of another kind"

@@ -155,7 +155,14 @@ def spread(sd: float | None, *verdicts: str, n: int = 2) -> noise.Spread:
             replace(answer(1, 3, 1600), standard_error=True),
             replace(answer(2, 4, 1600), standard_error=True),
             (None, None),
-            [(5, 3198, "their standard errors")],
+            [(5, 3198, "1600 and 1600 repetitions")],
+        ),
+        # The standard error of a mean over 4 is 3, so the sd is 6. The other number has no repetitions: sd 6, too.
+        (
+            replace(answer(1, 3, 4), standard_error=True),
+            answer(2),
+            (None, None),
+            [(math.hypot(3, 6), 3, "4 and 1 repetitions")],
         ),
         # Of one seed: over images alone.
         (replace(answer(1, 3), standard_error=True), replace(answer(2, 4), standard_error=True), (None, None), []),

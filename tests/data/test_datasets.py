@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from commands import file_size_limit
 
 from pipeline.data import toys
-from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, load_dataset, pixel_bytes, save_dataset
+from pipeline.data.datasets import OWN_IMAGES, PARTS, Dataset, load_dataset, pixel_bytes, reading, save_dataset
 from pipeline.data.published import build_dataset
 from pipeline.data.settings import DatasetParams
 from pipeline.errors import UserError
@@ -156,6 +157,14 @@ def test_damaged_and_foreign_files_are_refused_by_name(tmp_path: Path) -> None:
     assert pixel_bytes(path) == 0
     with pytest.raises(UserError, match=r"mine\.npz cannot be read"):
         load_dataset(path)
+
+
+def test_files_that_are_whole_are_not_called_damaged() -> None:
+    denied = r"^mine\.npz cannot be read: Permission denied$"
+    with pytest.raises(UserError, match=denied), reading(Path("mine.npz"), "preprocess"):
+        raise PermissionError(errno.EACCES, "Permission denied", "mine.npz")
+    with pytest.raises(MemoryError), reading(Path("mine.npz")):
+        raise MemoryError
 
 
 def test_a_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ run with the authors' settings are drawn, too.
 """
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK, PURPLE)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
-"""Markers by number of routing iterations, or None if the number is not known."""
+"""Markers by number of routing iterations, or None if the number is not known. Other numbers have "P" (a plus)."""
 _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (0, -9, "center"),
     "yl-1993, 2 iterations": (-3, -8, "left"),
@@ -116,8 +116,8 @@ def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
         axis.plot(each.curve.index, each.curve, color=colour, linewidth=1.1, zorder=4)
         axis.errorbar(
             each.images, each.error.mean, each.error.sd if each.error.n > 1 else None, zorder=5, color=colour,
-            marker=_MARKERS[each.trial.run.model.iterations], markersize=6, markeredgecolor="white", linestyle="",
-            label=f"{each.trial.item}, {each.error.mean:.1f} %",
+            marker=_MARKERS.get(each.trial.run.model.iterations, "P"), markersize=6, markeredgecolor="white",
+            linestyle="", label=f"{each.trial.item}, {each.error.mean:.1f} %",
         )  # fmt: skip
     kinds = {2: "2 iterations of routing", 3: "3 iterations", None: "iterations not known"}
     handles = [Line2D([], [], color=FAINT, linestyle="", marker=_MARKERS[n], label=kinds[n]) for n in kinds]
