@@ -99,9 +99,10 @@ def test_claims_about_both_sets_need_both(values: dict[str, Any], writer: Writer
         ("fig5.d", "grid", {"errors/one-vs-all/8/test": 0.2}, False),
         ("fig5.d", "grid", {f"errors/multiclass/{size}/test": 0.06 for size in (1, 2, 8)}, False),
         ("fig5.arch", "grid", {"errors/all-vs-all/2/test": 0.2}, False),
-        # 360 images: two standard errors of the difference of 2.5 and 3 % are 2.4 points.
+        # 1.5 or 2.5 points of 360 images: two standard errors are 2.1 points, if one of both errs on 4 %.
         ("fig5.arch", "grid", {"errors/all-vs-all/8/test": 0.04}, True),
-        ("fig5.arch", "grid", {"errors/all-vs-all/8/test": 0.09}, False),
+        ("fig5.arch", "grid", {"errors/all-vs-all/8/test": 0.05}, False),
+        ("fig5.arch", "grid", {"errors/all-vs-all/8/test": 0.05, "errors/all-vs-all/8/apart_fewer": 0.08}, True),
         ("fig5.linear", "grid", {"baseline/logistic-regression/test": 0.07}, False),
         ("fig5.best", "grid", {"errors/all-vs-all/8/test": 0.035}, False),
         ("fig2", "grid", {"rim/largest": 0.9}, False),

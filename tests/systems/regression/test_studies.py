@@ -22,7 +22,14 @@ from pipeline.systems.regression.experiments.distorted import distort
 from pipeline.systems.regression.experiments.grid import calibration
 from pipeline.systems.regression.model.architectures import build_architecture, coupled_probabilities
 from pipeline.systems.regression.model.expectation_maximisation import Problems
-from pipeline.systems.regression.model.fits import Inputs, build_inputs, decisions, errors, fit_architecture
+from pipeline.systems.regression.model.fits import (
+    Inputs,
+    build_inputs,
+    decisions,
+    errors,
+    fit_architecture,
+    misclassified,
+)
 from pipeline.systems.regression.settings import RegressionStudy, ScheduleParams
 
 SCHEDULE = {"momentum": 0.9, "thresholds": [0.5, 0.0], "patience": [4, 2], "most_iterations": 50}
@@ -89,12 +96,17 @@ def test_the_grid(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     study = study_of("grid", sizes=[2, 3], decisions=decisions, baselines=baselines, schedule=SCHEDULE)
     found = grid.run(inputs, study)
     assert found.table["parameters"].tolist()[:4] == [30, 45, 60, 90]
-    pairs = build_architecture("all-vs-all", 3, 3)
-    again = fit_architecture(inputs, pairs, study.schedule)[0]
+    models = [build_architecture(*of, 3) for of in (("all-vs-all", 3), ("multiclass", 3), ("all-vs-all", 2))]
+    fits = [(model, fit_architecture(inputs, model, study.schedule)[0]) for model in models]
+    pairs, again = fits[0]
     cell, y = found.numbers["errors"]["all-vs-all"]["3"], inputs.y["test"]
     assert cell["test"]["mean"] == pytest.approx(errors(pairs, again, inputs)["test"])
     probabilities = coupled_probabilities(pairs, again.double(), inputs.X["test"].double())
     assert cell["test_log_loss"]["mean"] == pytest.approx(log_loss(y, probabilities))
+    wrong = [misclassified(architecture, W, inputs) for architecture, W in fits]
+    assert cell["apart_fewer"]["mean"] == pytest.approx(float((wrong[0] != wrong[1]).double().mean()))
+    assert cell["apart_smaller"]["mean"] == pytest.approx(float((wrong[0] != wrong[2]).double().mean()))
+    assert "apart_fewer" not in found.numbers["errors"]["multiclass"]["3"]
     assert ["ece" in found.numbers["baseline"][name] for name in baselines] == [True, False]
     lengths = np.linalg.norm(found.arrays["latents"], axis=-1)
     np.testing.assert_allclose((lengths**2).sum(axis=1), 1, rtol=1e-5)  # squashed: shares of one

@@ -13,7 +13,8 @@ ECE in that case, with a_b taken to be normal with its binomial variance: E |a_b
 
 import math
 import time
-from typing import Any
+from itertools import pairwise
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ from pipeline.systems.regression.model.architectures import build_architecture, 
 from pipeline.systems.regression.model.capsules import prior_means
 from pipeline.systems.regression.model.expectation_maximisation import CHUNK
 from pipeline.systems.regression.model.fits import Inputs, decisions, fit_architecture
-from pipeline.systems.regression.settings import GridStudy
+from pipeline.systems.regression.settings import Decision, GridStudy
 
 PLANE, SHOWN = 2, 8
 """Capsule sizes of the multiclass models in Figures 2-3 and in Figure 4."""
@@ -40,18 +41,30 @@ Arrays = dict[str, NDArray[np.generic]]
 
 
 def run(inputs: Inputs, study: GridStudy) -> Outcome:
-    """One row per architecture and size, and one per baseline: errors, seconds, and calibration if measured."""
+    """One row per architecture and size, and one per baseline: errors, seconds, and calibration if measured.
+
+    `apart_smaller` and `apart_fewer` are shares of test images on which exactly one of two models errs: this one, and
+    the one with the next smaller size, or with the architecture that has fewer capsules.
+    """
     rows: list[dict[str, Any]] = []
     arrays: Arrays = {}
-    X = inputs.X["test"]
-    cells = [(decision, size) for decision in study.decisions for size in study.sizes]
+    X, y = inputs.X["test"], inputs.y["test"]
+    sizes, wrong = sorted(study.sizes), dict[tuple[str | None, int | None], Tensor]()
+    ordered = [decision for decision in get_args(Decision) if decision in study.decisions]
+    cells = [(decision, size) for decision in ordered for size in sizes]
+    smaller, fewer = ({second: first for first, second in pairwise(each)} for each in (sizes, ordered))
     for decision, size in tqdm(cells, desc="grid", unit="fit"):
         architecture = build_architecture(decision, size, inputs.classes)
         W, fitted = fit_architecture(inputs, architecture, study.schedule)
         row: dict[str, Any] = {"model": decision, "size": size, **fitted, "parameters": W.numel()}
         blocks = [coupled_probabilities(architecture, W.double(), block.double()) for block in X.split(CHUNK)]
-        found = torch.cat(blocks), decisions(architecture, W, X), inputs.y["test"]
-        rows.append(row | calibration(*(each.cpu().numpy() for each in found)))
+        decided = decisions(architecture, W, X)
+        wrong[decision, size] = decided != y
+        others = {"apart_smaller": (decision, smaller.get(size)), "apart_fewer": (fewer.get(decision), size)}
+        for name, other in others.items():
+            if other in wrong:
+                row[name] = float((wrong[decision, size] != wrong[other]).double().mean())
+        rows.append(row | calibration(*(each.cpu().numpy() for each in (torch.cat(blocks), decided, y))))
         if decision == "multiclass" and size == PLANE:
             arrays |= plane(W, inputs)
         if decision == "multiclass" and size == SHOWN:
@@ -59,7 +72,7 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
     rows += [baseline(name, inputs) for name in study.baselines]
     numbers: dict[str, Any] = {"errors": {decision: {} for decision in study.decisions}, "baseline": {}}
     for row in rows:
-        names = (*PARTS, "seconds", "test_log_loss", "ece", "ece_by_chance")
+        names = (*PARTS, "seconds", "test_log_loss", "ece", "ece_by_chance", "apart_smaller", "apart_fewer")
         cell = {name: one(row[name]) for name in names if name in row}
         if row["size"]:
             numbers["errors"][row["model"]][str(row["size"])] = cell
@@ -158,7 +171,7 @@ def baseline(name: str, inputs: Inputs) -> dict[str, Any]:
 
     candidates: dict[str, dict[str, Any]] = {
         "logistic-regression": {
-            f"C {C:g}": OneVsRestClassifier(LogisticRegression(C=C, max_iter=300)) for C in (0.01, 0.1, 1.0)
+            f"C {C:g}": OneVsRestClassifier(LogisticRegression(C=C, max_iter=300)) for C in (0.01, 0.1, 1, 10, 100)
         },
         "nearest-neighbours": {f"k {k}": KNeighborsClassifier(k) for k in (1, 3, 5)},
         "random-forest": {"300 trees": RandomForestClassifier(300, n_jobs=-1, random_state=0)},

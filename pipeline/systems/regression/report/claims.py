@@ -6,13 +6,13 @@ from the subspace start has no seed, so noise comes only from the sample of test
 errors counts as noise if it is at most two standard errors (`above`). Training errors are compared as they are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark
@@ -67,16 +67,20 @@ class RegressionStudy(Study):
         }
         return pd.DataFrame(cells).sort_index().T
 
-    def above(self, errors: ArrayLike, others: ArrayLike, disagreement: ArrayLike | None = None) -> bool:
+    def apart(self, than: str, decisions: Iterable[str], sizes: Sequence[int]) -> NDArray[np.float64]:
+        """Percent of the test images on which exactly one of two models of a grid errs (`apart_smaller` or
+        `apart_fewer`), a row for each of `decisions`, a column for each of `sizes`.
+        """
+        shares = [[self.mean("errors", each, str(size), f"apart_{than}") for size in sizes] for each in decisions]
+        return 100 * np.array(shares)
+
+    def above(self, errors: ArrayLike, others: ArrayLike, apart: ArrayLike) -> bool:
         """Whether any of `errors` (percent, on the study's test images) is above its counterpart in `others` by more
-        than two standard errors of the difference. The errors are paired if the `disagreement` is known: the share
-        (percent) of test images on which exactly one of the two errs.
+        than two standard errors of the difference. `apart` is the share (percent) of test images on which exactly one
+        of the two errs.
         """
         ours, theirs = np.asarray(errors) / 100, np.asarray(others) / 100
-        if disagreement is None:
-            variance = ours * (1 - ours) + theirs * (1 - theirs)
-        else:
-            variance = np.asarray(disagreement) / 100 - (ours - theirs) ** 2
+        variance = np.asarray(apart) / 100 - (ours - theirs) ** 2
         return bool((ours > theirs + 2 * np.sqrt(variance / self.dataset.test)).any())
 
 
@@ -131,9 +135,10 @@ def _percent(kind: str, role: str, *keys: str) -> Measure:
 
 def falls_with_size(study: RegressionStudy) -> Answer:
     """Figure 5: error of the smallest minus error of the largest capsules, in points, minimum over architectures."""
-    errors = study.errors().to_numpy()
+    found = study.errors()
+    errors, apart = found.to_numpy(), study.apart("smaller", found.index, [*map(int, found.columns)][1:])
     gain = float((errors[:, 0] - errors[:, -1]).min())
-    return gain, gain > 0 and not study.above(errors[:, 1:], errors[:, :-1])
+    return gain, gain > 0 and not study.above(errors[:, 1:], errors[:, :-1], apart)
 
 
 def more_capsules_err_less(study: RegressionStudy) -> Answer:
@@ -142,7 +147,8 @@ def more_capsules_err_less(study: RegressionStudy) -> Answer:
     if not set(DECISIONS) <= set(found.index):
         return None
     errors = found.loc[[*DECISIONS]].to_numpy()
-    return float((errors[0] - errors[-1]).mean()), not study.above(errors[1:], errors[:-1])
+    apart = study.apart("fewer", DECISIONS[1:], [*map(int, found.columns)])
+    return float((errors[0] - errors[-1]).mean()), not study.above(errors[1:], errors[:-1], apart)
 
 
 def one_number_is_linear(study: RegressionStudy) -> Answer:
