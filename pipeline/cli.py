@@ -71,7 +71,7 @@ def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make
 
 @app.command()
 def sync_mlflow() -> None:
-    """Send to MLflow the runs that are recorded only under .tracking, because MLflow was not available."""
+    """Send to MLflow the runs that are recorded only in .tracking, because MLflow was not available at the time."""
     from pipeline.operations.show_runs import delivery_of, send
 
     send(delivery_of(find_root()))
@@ -111,7 +111,7 @@ def compare(
         typer.Argument(metavar="[A [B]]", help="revisions, profiles, or . for the working tree; default: HEAD and ."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="profile of revisions and `.`; default: the current profile of the last of them")
+        str | None, typer.Option(help="profile to read in revisions and `.`; default: the last side's current profile")
     ] = None,
     noise: Annotated[
         bool, typer.Option("--noise", help="measure the spread between the machines that made A, B, ...")
@@ -158,8 +158,8 @@ def publish() -> None:
 
 @app.command()
 def share(
-    remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; else the default one")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="skip stages that write to a folder such as data")] = None,
+    remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; default: DVC's default")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="leave out stages that write to this folder")] = None,
 ) -> None:
     """Push DVC's run cache and its outputs to a DVC remote, so that another clone can restore every stage."""
     from pipeline.operations.publish import share as share_runs
@@ -173,10 +173,10 @@ def load(
     run: Annotated[str, typer.Argument(help="a trained run: the name of a folder in models/")],
     images: Annotated[
         list[Path] | None,
-        typer.Argument(help="pictures (one per image, two per stereo pair), or one .npy file, uint8 [N, C, S, S]"),
+        typer.Argument(help="image files (two for a stereo pair), or one .npy file with a uint8 array [N, C, S, S]"),
     ] = None,
 ) -> None:
-    """Load trained weights. Given images, print their classes (by mean score over seeds), or the number of features."""
+    """Load trained weights. Given images, print classes (mean score over seeds) or, if unsupervised, feature counts."""
     import numpy as np
 
     from pipeline.data.datasets import reading
@@ -211,7 +211,7 @@ def load(
 
 
 def _check_run(name: str) -> None:
-    """UserError if the current profile has no run `name`. The message names a profile with the run, or all runs."""
+    """UserError if the current profile lacks the run `name`. The message names another with it, or this one's runs."""
     from pipeline.params import read_params
 
     profiles = Profiles(find_root())
@@ -242,10 +242,10 @@ def check() -> None:
             "make a profile of your own as docs/profiles.md says"
         )
     if merges_written_out(root / "params.yaml"):
-        print("Sections of params.yaml that merge another (<<: *name) also list merged values: edits of the other do")
-        print("not change them. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is.")
+        print("Sections of params.yaml that merge a section (<<: *name) repeat its values: edits to the merged section")
+        print("have no effect there. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is.")
     try:
-        if params.device == "cuda":  # only then, because it takes seconds to load torch
+        if params.device == "cuda":  # `cpu` and `auto` need no check: every machine has a CPU
             from pipeline.compute import choose_device
 
             choose_device(params.device)
@@ -288,16 +288,16 @@ def fan_out(
         str | None, typer.Option(help="address of a Dask scheduler to use instead, such as tcp://host:8786")
     ] = None,
     remote: Annotated[
-        str | None, typer.Option("--remote", "-r", help="DVC remote, for workers that do not see DVC's cache here")
+        str | None, typer.Option("--remote", "-r", help="DVC remote, for workers without access to this DVC cache")
     ] = None,
     repository: Annotated[
-        str | None, typer.Option(help="Git address, for workers that do not see this repository")
+        str | None, typer.Option(help="Git address, for workers without access to this repository")
     ] = None,
     gpu_items: Annotated[
-        str | None, typer.Option(help="items for workers with the resource GPU, such as 'train@*'")
+        str | None, typer.Option(help="items to run only on workers with the resource GPU, such as 'train@*'")
     ] = None,
 ) -> None:
-    """Run the items that are out of date on several workers, by Dask. Afterwards, `dvc repro` has nothing to do."""
+    """Run the out-of-date items on several workers, with Dask. If no item fails, `dvc repro` has nothing left to do."""
     from pipeline.operations.fan_out import fan_out as run
 
     if workers and scheduler:

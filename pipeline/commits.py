@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def git_state(root: Path) -> tuple[str, bool]:
-    """The commit, and whether there are uncommitted changes. Files that stages write (reports, dvc.lock) do not count.
+    """The commit, and whether there are uncommitted changes. Files that stages write (reports, dvc.lock) are ignored.
 
-    Both come from `CAPSULES_COMMIT` if it is set (as `git describe --always --dirty` prints it), else from Git. The
-    result is ("unknown", True) if Git fails, if there is no commit, or if `root` is not the top folder of a repository.
+    The environment variable `CAPSULES_COMMIT` is used if it is set (in the form of `git describe --always --dirty`),
+    else Git. The result is ("unknown", True) if Git fails, has no commit, or `root` is not the top of a repository.
     """
     if named := os.environ.get("CAPSULES_COMMIT"):
         return named.removesuffix("-dirty"), named.endswith("-dirty")

@@ -21,10 +21,10 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def prepare(device: torch.device) -> None:
-    """Set up this process for work on `device`: full float32, no checks by Pyro and, on the CPU, few page faults."""
+    """Set up this process for `device`: float32 without TF32, no checks by Pyro and, on the CPU, few page faults."""
     import pyro
 
-    # Pyro's checks branch on tensor values: they stall a GPU. The tests switch them on.
+    # Pyro's checks branch on values of tensors, so the program would wait for the GPU. The tests switch them on.
     pyro.enable_validation(False)
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -35,8 +35,8 @@ def prepare(device: torch.device) -> None:
 def _keep_freed_memory() -> None:
     """Make glibc keep freed memory instead of returning it to the kernel.
 
-    A training step frees and allocates the same few hundred megabytes again and again. By default, each large block is
-    mapped again, with a page fault for every page. A step of the capsule model takes 0.39 s, with this function 0.27 s.
+    Every training step allocates and frees the same few hundred megabytes. By default, each large block is mapped anew,
+    with a page fault for every page. A step of the capsule model then takes 0.39 s, but 0.27 s with this function.
     """
     if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
         m_trim_threshold, m_top_pad, m_mmap_max = -1, -2, -4
@@ -47,7 +47,7 @@ def _keep_freed_memory() -> None:
 
 
 def describe(device: torch.device) -> str:
-    """A description of the device for provenance: the name of the GPU, or name and number of threads of the CPU."""
+    """A description of the device for provenance: the GPU's name, or the CPU's name and the number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = platform.processor() or platform.machine()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 CODE_ROOT = Path(__file__).resolve().parents[1]
-"""The folder of the library's own code."""
+"""The folder that contains the package `pipeline`."""
 
 Made = TypeVar("Made")
 
@@ -47,14 +47,14 @@ class Context:
 
     Attributes:
         label: name of the item in DVC, such as `attack@smallnorb`. It is also the title of progress bars.
-        settings: the item's entry in `params.yaml`, or the section if all items share one; None without a section.
-        axes: values of the variables of a matrix in `dvc.yaml` by name, such as `run` and `angle` of a sweep.
+        settings: the item's entry in `params.yaml`, or the section that all items share; None if there is neither.
+        axes: if the stage is a matrix in `dvc.yaml`, the values of its variables by name, such as `run` and `angle`.
         checkpoints: the folder of checkpoints of unfinished trainings. If DVC runs an experiment in a temporary copy of
             the repository, `root` is the copy, and this folder is in the original.
         code: the library's files and folders that the item depends on.
         opened: data sets that were opened or generated, by name.
         seeds: seeds of the first run that was trained or loaded, one per replica.
-        epochs: number of epochs of each training, a mean over its replicas.
+        epochs: number of epochs of each training, averaged over its replicas.
         last_epoch: the last epoch of the longest training.
         parts: the context of each study, if the item is a set of short studies; else empty.
     """
@@ -85,7 +85,7 @@ class Context:
         return part
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """The result of `make`, which is called once for each `key`: all studies of a set share the result."""
+        """The result of `make`, which is called only once for each `key`. All studies of a set share the result."""
         if key not in self._made:
             self._made[key] = make()
         made: Made = self._made[key]
@@ -169,16 +169,16 @@ class Context:
         """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
 
         Args:
-            name: name of the training in the study, the prefix of its metrics' names. None if it is the item's only
-                training.
-            dataset: training data. By default, it is the run's own data set.
-            change: how `dataset` differs from the run's own. A checkpoint with another `change` is not continued.
+            name: name of the training in the study. It is the prefix of the names of the metrics. None if the item has
+                no other training.
+            dataset: training data. By default, it is the run's data set.
+            change: how `dataset` differs from the run's data set. A checkpoint with another `change` is not continued.
             key: key of the training's settings in the result; by default, `name`. The stage `train` gives no key and no
                 name, because its result has the run's settings anyway.
             start, frozen, watched: as for `train_run`, whose docstring lists the errors.
 
         Returns:
-            the record of the training, and the trained models, one per replica.
+            The result of the training, and the trained models, one per replica.
         """
         from pipeline.learning.runs import Setup, train_run
         from pipeline.results.findings import stalled
@@ -209,7 +209,7 @@ class Context:
         return [each for context in (self, *self.parts) for each in context.opened.values()]
 
     def provenance(self) -> dict[str, Any]:
-        """The provenance of the result: data, hash of the first data set, seeds, mean epochs, settings of trainings."""
+        """The provenance of the result: data, hash of the first data set, seeds, mean number of epochs, settings."""
         opened = self._all_opened()
         return {
             "dataset": self.data,

@@ -1,8 +1,8 @@
 """The items of all stages and their dependencies, read from `dvc.yaml`.
 
-A template in `dvc.yaml` gives several items, such as `train@<run>`. This module expands templates as DVC does, because
-importing DVC would cost every stage half a second. A test compares both expansions. Dependencies are needed to record
-the settings of a result, and to find the code that a checkpoint belongs to.
+A template in `dvc.yaml` gives several items, such as `train@<run>`. This module expands templates without DVC, whose
+import would take half a second in every stage. A test checks that DVC gives the same items. Dependencies tell which
+settings are recorded with a result, and which code a checkpoint depends on.
 """
 
 import itertools
@@ -24,7 +24,7 @@ class Item:
         stage, name: the two parts of `<stage>@<name>`; `name` is None for a stage without a template.
         deps, outs: paths relative to the repository.
         params: dotted names of parameters.
-        axes: values of the variables of a matrix by name, such as `run` and `angle` of a sweep; else empty.
+        axes: the item's value of each variable of a `matrix` template, such as `run`. Empty without `matrix`.
     """
 
     stage: str
@@ -41,13 +41,13 @@ class Item:
 
     @property
     def code(self) -> tuple[str, ...]:
-        """The library's files and folders among the dependencies."""
+        """The dependencies that are code of the library: files and folders in `pipeline/`."""
         return tuple(dep for dep in self.deps if dep.startswith("pipeline/"))
 
 
 class Graph:
-    """The items of all stages, from the section `stages` of `dvc.yaml` and the content of `params.yaml`. `items` has
-    the items by stage and name, in the order of the files.
+    """The items of all stages, from the section `stages` of `dvc.yaml` and the content of `params.yaml`. An item is
+    `items[stage][name]`. Stages are in the order of `dvc.yaml`, the items of a template in the order of its values.
     """
 
     def __init__(self, stages: Mapping[str, Any], values: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ class Graph:
 
     @classmethod
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Self:
-        """Load the graph of a repository. `values`: the content of `params.yaml`, if known. Raises as `read_yaml`."""
+        """Load a repository's graph. `values` is the content of `params.yaml` if already read. Raises `UserError`."""
         values = read_yaml(root / "params.yaml") if values is None else values
         content = read_yaml(root / "dvc.yaml")
         if not isinstance(content, dict) or not isinstance(content.get("stages"), dict):
@@ -67,7 +67,7 @@ class Graph:
         return cls(content["stages"], values)
 
     def item(self, stage: str, name: str | None) -> Item:
-        """One item. Raises `UserError` if there is no such item."""
+        """The item `name` of `stage`. Raises `UserError` if there is no such item."""
         if name not in (items := self.items.get(stage, {})):
             raise UserError(f"dvc.yaml has no stage {stage if name is None else f'{stage}@{name}'}")
         return items[name]
@@ -85,7 +85,7 @@ class Graph:
                 waiting += new.values()
         names = {param for each in reached.values() for param in each.params}
         part: dict[str, Any] = {"item": dict(item.axes)} if item.axes else {}
-        for dotted in sorted(names - {"device"}):  # not a setting: provenance records the device actually used
+        for dotted in sorted(names - {"device"}):  # left out: provenance records the device that was used
             *path, last = dotted.split(".")
             target, source = part, values
             for key in path:
@@ -94,7 +94,7 @@ class Graph:
         return part
 
     def training_code(self, variant: str) -> tuple[str, ...]:
-        """The library's files that the training of a run of `variant` depends on."""
+        """The files and folders in `pipeline/` on which the training of a run with this `variant` depends."""
         runs = self._values["runs"]
         return next(item.code for name, item in self.items["train"].items() if runs[name]["variant"] == variant)
 

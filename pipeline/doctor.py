@@ -19,15 +19,15 @@ ADVICE = {
     "lock": "resolve its merge conflict, or restore it: git checkout HEAD dvc.lock",
     "mlflow": "start its server, or correct MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later",
 }
-"""Advice by check, for errors other than `CheckError`."""
+"""By the name of a check: what to do if the check fails with an error other than `CheckError`."""
 
 
 class CheckError(Exception):
-    """A failed check. The two arguments are the finding and the advice."""
+    """A failed check. Its two arguments are texts: what was found, and what to do."""
 
 
 def examine(root: Path) -> Iterator[tuple[str, bool, str, str]]:
-    """Run all checks. Yields name, success, finding and advice of each check. A check that raises has failed."""
+    """Run all checks. Yields for each check its name, whether it passed, what it found, and what to do."""
     checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _run_cache, _git)
     for check in checks:
         what = check.__name__.strip("_").replace("_", "-")
@@ -36,7 +36,7 @@ def examine(root: Path) -> Iterator[tuple[str, bool, str, str]]:
         except CheckError as problem:
             found, advice = problem.args
             yield what, False, found, advice
-        except Exception as error:  # a check that raises is reported as a problem
+        except Exception as error:  # any error in a check is reported, and the next check runs
             named = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
             yield what, False, named + " ".join(str(error).split()), ADVICE.get(what, "")
 
@@ -51,7 +51,7 @@ def _torch(root: Path) -> str:
     from pipeline.compute import choose_device
     from pipeline.params import load_params
 
-    with suppress(ParamsError):  # which `_parameters` reports
+    with suppress(ParamsError):  # `_parameters` reports this error
         choose_device(load_params(root / "params.yaml").device)
     if not torch.cuda.is_available():
         return f"{torch.__version__} on CPU, {torch.get_num_threads()} threads"
@@ -66,7 +66,7 @@ def _kernels(_: Path) -> str:
     compiled = [kernel for source in kernels.sources() if (kernel := kernels.find(source))]
     if len(compiled) == len(kernels.sources()):
         return f"{names}: compiled, {compiled[0].form}"
-    # No problem: without kernels, models are slow, but results are right.
+    # The check passes: without kernels, models are slower, but their results are right.
     missing = "" if kernels.compiler() else "install a C++ compiler (Debian, Ubuntu: apt install g++), then run "
     return f"{names}: slower PyTorch forms; {missing}python -m pipeline kernels"
 
@@ -96,7 +96,7 @@ def _disk(root: Path) -> str:
 
 
 def _downloads(root: Path) -> str:
-    """Check that `CAPSULES_MIRROR`, or else the first server with files that the profile lacks, can be reached."""
+    """Check that the mirror `CAPSULES_MIRROR` can be reached. If it is not set, check a server of missing raw data."""
     from pipeline.data.sources import SOURCES, local_path
     from pipeline.params import load_params
 
@@ -145,7 +145,7 @@ def _dvc(root: Path) -> str:
 
 
 def _run_cache(root: Path) -> str:
-    """Check DVC's records of earlier runs: DVC stops at a damaged record without naming it."""
+    """Check the files of DVC's run cache: DVC stops at a damaged file without naming it."""
     from pipeline.files import read_yaml
 
     records = sorted((root / ".dvc" / "cache" / "runs").glob("*/*/*"))

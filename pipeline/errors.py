@@ -1,10 +1,10 @@
-"""Errors that a user can fix: shown as one message without a traceback, with their own exit code."""
+"""Errors that a user can fix, which are shown as one message without a traceback and have their own exit codes."""
 
 import sys
 
 
 class UserError(RuntimeError):
-    """An error outside the code, in parameters, files, the network or the disk. The message says what to do."""
+    """An error whose cause is in parameters, files, the network or the disk. The message says what to do."""
 
     exit_code = 1
 
@@ -21,6 +21,6 @@ def show_error(error: UserError | OSError) -> int:
     if isinstance(error, UserError):
         code = error.exit_code
     elif error.filename and error.strerror:
-        message = f"{error.filename2 or error.filename}: {error.strerror}"  # of two files, the second is the target
+        message = f"{error.filename2 or error.filename}: {error.strerror}"  # in a rename, filename2 is the target
     print(f"error: {message}", file=sys.stderr)
     return code

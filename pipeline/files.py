@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`. Rename it to `path` if the block ends without an error. Raises
-    `UserError` with the cause and the path if a file operation fails. Then `path` keeps its earlier content.
+    `UserError` with the cause and the path if a file operation fails. In this case, `path` keeps its earlier content.
     """
     temporary: Path | None = None
     try:
@@ -33,7 +33,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         os.close(handle)
         temporary = Path(name)
         yield temporary
-        temporary.chmod(0o644)  # at the end: a library may have made the file anew
+        temporary.chmod(0o644)  # last: a library may have replaced the file, with other permissions
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -46,46 +46,46 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write `content` to `path` atomically. Raises `UserError`."""
+    """Write `content` to `path` atomically. Raises `UserError` if this fails."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write `content` to `path` as UTF-8, atomically. Raises `UserError`."""
+    """Write `content` to `path` as UTF-8, atomically. Raises `UserError` if this fails."""
     write_bytes(path, content.encode())
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write `content` to `path` as indented JSON (no NaN or infinity), atomically. Raises `UserError`."""
+    """Write `content` to `path` as indented JSON (no NaN or infinity), atomically. Raises as `write_text`."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
 def write_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     """Write named arrays to `path` as a compressed npz without pickles, atomically.
 
-    Equal arrays give equal bytes in all versions of Python. (The zip headers of `numpy.savez` differ between versions.)
-    The bytes differ only between implementations of zlib, such as zlib-ng. Raises `UserError` if the file cannot be
-    written, and `ValueError` for an array of Python objects.
+    Equal arrays give equal bytes in all versions of Python, unlike with `numpy.savez`, whose zip headers differ between
+    versions. Only another implementation of zlib, such as zlib-ng, gives other bytes. Raises `UserError` if the file
+    cannot be written, and `ValueError` for an array of Python objects.
     """
     import numpy as np
 
     with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, array in arrays.items():
-            entry = zipfile.ZipInfo(f"{name}.npy")  # dated 1980, as numpy's
+            entry = zipfile.ZipInfo(f"{name}.npy")  # has the date 1980, as in numpy's files
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.create_system = 3  # Unix, on every system
-            entry.file_size = array.nbytes  # approximately: decides whether 64-bit sizes are needed
+            entry.create_system = 3  # Unix, so that the bytes are the same on all systems
+            entry.file_size = array.nbytes  # an estimate: zipfile needs it to choose 32-bit or 64-bit sizes
             with archive.open(entry, "w") as file:
                 np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 _FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader that uses libyaml, if PyYAML has it, else the loader in Python, which is five to ten times as slow."""
+"""PyYAML's loader with libyaml or, if it is missing, the loader in Python, which takes five to ten times as long."""
 
 
 class _Loader(_FASTEST):
-    """Reads 1e-05 as a number, as YAML 1.2 and DVC do. `dvc exp run -S` writes numbers in this form."""
+    """Reads 1e-05 as a number, which PyYAML would read as text. `dvc exp run -S` writes numbers in this form."""
 
 
 _Loader.add_implicit_resolver(
@@ -105,8 +105,8 @@ def read_json(path: Path) -> Any:
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; None if it is empty.
 
-    Merged sections (`<<: *name`) share objects, so copy a section before you change it. Raises `UserError` if the file
-    is missing, unreadable or not UTF-8, or if `parse_yaml` does.
+    Sections that merge another (`<<: *name`) share its objects, so copy a section before you change it. Raises
+    `UserError` if the file is missing, unreadable, not UTF-8 or invalid, or repeats a key.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -122,7 +122,7 @@ def parse_yaml(text: str, name: str) -> Any:
         node = loader.get_single_node()
         _check_keys(node, name)
         return loader.construct_document(node) if node else None
-    # PyYAML raises ValueError for dates such as 2024-99-99. A section that contains itself has no end.
+    # ValueError: a date such as 2024-99-99. RecursionError: a section that contains itself.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{name} is not valid YAML: {error}") from None
 

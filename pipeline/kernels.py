@@ -1,10 +1,10 @@
 """Compiles C++ kernels at set-up, and loads them when a model runs.
 
 A kernel is one C++ file beside the module that calls it. Several kernels share `kernels.h`. `python -m pipeline
-kernels` compiles every kernel in several forms, one for each instruction set of this kind of processor. The form is
-chosen at run time, so kernels built on one machine of a cluster run on all. Compiled kernels are in a folder of the
-Python environment. Their file names contain a hash of source, header and flags, so no outdated kernel is loaded.
-Without compiled kernels, models use their PyTorch forms.
+kernels` compiles every kernel in several forms, one for each instruction set (such as AVX2) of this kind of processor.
+The form is chosen at run time, so kernels compiled on one machine of a cluster run on all its machines. Their file
+names contain a hash of source, header and flags, so no outdated kernel is loaded. The files are in a folder of the
+Python environment. Without compiled kernels, models use PyTorch's operators, and are slower.
 """
 
 from __future__ import annotations
@@ -31,35 +31,37 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _PACKAGE = Path(__file__).resolve().parent
-# Not -ffast-math: it removes the addition by which kernels round to whole numbers, and changes the order of sums.
+# Not -ffast-math: it changes the order of sums. It also removes "x + large - large", by which kernels round numbers.
 _FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-Wno-psabi")
 
 
 Struct = ctypes.Structure
-"""The argument of a kernel: numbers and addresses of tensors. The function `struct` makes one."""
+"""A C struct that a kernel gets as an argument: numbers and addresses of tensors. The function `struct` makes it."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel: the library, its form (an instruction set), and the number of floats in a vector (lanes)."""
+    """A compiled kernel: library, form (an instruction set), and number of floats in a vector register (lanes)."""
 
     library: ctypes.CDLL
     form: str
     lanes: int
 
     def call(self, function: str, *arguments: Struct | Tensor | None) -> None:
-        """Call a function with its arguments' addresses. The caller must keep tensors alive. Raises `MemoryError`."""
+        """Call a function with its arguments' addresses. Raises `MemoryError` if there is not enough memory.
+        The caller must keep references to the tensors until the function returns.
+        """
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 
     def kept_floats(self, layout: Struct) -> int:
-        """Number of floats kept from the forward for the backward pass: of a batch or, in EM routing, of an image."""
+        """Number of floats that the forward pass keeps for the backward pass, for a batch (in EM routing, an image)."""
         self.library.kept_floats.restype = ctypes.c_int64  # ctypes would assume 32 bits
         return int(self.library.kept_floats(ctypes.byref(layout)))
 
 
 def address(of: Struct | Tensor | None) -> ctypes.c_void_p:
-    """The address of a struct or of a tensor's numbers (null for None). It does not keep the object alive."""
+    """The address of a struct or of a tensor's numbers (null for None). The address does not keep the object alive."""
     if isinstance(of, Struct):
         return ctypes.c_void_p(ctypes.addressof(of))
     return ctypes.c_void_p(None if of is None else of.data_ptr())
@@ -67,7 +69,7 @@ def address(of: Struct | Tensor | None) -> ctypes.c_void_p:
 
 def struct(**fields: Any) -> Struct:
     """Make a struct from fields, given in the order in which C++ declares them. A Python int becomes an int64_t,
-    a Python float a float, a `c_double` a double, and a tensor or None a pointer. Tensors are not kept alive.
+    a Python float a float, a `c_double` a double, and a tensor or None a pointer. The struct keeps no tensor alive.
     """
     values = fields.values()
     layout = _layout(tuple(fields), tuple(map(type, values)))
@@ -88,7 +90,7 @@ def sources() -> list[Path]:
 
 
 def forms() -> dict[str, tuple[str, ...]]:
-    """Compiler flags by form (on x86, an instruction set as `torch.backends.cpu.get_cpu_capability()` names it)."""
+    """Compiler flags by form. On x86, forms have the names that `torch.backends.cpu.get_cpu_capability()` returns."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return {"DEFAULT": ()}
     avx2 = ("-mavx2", "-mfma")
@@ -96,7 +98,7 @@ def forms() -> dict[str, tuple[str, ...]]:
 
 
 def compiler() -> str | None:
-    """The path of the C++ compiler: of `$CXX` if set, else of c++, g++ or clang++; None if it is not installed."""
+    """The path of the C++ compiler: `$CXX` if set, else the first of c++, g++ and clang++; None if not installed."""
     candidates = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
     return next((found for name in candidates if (found := shutil.which(name))), None)
 
@@ -128,27 +130,27 @@ def _compile(program: str, source: Path, path: Path, flags: tuple[str, ...]) -> 
 
 def _path(source: Path, form: str) -> Path:
     flags = " ".join((*_FLAGS, *forms()[form])).encode()
-    headers = sorted(_PACKAGE.glob("*.h"))  # which sources may include
+    headers = sorted(_PACKAGE.glob("*.h"))  # any source may include them
     parts = (*(each.read_bytes() for each in (source, *headers)), flags)
     content = b"".join(hashlib.sha256(each).digest() for each in parts)
     return folder() / f"{source.stem}-{form}-{hashlib.sha256(content).hexdigest()[:16]}.so"
 
 
 def find(source: Path, form: str | None = None) -> Kernel | None:
-    """Load the kernel compiled from `source` for `form`, by default the form of this processor; None if this fails."""
+    """Load the kernel compiled from `source` for `form` (by default this processor's). Returns None if this fails."""
     if form is None:
         import torch
 
         form = "DEFAULT" if "DEFAULT" in forms() else torch.backends.cpu.get_cpu_capability()
     if form in forms():
-        with suppress(OSError):  # not there, damaged, or of another system
+        with suppress(OSError):  # the file is missing, damaged, or for another system
             return Kernel(ctypes.CDLL(str(_path(source, form))), form, 16 if form == "AVX512" else 8)
     return None
 
 
 @functools.cache
 def load(source: Path) -> Kernel | None:
-    """As `find`, once per process. A missing kernel is logged."""
+    """As `find`, but each source is loaded only once per process. A missing kernel is logged."""
     kernel = find(source)
     if kernel is None:
         logging.getLogger(__name__).warning(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pipeline.tracking import Store
 
 JOURNALS = ".tracking"
-"""The folder of journals: a file of events for each tracked run. Files stay after MLflow has their events."""
+"""The folder of journals. A journal has the events of a tracked run, and is kept after MLflow has received them."""
 CHECKPOINTS = ".cache/resume"
 """The folder of checkpoints. It has a folder for each replica of a training. DVC does not delete these folders."""
 
@@ -28,8 +28,8 @@ def find_root() -> Path:
 
 
 def tracking_store(home: Path) -> Store | None:
-    """MLflow's store, at `MLFLOW_TRACKING_URI` or else in the user's clone `home`; None if `CAPSULES_MLFLOW` is off.
-    Raises `UserError` if this variable is neither on nor off.
+    """MLflow's store: at `MLFLOW_TRACKING_URI` if this is set, else in the user's clone `home`. The result is None if
+    `CAPSULES_MLFLOW` is off. Raises `UserError` if `CAPSULES_MLFLOW` is neither on nor off.
     """
     from pipeline.tracking import Store
 
@@ -65,7 +65,7 @@ class Layout:
     Attributes:
         arrays_folder: arrays of results, which DVC caches. The files in `reports_folder` are in Git.
         records_folder: results with their settings (`<stage>/<item>.json`) and their tables (`<stage>/<item>.csv`).
-        noise_path: the spread of the scorecard's numbers between machines, written by `compare --noise`.
+        noise_path: how far the scorecard's numbers differ between machines, written by `compare --noise`.
     """
 
     root: Path

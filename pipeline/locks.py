@@ -9,13 +9,14 @@ from filelock import FileLock
 
 from pipeline.errors import UserError
 
-LOCK_SECONDS = 0.2  # longer than `is_running` holds a lock: a stage that starts waits for it, and does not fail
+LOCK_SECONDS = 0.2  # longer than `is_running` holds a lock, so a stage that starts meanwhile waits and does not fail
 
 
 @contextmanager
 def single_instance(root: Path, label: str) -> Iterator[None]:
-    """Hold the lock of `label` (`lock_path`) during the block. The lock is also released if the process is killed.
-    Raises `UserError` if another process has the lock. A file next to the lock gives the process's id for the message.
+    """Hold the lock of `label` (see `lock_path`) during the block. The lock is also released if the process is killed.
+    Raises `UserError` if another process has the lock. A file next to the lock has the id of the process that holds the
+    lock. The error message names this process.
     """
     path = lock_path(root, label)
     lock, holder = FileLock(path), path.with_suffix(".pid")
@@ -26,7 +27,7 @@ def single_instance(root: Path, label: str) -> Iterator[None]:
         with suppress(OSError):
             number = holder.read_text(errors="replace")
         raise UserError(f"{label} is already running (process {number or 'unknown'}): this one stops") from None
-    with suppress(OSError):  # on a full disk, the lock works without its owner's id
+    with suppress(OSError):  # on a full disk, the lock works, but the file has no id
         holder.write_text(str(os.getpid()))
     try:
         yield
@@ -49,5 +50,5 @@ def is_running(root: Path, label: str) -> bool:
             return False
     except TimeoutError:
         return True
-    except OSError:  # another user's lock, or a read-only disk: `status` still shows the rest
+    except OSError:  # another user's lock, or a read-only disk: the command `status` goes on
         return False

@@ -11,14 +11,14 @@ _LIMIT = Path("/sys/fs/cgroup/memory.max")
 """The file with the memory limit of a container. The machine's own numbers do not show it."""
 
 COPIES = 3
-"""Copies of the pixels in training: the whole data set, its parts (training, test, ...), the parts on the device."""
+"""Copies of the pixels during training: the data set, its parts (training, test, ...), and the parts on the device."""
 
 WEIGHT_COPIES = 4
-"""Memory of a training in multiples of the weights: the weights, their gradients and Adam's two moments."""
+"""Memory for training, as a multiple of the weights' size: the weights, their gradients and Adam's two moments."""
 
 
 def available_bytes() -> int:
-    """Bytes of memory that can be used without swapping, at most the limit of the container."""
+    """Bytes of memory that can be used without swapping, or the container's memory limit if this is lower."""
     available = int(psutil.virtual_memory().available)
     try:
         limit = _LIMIT.read_text(encoding="ascii").strip()
@@ -33,6 +33,6 @@ def readable(count: float) -> str:
 
 
 def check_fits(needed: int, what: str, advice: str) -> None:
-    """UserError if fewer than `needed` bytes are free. Its message begins with `what` and ends with `advice`."""
+    """UserError if fewer than `needed` bytes are free. The message begins with `what` and ends with `advice`."""
     if needed > (free := available_bytes()):
         raise UserError(f"{what}: about {readable(needed)} of memory needed, {readable(free)} free. {advice}")

@@ -22,7 +22,7 @@ from pipeline.learning.settings import CropParams
 from pipeline.systems import Run, build_model
 from pipeline.systems.capsnet.model.capsnet import CapsNet
 
-_AT_ONCE = 250  # images at once: matrix capsules need about a megabyte of memory per image
+_AT_ONCE = 250  # images in a batch: matrix capsules need about a megabyte of memory per image
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TrainedRun:
 
     @torch.no_grad()
     def scores(self, images: Tensor) -> Tensor:
-        """Scores `[N, classes]`, mean over seeds, of images `[N, C, S, S]` in [0, 1]. `UserError` if no classifier."""
+        """Scores `[N, classes]` of images `[N, C, S, S]` in [0, 1], mean over seeds. UserError if not a classifier."""
         scores = [[self._scores(model, batch) for model in self.models] for batch in self._batches(images)]
         return torch.cat([torch.stack(each).mean(0) for each in scores])
 
@@ -46,12 +46,12 @@ class TrainedRun:
         if isinstance(model, Classifier):
             return model.scores(seen)
         if isinstance(model, CapsNet):
-            return model.encode(seen).norm(dim=-1)  # a class capsule's length says whether its class is there
+            return model.encode(seen).norm(dim=-1)  # the length of a class's capsule is the class's score
         raise UserError(f"run '{self.name}' ({self.settings.variant}) does not classify: use its features")
 
     @torch.no_grad()
     def features(self, images: Tensor) -> list[dict[str, Tensor]]:
-        """For each seed, features of images `[N, C, S, S]` in [0, 1]: tensors `[N, d]` by name, or an empty dict."""
+        """For each seed, a (possibly empty) dict of features `[N, d]` by name, for images `[N, C, S, S]` in [0, 1]."""
         found = []
         for model in self.models:
             batches = [model.features(batch) for batch in self._batches(images)]
@@ -67,8 +67,8 @@ class TrainedRun:
 
 def load_trained(folder: Path) -> TrainedRun:
     """Load the models in `folder`, which is `models/<run>`, with their recorded settings. The current profile does not
-    matter. Raises `UserError` if `folder` has no trained run, its settings are unknown to this version of the code, or
-    weights are missing or damaged.
+    matter. Raises `UserError` if `folder` has no trained run, the run's settings are unknown to this version of the
+    code, or weights are missing or damaged.
     """
     try:
         summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
@@ -90,9 +90,9 @@ def load_trained(folder: Path) -> TrainedRun:
 def read_images(paths: Sequence[Path], channels: int, size: int) -> Tensor:
     """Read images `[N, channels, size, size]` in [0, 1]. Channels: one (grey), two (stereo pairs) or three (colour).
 
-    `paths` is one `.npy` file with uint8 images `[N, channels, size, size]`, or a list of picture files: one file for a
-    colour image, one grey file for each channel of any other image, in order. Pictures must be square and framed like
-    the training images. They are resized. Raises `UserError` if a file cannot be read or does not fit.
+    `paths` is one `.npy` file with uint8 images `[N, channels, size, size]`, or a list of picture files. A colour
+    image is one file. Any other image is one grey file for each channel, in order. Pictures must be square and framed
+    like the training images. They are resized. Raises `UserError` if a file cannot be read or is not as described.
     """
     if [path.suffix for path in paths] == [".npy"]:
         return _array(paths[0], (channels, size, size))
@@ -117,7 +117,7 @@ def _array(path: Path, shape: tuple[int, int, int]) -> Tensor:
 
 
 def _picture(path: Path, size: int, channels: int) -> Tensor:
-    """A picture file as `[channels, size, size]` in [0, 1], turned as its EXIF data say, on black, and resized."""
+    """Read a picture as `[channels, size, size]` in [0, 1], turned by its EXIF data, with black where transparent."""
     with reading(path), Image.open(path) as picture:
         plain = upright_on_black(picture, channels)
         if plain.width != plain.height:

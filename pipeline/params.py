@@ -22,7 +22,7 @@ from pipeline.systems.generative.settings import FailureParams
 
 
 class CheckedParams(SharedParams):
-    """The sections of `params.yaml` other than studies, and the checks between all sections."""
+    """The sections of `params.yaml` other than studies, and checks that all sections (also studies) fit each other."""
 
     runs: dict[Name, Run]
     failures: FailureParams
@@ -46,7 +46,7 @@ class CheckedParams(SharedParams):
         return self
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Yield (dotted place, settings) of each entry (`in_sets`: also in sets). ValueError if a name occurs twice."""
+        """Yield (dotted place, settings) of entries, also of those in sets if `in_sets`. ValueError if names repeat."""
         section = self.section(kind)
         if isinstance(section, Section):
             yield kind, section
@@ -141,20 +141,20 @@ else:
 
 
 _TAGS = {"runs": 2, "optimise": 4, "regression": 2, "regression_sets": 4, "attention": 2, "attention_sets": 4}
-"""By section: the index of the discriminator's value in an error's `loc` (pydantic's location of the error)."""
+"""By section, the index of the value that chose the class of settings, in `loc` (pydantic's location of an error)."""
 
 
 def _describe(error: Any) -> str:
     """One line for one pydantic error: the field as in the file, the problem, and the value found."""
     place = error["loc"]
-    # `loc` contains the discriminator's value, here `generative`: runs, <name>, generative, training, ...
+    # `loc` also has the value that chose the class, such as `generative`: runs, <name>, generative, training, ...
     tag = _TAGS.get(str(place[0]) if place else "", len(place))
     where = ".".join(map(str, (*place[:tag], *place[tag + 1 :])))
     return f"{where}: {message_of(error)}" if where else message_of(error)
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """The typed form of a params file. `ParamsError` names all wrong fields or, if none is wrong, a wrong reference."""
+    """The typed form of a params file. `ParamsError` names all wrong fields or, if all are right, a wrong reference."""
     try:
         return Params.model_validate(values)
     except ValidationError as error:

@@ -1,8 +1,8 @@
 """Profiles: complete sets of parameters, each with the `dvc.lock` that belongs to it.
 
-The current profile's `params.yaml` and `dvc.lock` are at the top of the repository, where DVC and everything else read
-them. `profiles/<name>/` has the files of every other profile. Each profile exists once: switching moves its files
-unchanged, including edits and comments.
+The current profile's `params.yaml` and `dvc.lock` are at the top of the repository, where DVC and all other code read
+them. The files of every other profile are in `profiles/<name>/`. Each profile exists only once, because switching moves
+its files. Edits and comments in the files are kept.
 """
 
 import re
@@ -18,11 +18,11 @@ from pipeline.settings import differences, flatten
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 FILES = (LOCK, PARAMS)
-"""A profile's files, in the order in which `switch` moves them: `params.yaml`, which names the profile, is last."""
+"""A profile's files. `switch` moves `params.yaml` last, because this move makes the new profile the current one."""
 
 
 class Profile(NamedTuple):
-    """A profile. `about` is the first comment of its `params.yaml`. `has_lock` says whether it has a `dvc.lock`."""
+    """A profile. `about`: the first comment of its `params.yaml`. `has_lock`: whether the profile has a `dvc.lock`."""
 
     name: str
     about: str
@@ -37,9 +37,9 @@ class Profiles:
 
     @property
     def current(self) -> str:
-        """The profile that `params.yaml` belongs to. Raises `UserError` if the file does not name one."""
+        """The profile that `params.yaml` belongs to. Raises `UserError` if the file names no profile."""
         name = _load(self.root / PARAMS).get("profile")
-        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # it names a folder
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # also a folder's name
             raise UserError(f"{self.root / PARAMS} does not name its profile (a line such as `profile: quick`)")
         return name
 
@@ -59,11 +59,11 @@ class Profiles:
         return folders[name] / PARAMS
 
     def switch(self, name: str) -> bool:
-        """Make `name` the current profile and return True; False if it already is.
+        """Make `name` the current profile, and return whether it was not current before.
 
-        The current files are stored, then replaced by the files of `name`. Each file is replaced in one step, so it is
-        never incomplete. Raises `UserError` before any current file changes if there is no such profile, its parameters
-        name another profile, `profiles/<current>/` has another version of a current file, or a file cannot be stored.
+        The current files are copied to `profiles/<current>/`, then each is replaced in one step by the file of `name`.
+        Raises `UserError`, before any current file changes, if there is no profile `name`, if its parameters name
+        another profile, if `profiles/<current>/` has a different version of a current file, or if a copy fails.
         """
         source, current = self.params_path(name).parent, self.current
         if name == current:
@@ -85,16 +85,16 @@ class Profiles:
                 (source / file).replace(self.root / file)
             else:
                 (self.root / file).unlink(missing_ok=True)
-        with suppress(OSError):  # the folder may hold other files
+        with suppress(OSError):  # the folder stays if it holds other files
             source.rmdir()
         return True
 
     def differences(self, name: str) -> list[tuple[str, Any, Any]]:
-        """Parameters that differ: (dotted name, value in the current profile, value in `name`). Raises `UserError`."""
+        """Parameters that differ, as (dotted name, current value, value in profile `name`). Raises as `params_path`."""
         return differences(_load(self.root / PARAMS), _load(self.params_path(name)))
 
     def _folders(self) -> dict[str, Path]:
-        """The folder of each profile's files, by name."""
+        """The folder of each profile's files, by the profile's name."""
         others = {path.parent.name: path.parent for path in self.root.glob(f"profiles/*/{PARAMS}")}
         return dict(sorted({**others, self.current: self.root}.items()))
 
@@ -109,9 +109,9 @@ def _read(path: Path) -> bytes | None:
 
 
 def merges_written_out(path: Path) -> bool:
-    """Whether a params file has sections that merge another one (`<<: *name`) and also repeat all of its values.
+    """Whether the sections of a params file that merge another section (`<<: *name`) also set all keys of that section.
 
-    `dvc exp run -S` writes files in this form. An edit of the merged section then changes no other section.
+    `dvc exp run -S` writes such files. A later edit of the merged section then does not change those that merge it.
     """
     text, mark = path.read_text(encoding="utf-8"), "<<not merged"
     whole, apart = (flatten(yaml.safe_load(each)) for each in (text, text.replace("<<:", f"{mark}:")))

@@ -1,4 +1,4 @@
-"""Base class and common types of all settings, and their comparison."""
+"""The base class and common types of all settings, and functions that compare settings."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -17,14 +17,14 @@ Name = Annotated[
 ]
 
 Seed = Annotated[int, Field(ge=0, le=4_000_000_000)]
-"""Seed of a random number generator. The maximum leaves room for replicas' seeds below 2^32, scikit-learn's limit."""
+"""Seed of a random number generator. Replicas add 1, 2, ... to it and must stay below 2^32, scikit-learn's limit."""
 
 Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotations are uniform in [-angle, +angle]")]
 
 
 def younger(default: Any, **more: Any) -> Any:
-    """A pydantic field for a setting that is newer than some results, which were made with what is now its `default`.
-    Records leave the setting out at this default, so the settings of these results stay equal to the profile's.
+    """A pydantic field for a setting that did not exist when some results were made. They were made as with `default`.
+    Records leave out such a setting at its default, so that the settings of old results still equal the profile's.
     """
     return Field(default=default, exclude_if=lambda value: value == default, **more)
 
@@ -57,7 +57,7 @@ def check_once(values: list[Any]) -> list[Any]:
 
 
 def check_distinct(angles: list[float]) -> list[float]:
-    """Return the angles unchanged. ValueError if two agree in six digits, by which results are named."""
+    """Return the angles unchanged. ValueError if two agree in the six digits that name results."""
     check_once([f"{angle:g}" for angle in angles])
     return angles
 
@@ -66,10 +66,10 @@ Angles = Annotated[list[Angle], Field(min_length=1), AfterValidator(check_distin
 
 
 class Section(BaseModel):
-    """A section of `params.yaml`: strict types, immutable, unknown keys are errors."""
+    """A section of `params.yaml`. Types are strict, values cannot be changed, and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=(), allow_inf_nan=False)
 
     def with_changes(self, changes: Mapping[str, object]) -> Self:
-        """The section with some settings changed, by name. Raises `ValidationError` if the result is not valid."""
+        """The section with the new values in `changes`. Raises `ValidationError` if the result is not valid."""
         return type(self).model_validate({**self.model_dump(), **changes})

@@ -18,18 +18,18 @@ from pipeline.settings import Name, Section, check_once
 class SharedParams(Section):
     """The sections of `params.yaml` that all studies share."""
 
-    profile: Name = Field(description="the profile these values belong to; names the folder under reports/")
+    profile: Name = Field(description="name of the profile, and of its folder under reports/")
     publish: bool = Field(
-        description="whether results are for publication: a result of uncommitted changes is then a draft, which "
-        "answers no claim"
+        description="whether results are for publication. If so, a result made from uncommitted changes is a draft, "
+        "which is no evidence for a claim"
     )
-    device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one")
-    sources: Annotated[list[SourceName], AfterValidator(check_once)] = Field(description="raw data to download")
+    device: Literal["auto", "cpu", "cuda"] = Field(description="auto: a GPU if there is one, otherwise the CPU")
+    sources: Annotated[list[SourceName], AfterValidator(check_once)] = Field(description="raw data to download or make")
     own_images: dict[Name, OwnImagesParams]
     datasets: dict[Name, DatasetParams]
     runs: dict[Name, RunSettings]
     evaluate: EvaluateParams
-    evidence: EvidenceParams = Field(description="which item answers which claims")
+    evidence: EvidenceParams = Field(description="names of the items that answer claims")
 
     def section(self, name: str) -> Any:
         """A section, such as `ablation`: a dict of entries by name, or a `Section` of settings that all items share."""
@@ -70,7 +70,7 @@ class SharedParams(Section):
         self, where: str, name: str, variant: str, conditions: Mapping[str, Mapping[str, object]]
     ) -> None:
         """ValueError if `name` is no run of the variant, or a condition is wrong. A condition changes settings of the
-        run's model. It is wrong if they are invalid, have no effect, or make a model that does not fit the data set.
+        run's model. It is wrong if a change is invalid or has no effect, or if the changed model does not fit the data.
         """
         run: Any = self.run_of(f"{where}.run", name, variant)
         for condition, changes in conditions.items():
@@ -104,11 +104,11 @@ _WORDS = {
     "missing": "missing",
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a section"),
 }
-"""Messages by pydantic's type of error, for types whose own message is about Python."""
+"""Messages for some of pydantic's types of errors, because pydantic's own messages speak of Python."""
 
 
 def message_of(error: Any) -> str:
-    """The problem with a value in words, and the value if it is a plain one."""
+    """The problem with a value in words, and the value if it is a number, a string or a bool."""
     kind, found = error["type"], error["input"]
     words = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     shown = isinstance(found, int | float | str | bool) and kind not in _WORDS

@@ -1,3 +1,3 @@
 """One thin file per DVC stage."""
 
-import pipeline  # noqa: F401  a Python without the packages ends here, with one message
+import pipeline  # noqa: F401  if packages are missing, Python stops here with one message

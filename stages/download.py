@@ -1,4 +1,4 @@
-"""Download one source of raw data: `data/raw/<source>/`."""
+"""Download one source of raw data to `data/raw/<source>/`."""
 
 import os
 

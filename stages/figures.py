@@ -1,4 +1,4 @@
-"""Draw every figure that the results of the profile give: `reports/<profile>/figures/`."""
+"""Draw all figures for which the profile has results, in `reports/<profile>/figures/`."""
 
 import typer
 
@@ -17,7 +17,7 @@ def main() -> None:
         for path, earlier in written.tracking_runs.items():
             workspace.run.log_artifact(path, "figures")
             workspace.run.log_artifact(path, "figures", of_group=True)
-            for run in earlier:  # whose results the figure shows
+            for run in earlier:  # the runs whose results the figure shows
                 workspace.run.log_artifact(path, "figures", of_run=run)
         print(f"{len(written.tracking_runs)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
         if written.missing:

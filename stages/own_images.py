@@ -1,4 +1,4 @@
-"""Read one set of own images, a folder or an npz file: `data/raw/<name>/`."""
+"""Read one set of your own images, from a folder or an npz file, into `data/raw/<name>/`."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""Build one data set: `data/processed/<dataset>.npz`, and a preview image."""
+"""Build one data set, `data/processed/<dataset>.npz`, and an image that shows examples."""
 
 import typer
 
@@ -6,7 +6,7 @@ from stages.workspace import stage
 
 
 def main(dataset: str) -> None:
-    """Read the downloaded files of DATASET, split it, and write it as one file that is safe to open."""
+    """Read the source files of DATASET, split the data into parts, and write one file that is safe to open."""
     with stage("preprocess", dataset) as workspace:
         from pipeline.data.datasets import PARTS, save_dataset
         from pipeline.data.published import build_dataset

@@ -1,4 +1,4 @@
-"""Run a study of any kind in `pipeline/studies` or of a system: on trained models, or with trainings of its own."""
+"""Run a study of `pipeline/studies` or of a system's package. It uses trained models, or trains its own models."""
 
 import typer
 
@@ -6,7 +6,7 @@ from stages.workspace import stage
 
 
 def main(kind: str, item: str) -> None:
-    """Measure ITEM of KIND, a section of params.yaml. An item of <KIND>_sets runs several short studies in turn."""
+    """Run ITEM of the section KIND of params.yaml. If KIND ends with _sets, ITEM has several short studies."""
     with stage(kind, item) as workspace:
         from pipeline.results.outcome import combined
         from pipeline.studies import SETS, study_of

@@ -1,4 +1,4 @@
-"""Write the tables, the scorecard and the page of the profile: `tables/`, `scorecard.json`, `index.html`."""
+"""Write the tables, the scorecard and the page of a profile: `tables/`, `scorecard.json` and `index.html`."""
 
 import typer
 
@@ -33,7 +33,7 @@ def main() -> None:
         index = workspace.reports_folder / "index.html"
         write_json(workspace.scorecard_path, rows)
         write_text(index, page)
-        workspace.tables_folder.mkdir(parents=True, exist_ok=True)  # an output of the stage, even without results
+        workspace.tables_folder.mkdir(parents=True, exist_ok=True)  # DVC needs this folder also without results
         for table in tables:
             write_text(path := workspace.tables_folder / f"{table.name}.csv", table.to_csv())
             workspace.run.log_artifact(path, "tables")

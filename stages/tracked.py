@@ -1,4 +1,4 @@
-"""Tracking of stages in MLflow: a run for each stage, and the figures and claims of a whole reproduction."""
+"""Tracking of stages in MLflow: a run for each executed stage, and a run for each reproduction (a call of DVC)."""
 
 import ast
 import json
@@ -24,11 +24,11 @@ NOTE = "mlflow.note.content"
 """The tag of a run or an experiment that MLflow shows as its description."""
 
 COUNTS, VALUES = "claims", "claim_values"
-"""Prefixes of a reproduction's metrics: counts of verdicts, and our number of each claim."""
+"""Prefixes of a reproduction's metrics: the number of claims with each verdict, and our number for each claim."""
 
 
 def _view(stage: str, metrics: Sequence[str], *tags: str, order: str = "tags.`mlflow.runName`") -> dict[str, Any]:
-    """The runs of one stage, with columns `metrics` and `tags`, by `order`: ascending for a tag, else descending."""
+    """The runs of one stage, with columns `metrics` and `tags`, sorted by `order`, descending unless it is a tag."""
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"tags.`{name}`" for name in tags)]
     found = {"searchFilter": f"tags.stage = '{stage}'", "orderByKey": order, "orderByAsc": order.startswith("tags")}
     return {**found, "selectedColumns": ["attributes.`Duration`", *columns]}
@@ -44,18 +44,18 @@ VIEWS = {
 }
 """Views of MLflow's table of runs, in the form of its shared views. Other settings keep the defaults of MLflow's page.
 
-Sorting by name puts trainings of one run in several reproductions next to each other. Sorting by time makes MLflow hide
-nested runs below their parents.
+Trainings and evaluations are sorted by name, so that those of one item in several reproductions are next to each other.
+Sorted by time, MLflow shows nested runs only below their parents, the reproductions, which these views leave out.
 """
 
 _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance", "attack")
-"""Stages that train nothing: they use data sets for evaluation."""
+"""Stages that train nothing. They use data sets only for evaluation."""
 
 
 def open_run(
     profile: str, settings: dict[str, Any], item: Item, home: Path, commit: str, dirty: bool, dvc: Process | None
 ) -> TrackedRun:
-    """Start the tracked run of a stage, with its journal in repository `home`. `dvc` is the reproduction's process."""
+    """Start the tracked run of a stage. Its journal is in repository `home`. `dvc` is the reproduction's process."""
     tags: dict[str, Any] = {
         "stage": item.stage,
         "item": item.name or "",
@@ -72,8 +72,8 @@ def open_run(
         tags["dvc_experiment"] = experiment
     group = None
     if dvc is not None:
-        # One reproduction is one process: `pipeline repro`, else `dvc`. psutil's hash of a process combines its id and
-        # its start in ticks since boot. So the hash is unique on this host, and does not depend on the clock.
+        # A process (`pipeline repro`, else `dvc`) identifies a reproduction. psutil's hash of the process combines its
+        # id and its start in ticks since boot. So the hash is unique on this host, and does not depend on the clock.
         title = experiment or f"{datetime.now(UTC):%Y-%m-%d %H:%M} {commit[:7]}"
         shared = ("profile", "commit", "mlflow.source.git.commit", "mlflow.source.type", "dirty")
         of_group = {"mlflow.source.name": "dvc repro", **{key: str(tags[key]) for key in shared}}
@@ -99,7 +99,7 @@ def log_scorecard(
     commit: str,
     dirty: bool,
 ) -> None:
-    """Track for the reproduction: parameters, a description, claims as metrics, and `files` (also for this run)."""
+    """Log parameters, a description and claims (as metrics) for the reproduction. Log `files` for it and for `run`."""
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"] != "not run")
     answers = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     note = (
@@ -120,13 +120,13 @@ def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[s
     first = ", ".join(f"{key} **{value:.4g}**" for key, value in [*numbers.items()][:5])
     source = (file_of(name) or Path(__file__).with_name(f"{name}.py")).read_text(encoding="utf-8")
     what = (ast.get_docstring(ast.parse(source)) or name).partition("\n")[0]
-    # MLflow folds a description after about three lines.
+    # The description is short, because MLflow folds it after about three lines.
     parts = [*([f"{first}."] if first else []), what, f"Repeat commit {_committed(commit, dirty)}:"]
     return "\n\n".join([*parts, _code([f"git checkout {commit}", f"dvc repro -f -s {label}"])])
 
 
 def reproduction_metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """A reproduction's metrics, from the scorecard: counts of claims run and of each verdict, and our numbers."""
+    """A reproduction's metrics, from the scorecard: numbers of claims run and of each verdict, and our numbers."""
     from pipeline.page.scorecard import VERDICTS
 
     verdicts = Counter(row["verdict"] for row in rows)
@@ -136,7 +136,7 @@ def reproduction_metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def experiment_tags(profile: str) -> dict[str, str]:
-    """The description of a profile's experiment, and its views: tables with the columns that matter."""
+    """Tags for MLflow's experiment of a profile: its description, and the views `VIEWS`."""
     note = (
         f"Every reproduction of the profile `{profile}` is a run with one nested run for each executed stage. "
         "The views `reproductions`, `trainings` and `evaluations` have the columns that matter: open them by the links "

@@ -1,4 +1,4 @@
-"""Train every replica of one run: `models/<run>/`, and its metrics."""
+"""Train every replica of one run, and write `models/<run>/` and the metrics of training."""
 
 import typer
 
@@ -6,7 +6,7 @@ from stages.workspace import stage
 
 
 def main(run: str) -> None:
-    """Train RUN, an entry of `runs` in params.yaml, from its preprocessed data set."""
+    """Train RUN, an entry of `runs` in params.yaml, on its preprocessed data set."""
     with stage("train", run) as workspace:
         from pipeline.classification.settings import CroppedRun
         from pipeline.data.holdout import watch_tests

@@ -3,7 +3,7 @@
     with stage("train", item) as workspace:
         ...
 
-Errors that a user can act on end a stage with one message and an exit code: 1, or 2 for bad parameters.
+After an error that a user can mend, a stage exits with one message and code 2 (bad parameters) or 1 (other errors).
 """
 
 import errno
@@ -49,8 +49,8 @@ class Workspace(Layout):
     Args:
         entry: the item in `dvc.yaml`.
         settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
-        commit, dirty: as `git_state` returns them.
-        context: the context of a study or a training.
+        commit, dirty: the commit, and whether there are uncommitted changes (see `git_state`).
+        context: what a study or a training is given (see `Context`).
     """
 
     entry: Item
@@ -65,7 +65,7 @@ class Workspace(Layout):
         self._begun, self._headline = time.monotonic(), dict[str, float]()
 
     def provenance(self) -> dict[str, Any]:
-        """The provenance of a result, stored with it (in a list under `provenance`)."""
+        """The provenance of a result. It is stored with the result, in the list `provenance`."""
         return {
             "stage": self.entry.stage,
             "item": self.entry.name,
@@ -82,7 +82,7 @@ class Workspace(Layout):
         }
 
     def write(self, outcome: Outcome) -> None:
-        """Write the stage's result with its provenance, and track the numbers. Raises as `write_outcome`."""
+        """Write the stage's result with its provenance, and track the numbers. Raises what `write_outcome` raises."""
         from pipeline.results.spread import flat
 
         name = f"{self.entry.stage}/{self.entry.name}"
@@ -96,18 +96,18 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track the device, a description and `tags` (a failed stage's error). After success, also trained weights."""
+        """Track the device, a description and `tags` (a failed stage's error), and weights of a successful training."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")
         note = tracked.run_note(self.entry.stage, self.entry.label, self.commit, self.dirty, self._headline)
         self.run.log_tags({"device": self.device, tracked.NOTE: note, **tags})
-        if "torch" in sys.modules:  # a stage without torch must not overwrite the group's device
+        if "torch" in sys.modules:  # otherwise a stage without torch would set the group's device to the CPU
             self.run.log_tags({"device": self.device}, of_group=True)
 
     @property
     def device(self) -> str:
-        """The device used so far by this process: a GPU once it was used, else the CPU."""
+        """The device that this process has used so far: a GPU if it used one, else the CPU."""
         torch = sys.modules.get("torch")
         if torch is None:
             return f"CPU ({platform.processor() or platform.machine()})"
@@ -121,7 +121,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
     """Check parameters and item. During the block: hold a lock, track a run, and watch the parent processes.
 
     Raises `SystemExit` with code 2 for invalid parameters or an unknown item, 1 for other errors that the user can fix,
-    130 after Ctrl-C, 143 if terminated. Messages are on stderr.
+    130 after Ctrl-C, 143 after SIGTERM. Messages are on stderr.
     """
     logger = logging.getLogger("pipeline")
     logger.setLevel(logging.INFO)
@@ -173,7 +173,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             raise
         _exit(f"{error.strerror}: {error.filename or root}. {_earlier_results()}", 1)
     except (MemoryError, RuntimeError) as error:
-        of_gpu = type(error).__name__ == "OutOfMemoryError"  # torch has no error of its own for the CPU
+        of_gpu = type(error).__name__ == "OutOfMemoryError"  # only for GPUs: for the CPU, torch raises RuntimeError
         if not (of_gpu or isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error)):
             raise
         full = "the GPU's memory" if of_gpu else "memory"
@@ -181,7 +181,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
 
 
 def _earlier_results() -> str:
-    """The end of a failed stage's message, about its earlier results: DVC removes them before it starts a stage."""
+    """The end of a failed stage's message: whether earlier results remain. DVC removes them before a stage starts."""
     if "DVC_STAGE" in os.environ:
         return "DVC has removed earlier results: `dvc checkout` and `git checkout reports` restore them."
     return "Earlier results are untouched."
@@ -195,9 +195,9 @@ def _exit(message: str, code: int) -> NoReturn:
 def starters() -> tuple[list[psutil.Process], psutil.Process | None]:
     """The processes that started this stage, nearest first, and the process of the reproduction.
 
-    They are `dvc`, a `python -m pipeline repro` above it, a `make` above both, and any shells between them (DVC starts
-    commands through a shell). The process of the reproduction is `pipeline repro` if there is one, else `dvc`. Returns
-    an empty list and None if DVC did not start this process.
+    They are `dvc`, a `python -m pipeline repro` that started it, a `make` that started both, and any shells between
+    them (DVC starts commands through a shell). The process of the reproduction is `pipeline repro` if there is one,
+    else `dvc`. Returns an empty list and None if DVC did not start this process.
     """
     chain: list[psutil.Process] = []
     shells: list[psutil.Process] = []
@@ -225,15 +225,15 @@ def starters() -> tuple[list[psutil.Process], psutil.Process | None]:
 def exit_with(chain: list[psutil.Process]) -> Iterator[None]:
     """Exit soon after any process of `chain` has ended. During the block, SIGTERM also causes an orderly exit.
 
-    When a process of `chain` ends, the stage gets SIGTERM. If it still runs after `GRACE_SECONDS`, it is ended. It is
-    not enough to watch the stage's parent: if a reproduction is killed, the parent may be a shell that keeps waiting.
+    When a process of `chain` ends, the stage gets SIGTERM. If the stage still runs after `GRACE_SECONDS`, it is ended.
+    Watching only the parent is not enough: if a reproduction is killed, the parent may be a shell that keeps waiting.
     """
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(POLL_SECONDS):
             if not all(_is_alive(process) for process in chain):
-                with suppress(OSError):  # its output may have gone to the process that ended
+                with suppress(OSError):  # printing fails if the process that ended was reading the output
                     print("the process that started this stage has ended: stopping", file=sys.stderr, flush=True)
                 os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(GRACE_SECONDS)
@@ -253,7 +253,7 @@ def exit_with(chain: list[psutil.Process]) -> Iterator[None]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Whether a process runs. A zombie does not count as running, nor does another process with a reused id."""
+    """Whether a process runs. It does not if it is a zombie, or if its id now belongs to another process."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

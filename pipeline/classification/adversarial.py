@@ -1,13 +1,15 @@
 """Adversarial attacks on classifiers: small changes of images that change the prediction (document 004, section 6).
 
-The fast gradient sign method (FGSM) moves every pixel by epsilon in the direction that raises the loss. A targeted
-attack lowers the loss of a wrong class. The basic iterative method (BIM) takes several smaller steps. Pixels stay in
-[0, 1], and epsilon is in the same unit.
+The fast gradient sign method (FGSM) moves every pixel by epsilon, in the direction that raises the loss of the correct
+class (a general attack) or lowers the loss of a wrong class (a targeted attack; the wrong class is the target). The
+basic iterative method (BIM) takes several smaller steps. Pixels stay in [0, 1], and epsilon is in the same unit.
 
-White-box attacks use the gradient of the model's own (training) loss. For confident matrix capsules, the spread loss
-and its gradient are exactly 0. So a second attack uses the cross-entropy of the logits, if this is not the own loss. An
-image counts as correct only if it is classified correctly after both attacks. A targeted attack succeeds if the target
-is predicted after at least one of them. Black-box attacks use the gradient of another model's own loss (the source's).
+An attack *through* a model and a loss uses the gradient of this loss of this model. White-box attacks go through the
+attacked model and its training loss (its "own" loss). If matrix capsules are confident, their spread loss and its
+gradient are exactly 0, and the attack changes nothing. So a second attack goes through the cross-entropy of the logits,
+unless this is the own loss. An image is counted as correct only if it is classified correctly after both attacks. A
+targeted attack succeeds if the target is predicted after at least one of the two. Black-box attacks go through another
+model (the source) and its own loss. Shapes: N images of C channels and s x s pixels.
 """
 
 from collections.abc import Sequence
@@ -29,12 +31,12 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest
 
 _EVALUATED = torch.tensor(torch.inf)
-"""The epoch at which losses are evaluated. It is infinite, so that all schedules in the losses have ended."""
+"""The epoch passed to losses. It is infinite, so that what changes with the epoch in a loss has its final value."""
 NETWORKS = ("capsules", "cnn")
 Through = Literal["own", "cross-entropy"]
 THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
 GRADIENTS: dict[str, Through] = {"gradient": "own", "cross_entropy_gradient": "cross-entropy"}
-"""Losses whose `gradient_sizes` are measured, by the name of the result."""
+"""The losses whose `gradient_sizes` are measured. The keys are the names of these measurements in the result."""
 
 
 def gradient(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> Tensor:
@@ -57,15 +59,14 @@ def attacked(
     through: Through = "own",
     start: Tensor | None = None,
 ) -> Tensor:
-    """Images `[N, C, s, s]` after an attack through `model` that changes pixels by up to `epsilon`.
+    """The `images` (`[N, C, s, s]` in [0, 1]) after an attack through `model` that changes pixels by up to `epsilon`.
 
     Args:
-        images: `[N, C, s, s]` in [0, 1].
         classes: `[N]`, the correct classes or, if `targeted`, the target classes.
         steps: number of steps, 1 for FGSM, several for BIM. Each changes a pixel by up to epsilon / steps.
         targeted: whether to move towards `classes` rather than away from them.
-        through: the model's own loss, or cross-entropy of its logits.
-        start: the `gradient` at `images` for `classes` and `through`, or None to compute it.
+        through: the loss whose gradient is used: the model's own, or the cross-entropy of its logits.
+        start: the `gradient` for these images, classes and loss if it is already known. By default, it is computed.
     """
     changed, sign = images, -1 if targeted else 1
     for number in range(steps if epsilon else 0):
@@ -75,8 +76,9 @@ def attacked(
 
 
 def white_box(model: Classifier, images: Tensor, labels: Tensor, epsilons: Sequence[float], steps: int) -> pd.DataFrame:
-    """A row for each method, kind ("general", "targeted") and epsilon. `value` is the accuracy under general attacks or
-    the share of targeted attacks (one per wrong class) that succeed. `own_loss` is `value` with the own loss alone.
+    """White-box attacks: a row for each method, kind ("general", "targeted") and epsilon. `value` is the accuracy after
+    general attacks, or the share of targeted attacks that succeed (every wrong class of every image is a target once).
+    `own_loss` is what `value` would be if images were attacked through the own loss only.
     """
     with torch.no_grad():
         own, other = (_losses(model, images[:BATCH], labels[:BATCH], each) for each in THROUGH)
@@ -105,7 +107,7 @@ def _losses(model: Classifier, images: Tensor, labels: Tensor, through: Through)
 
 
 def _wrong_classes(model: Classifier, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """For each class, a pair: the images of all other classes, and this class as the target `[n]` of each."""
+    """A pair for each class: the n images of all other classes, and this class, repeated n times, as their target."""
     targets = range(scores(model, images[:1]).shape[-1])
     others = [(target, labels != target) for target in targets]
     return [(images[other], torch.full_like(labels[other], target)) for target, other in others]
@@ -119,7 +121,7 @@ def black_box(
     epsilons: Sequence[float],
     steps: int,
 ) -> pd.DataFrame:
-    """Accuracy (`value`) on images attacked through `source`: a row per network, replica, method and epsilon."""
+    """A row per victim (network, replica, model) and attack through `source`. `value` is the victim's accuracy."""
     rows = []
     for (method, number), epsilon in product((("FGSM", 1), ("BIM", steps)), epsilons):
         changed = attacked(source, images, labels, epsilon, number)
@@ -131,10 +133,9 @@ def black_box(
 
 
 def gradient_sizes(model: Classifier, images: Tensor, labels: Tensor, through: Through = "own") -> dict[str, float]:
-    """Absolute derivatives of a loss with respect to pixels. `zeros` is the share that is exactly 0. `median` is the
-    median of the rest (0 if there are none). `without` is the share of images whose derivatives are all 0.
-
-    A network that is hard to attack only because gradients are exactly 0 is not robust.
+    """Statistics of the absolute derivatives of a loss with respect to pixels. `zeros` is the share of derivatives that
+    are exactly 0. `median` is the median of all others (0 if there are none). `without` is the share of images whose
+    derivatives are all 0. If a network is hard to attack only because its gradients are exactly 0, it is not robust.
     """
     sizes = gradient(model, images, labels, through).abs().flatten(1)
     others = sizes[sizes > 0]
@@ -153,8 +154,8 @@ def outcome(
     augmentation: CropParams,
     title: str,
 ) -> Outcome:
-    """White-box attacks on all replicas of capsules and convolutional networks, black-box attacks through `cnns[0]` on
-    all other networks, and `gradient_sizes`. The arrays are a few attacked images.
+    """Measure white-box attacks and `gradient_sizes` of all replicas of capsules and of convolutional networks, and
+    black-box attacks through `cnns[0]` on all replicas except this one. The arrays are a few attacked images.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device
@@ -180,7 +181,7 @@ def outcome(
     columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
     near, arrays = min(attack.epsilons, key=lambda epsilon: abs(epsilon - 0.1)), {}
     for network, epsilon in product(NETWORKS, (0.0, near, max(attack.epsilons))):
-        # Cross-entropy has a gradient at every image.
+        # The gradient of the own loss may be 0, which would leave the image as it is. That of cross-entropy is not.
         changed = attacked(kinds[network][0], pixels[:8], classes[:8], epsilon, 1, through="cross-entropy")
         arrays[f"{network}-{epsilon:g}"] = changed.cpu().numpy()
     headline = [

@@ -10,12 +10,14 @@ from pipeline.learning.model import Model
 
 
 class Classifier(Model):
-    """A network that maps images `[B, C, S, S]` in [0, 1] to a score per class. The largest score is the prediction.
+    """A network that maps B images `[B, C, S, S]` (C channels of S x S pixels, in [0, 1]) to scores `[B, n]` of n
+    classes. The class with the largest score is the prediction.
 
     Args:
         noise_of_scores: number of random numbers per image that `scores` takes.
         mixup: parameter of mixup (Zhang et al. 2018), 0 for none. In training, each image is mixed with the previous
-            image of its batch, with a share from Beta(mixup, mixup). The losses of both labels are mixed likewise.
+            image of its batch. The image's share in the mixture is drawn from Beta(mixup, mixup). The losses and the
+            accuracies for the two images' labels are mixed with the same share.
     """
 
     scores_are_activations: ClassVar[bool] = False
@@ -35,7 +37,7 @@ class Classifier(Model):
         """The loss of each image, `[B]`."""
 
     def logits(self, scores: Tensor) -> Tensor:
-        """Scores as logits, whose differences do not saturate where the network is confident."""
+        """Scores as logits. Unlike activations, logits do not saturate if the network is confident."""
         return scores
 
     def penalty(self) -> Tensor | float:
@@ -43,11 +45,11 @@ class Classifier(Model):
         return 0.0
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        """Noise `[*shape, noise_size]`: uniform numbers in [0, 1), then, with mixup, an image's share of a mixture."""
+        """Noise `[*shape, noise_size]`: numbers for `scores`, uniform in [0, 1), and, with mixup, the image's share."""
         uniform = torch.rand((*shape, self._noise_of_scores), generator=generator, device=device)
         if not self.mixup:
             return uniform
-        # Double precision: samples of a Gamma distribution of small shape underflow in single precision.
+        # In double precision: Beta is sampled from Gamma, whose samples underflow in single precision for small mixup.
         concentrations = torch.full((*shape, 2), self.mixup, device=device, dtype=torch.float64)
         shares = torch._sample_dirichlet(concentrations, generator)[..., :1]
         return torch.cat([uniform, shares.to(uniform)], -1)
@@ -55,7 +57,7 @@ class Classifier(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The mean loss over images plus `penalty`, and `accuracy`. Mixup weights both by the labels' shares."""
+        """The images' mean loss plus `penalty`, and their `accuracy`. The docstring of the class describes mixup."""
         assert labels is not None
         if not (self.training and self.mixup):
             scores = self.scores(images, noise[..., : self._noise_of_scores])

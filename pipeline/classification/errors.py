@@ -1,4 +1,7 @@
-"""Measures test errors of classifiers on central crops and with mean scores of many crops (document 004, section 5)."""
+"""Measures test errors of classifiers, on central crops and with scores averaged over crops (document 004, section 5).
+
+Shapes: N images of C channels and S x S pixels, crops of s x s pixels, n classes.
+"""
 
 import numpy as np
 import pandas as pd
@@ -29,7 +32,7 @@ def crop_places(side: int, crop: int) -> list[tuple[int, int]]:
 
 @torch.no_grad()
 def scores(model: Classifier, images: Tensor) -> Tensor:
-    """Scores `[N, n]`, on the model's device, of images `[N, C, s, s]` in [0, 1] of the size that the model sees."""
+    """Scores `[N, n]` of cropped images `[N, C, s, s]` in [0, 1], computed in batches on the model's device."""
     device = next(model.parameters()).device
     return torch.cat([model.scores(batch.to(device)) for batch in images.split(BATCH)])
 
@@ -40,7 +43,7 @@ def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
 
 
 def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: CropParams, many: bool = True) -> Tensor:
-    """Scores `[crops, N, n]` of 13 crops of each image, or of the central crop alone if `many` is false."""
+    """Scores `[crops, N, n]` of 13 crops of each uint8 image, or only of the central crop if `many` is false."""
     pixels, size = torch.from_numpy(images), augmentation.crop
     places = crop_places(images.shape[-1], size)[: None if many else 1]
     bar = tqdm(places, desc="crops", unit="crop", leave=False, disable=not many)
@@ -48,12 +51,12 @@ def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: Crop
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas. Table columns: replica, test (a metric of `classification_errors`), accuracy."""
+    """Test errors of all replicas. Table columns: replica, test (metric name in `classification_errors`), accuracy."""
     models, dataset, augmentation = of_kind(Classifier, inputs.models), inputs.dataset, inputs.run.augmentation
-    assert isinstance(augmentation, CropParams)  # params.yaml was checked
+    assert isinstance(augmentation, CropParams)  # the run's settings class requires it
     replicas = tqdm(models, desc=inputs.title, unit="network")
     errors = stack_replicas([classification_errors(model, dataset, augmentation) for model in replicas])
-    # dvc.yaml plots these columns of every evaluation.
+    # For evaluations of all systems, dvc.yaml plots the columns `test` and `accuracy`.
     table = errors.rename(columns={"metric": "test"})
     table["accuracy"] = 1 - table.pop("value")
     return Outcome("classification", table, {"test": nest(errors, ["metric"], "value")}, ("test.centre", "test.crops"))
@@ -63,9 +66,8 @@ def classification_errors(
     model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
 ) -> pd.DataFrame:
     """Shares of misclassified test images, a row per metric. `centre` is for central crops. `<factor>-<value>` is for
-    central crops of images with this factor's value. `crops` (with `many_crops`) is for scores averaged over 13 crops.
-
-    Averaged scores are activations for capsules, as in the document, and probabilities for networks with logits.
+    central crops of the images whose factor has this value. `crops` (with `many_crops`) is for scores averaged over 13
+    crops of an image: activations of capsules, as in the document, or probabilities if the model's scores are logits.
     """
     images, labels = dataset.part("test")
     each = crop_scores(model, images, augmentation, many_crops)

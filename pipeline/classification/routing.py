@@ -1,11 +1,11 @@
-"""Measures of each routing iteration: shares of parts, activations and spreads of votes, by class capsule.
+"""Measures routing to class capsules in each iteration: shares of parts, activations, and spreads of votes.
 
-They are shown on the page with a slider, and say after how many iterations routing settles (documents 001 and 004).
+The page shows these measures with a slider. They tell after how many iterations routing converges (documents 001, 004).
 
-Each routed layer is measured after as many iterations as the network itself runs. This shows whether each capsule has
-one parent, as in a tree, and whether some capsules are never active (Mitterreiter, Koch, Giesen and Laue 2023).
+Each routed layer is also measured, after as many iterations as the network itself runs. This shows whether each capsule
+has one parent, as in a tree, and whether some capsules are never active (Mitterreiter, Koch, Giesen and Laue 2023).
 
-Shapes: T iterations, B images, n classes; parts are the children of the class capsules, c types at each of X positions.
+Shapes: T iterations, B images, n classes. Parts (children of class capsules) are of c types at each of X positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,9 +23,9 @@ from pipeline.results.spread import nest, stack_replicas
 
 _AT_ONCE = 32
 DEAD = 0.01
-"""A type of capsules is dead if its activation is at most this at all positions of all images. Its votes then have at
-most 1/100 of full weight. CapsNet's loss allows class capsules of absent classes a length of 0.1: they are not
-dead.
+"""A type of capsules is dead if its activation is at most this number at all positions of all images. Its votes then
+have at most 1/100 of the full weight. CapsNet's loss shortens class capsules of absent classes to a length of 0.1 only,
+so these do not count as dead.
 """
 
 
@@ -35,8 +35,8 @@ class Iterations(NamedTuple):
     Attributes:
         parts: activations of the parts, `[B, X, c]`.
         shares: share of each part assigned to each class, `[B, T, n, X, c]`. Shares sum to 1 over classes.
-        activations: activations of the classes, given these shares, `[B, T, n]`.
-        spreads: spread of the votes for a class around their mean (`vote_spread`), `[B, T, n]`.
+        activations: activations of the class capsules that result from these shares, `[B, T, n]`.
+        spreads: spread of the votes for each class around their mean (`vote_spread`), `[B, T, n]`.
     """
 
     parts: Tensor
@@ -46,12 +46,12 @@ class Iterations(NamedTuple):
 
 
 class RoutedLayer(NamedTuple):
-    """A layer of D types of routed capsules, on B images.
+    """Measures of a routed layer, whose capsules are of D types, on B images.
 
     Attributes:
-        entropy: sum over the children of activation times E (see `routed_layer`), `[B]`.
+        entropy: the activation of a child times its E (see `routed_layer`), summed over the children, `[B]`.
         active: sum of the activations of the children with two or more possible parents, `[B]`.
-        activations: largest activation of each type over positions, `[B, D]`.
+        activations: the largest activation of each type at any position, `[B, D]`.
     """
 
     entropy: Tensor
@@ -62,20 +62,21 @@ class RoutedLayer(NamedTuple):
 def routed_layer(
     shares: Tensor, below: Tensor, activations: Tensor, over_parents: Callable[[Tensor], Tensor]
 ) -> RoutedLayer:
-    """The measures of a layer. E_i is how evenly child i is shared among its J_i parents j:
+    """The measures of a layer. E_i says how evenly child i is shared among its J_i possible parents j:
 
         E_i = - sum_j q_ij log q_ij / log J_i,    q_ij = shares_ij / sum_j shares_ij
 
-    E_i is 0 if all of i goes to one parent, and 1 if all parents get the same share. Sums omit capsules with J_i < 2.
+    E_i is 0 if one parent gets the whole child, and 1 if all parents get equal shares. The sums `entropy` and `active`
+    omit children with fewer than two possible parents.
 
     Args:
-        shares: share of each child assigned to each parent, not negative, in any shape.
+        shares: share of each child assigned to each parent, not negative, in any shape that `over_parents` can sum.
         below: activations of the children, `[B, ...]`.
         activations: as in `RoutedLayer`.
-        over_parents: sums values over the parents of each child, from the shape of `shares` to that of `below`.
+        over_parents: sums values over the parents of each child. It maps the shape of `shares` to that of `below`.
     """
     parents, total = over_parents(torch.ones_like(shares)), over_parents(shares)
-    # Entropy of s / S in nats, where shares s sum to S.
+    # Entropy in nats of the normalised shares s / S, where the shares s of a child sum to S.
     entropy = over_parents(-torch.xlogy(shares, shares)) / total + total.log()
     choice = parents > 1
     weighted = torch.where(choice, below * entropy / parents.log(), 0)
@@ -83,9 +84,10 @@ def routed_layer(
 
 
 def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
-    """Root mean square distances `[B, n]` of votes `[B, n, N, P]` to their mean, weighted by `weights [B, n, N]`.
+    """Root mean square distances `[B, n]` of votes `[B, n, N, P]` to their mean. Each class gets N votes of P numbers.
 
-    There are N votes of P numbers for each class. The distance is 0 for a class that no part is assigned to.
+    The mean vote and the mean square are weighted by `weights [B, n, N]`. If all weights of a class are 0, so is its
+    distance.
     """
     total = weights.sum(-1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
     shares = (weights / total).unsqueeze(-1)
@@ -94,7 +96,7 @@ def vote_spread(votes: Tensor, weights: Tensor) -> Tensor:
 
 
 def moved(shares: Tensor, parts: Tensor) -> list[float]:
-    """Share of all parts, weighted by activation, that moves to another class in each iteration from the second on.
+    """The share of all parts, weighted by activation, that each iteration (from the second on) moves to another class.
     `parts` is as in `Iterations`, `shares` is `[T, B, n, X, c]`.
     """
     found = []
@@ -112,14 +114,14 @@ def outcome(
     pixels: Tensor,
     labels: NDArray[np.int64],
 ) -> Outcome:
-    """Measure the iterations and the layers of routing on all images. Arrays show the first replica, on the first image
-    that it classifies correctly and the first that it misclassifies.
+    """Measure the iterations and the layers of routing on all images. The arrays have the `Iterations` of the first
+    replica, for the first image that it classifies correctly and for the first image that it misclassifies.
 
     Args:
-        follow, layers: functions of pixels `[B, C, s, s]`, one per replica. `layers` list class capsules last.
-        used: number of iterations that the network itself runs, at most as many as `follow` returns. Later ones
-            show whether routing has settled.
-        pixels: of all images, `[images, C, s, s]` in [0, 1], as the network sees them.
+        follow, layers: one function of images `[B, C, s, s]` per replica. Those in `layers` return class capsules last.
+        used: number of iterations that the network itself runs. `follow` returns at least as many: later iterations
+            show whether routing has converged.
+        pixels: all images, `[images, C, s, s]` in [0, 1], with C channels of s x s pixels, as the network sees them.
     """
     found = []
     for each in follow:
@@ -144,11 +146,11 @@ def outcome(
 
 
 def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
-    """A row per measure and routed layer (1 is the nearest to the image), over the images of several batches.
+    """A row per routed layer (1 is the nearest to the image) and measure, computed on the images of all `batches`.
 
-    `entropy` is the mean of E (see `routed_layer`), weighted by the activations of the children. `dead` is the
-    share of types whose activation never exceeds `DEAD`. `range` is the sd over images of a type's largest activation,
-    mean over types. Types that are always on or always off have a range of 0. `types` is the number of types.
+    `entropy` is the mean of E (see `routed_layer`), weighted by the activations of the children. `dead` is the share of
+    types whose activation never exceeds `DEAD`. `types` is the number of types. `range` is the standard deviation over
+    images of a type's largest activation, averaged over types. A type that is always on or always off adds 0 to it.
     """
     rows = []
     for layer, parts in enumerate(zip(*batches, strict=True), 1):
@@ -164,7 +166,7 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
 
 
 def _measures(found: Iterations, truth: Tensor) -> pd.DataFrame:
-    """A row per iteration: test error, share `moved`, activation and spread of the right class and of other classes."""
+    """A row per iteration: test error, share `moved`, activation and vote spread of right and of other classes."""
     shares, activations, spreads = (each.transpose(0, 1).contiguous() for each in found[1:])
     T, B, n = activations.shape
     right = torch.nn.functional.one_hot(truth, n).bool().expand(T, B, n)

@@ -10,7 +10,7 @@ from pipeline.learning.settings import CropParams, RunSettings
 from pipeline.settings import Name, Section
 
 Mixup = Annotated[
-    float, Field(ge=0, le=100, description="training images are mixed with shares from Beta(mixup, mixup); 0: none")
+    float, Field(ge=0, le=100, description="training mixes image pairs with shares from Beta(mixup, mixup); 0: none")
 ]
 
 
@@ -26,11 +26,11 @@ class ClassifierRun(RunSettings):
 
 
 class CroppedRun(ClassifierRun):
-    """A run of one of document 004's networks. It sees crops. Validation images may be held out by a factor's value."""
+    """A run of a network of document 004. It sees crops. Images can be held out for validation by a factor's value."""
 
     augmentation: CropParams
-    holdout: HoldoutParams | None = Field(description="held-out images for validation; null: the data set's own")
-    watched: int = Field(ge=0, le=10_000_000, description="random test images whose error is recorded every epoch")
+    holdout: HoldoutParams | None = Field(description="held out for validation; null: the data set's validation images")
+    watched: int = Field(ge=0, le=10_000_000, description="number of random test images to test on after every epoch")
 
     @model_validator(mode="after")
     def _light_is_seen(self) -> Self:
@@ -43,12 +43,12 @@ class CroppedRun(ClassifierRun):
 
 
 class AttackParams(Section):
-    """Adversarial images, document 004, section 6."""
+    """Settings of adversarial attacks (document 004, section 6)."""
 
     capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
     cnn: Name = Field(description="a key of `runs` whose variant is cnn, with at least two replicas")
-    images: int = Field(ge=1, le=10_000_000, description="test images attacked (the first ones)")
+    images: int = Field(ge=1, le=10_000_000, description="number of test images to attack (the first ones)")
     epsilons: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        min_length=1, description="largest change of a pixel, images in [0, 1]"
+        min_length=1, description="largest changes of a pixel's value to try, for values in [0, 1]"
     )
     steps: int = Field(ge=2, le=1000, description="steps of the basic iterative method")

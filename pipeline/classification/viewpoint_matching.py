@@ -1,12 +1,12 @@
 """Compares generalisation to novel viewpoints at equal errors on familiar ones (document 004, section 5.1, Table 2).
 
-Two networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would seem
-to generalise better. So the networks are compared at equal errors on familiar viewpoints:
+Two networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would also
+have a lower error on novel ones, even if it generalised no better. So the errors on familiar viewpoints are matched:
 
-1. Errors of the network that is worse on familiar viewpoints are means over its last epochs. The minimum of many noisy
-   errors would be too low.
-2. Errors of the better network (in the document the capsules) are those at the epoch where its error on familiar test
-   images first falls to the mean of step 1, interpolated linearly between epochs.
+1. The network with the larger error on familiar test images is the worse one. Its errors are averaged over its last
+   `LATE` epochs. (The minimum over epochs would be too low, because the errors are noisy.)
+2. The better network's errors (in the document, the capsules') are those at the epoch where its error on familiar test
+   images first falls to the mean of step 1. They are interpolated linearly between epochs.
 """
 
 from collections.abc import Mapping
@@ -33,20 +33,17 @@ AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 
 def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
-    """A run with the study's data, epochs and replicas. It has no early stopping, because the epochs at which two
-    networks are compared are determined after training.
-    """
+    """A run with the study's data, epochs and replicas. It never stops early: the epoch to compare is chosen later."""
     longer = run.with_epochs(epochs)
     training = longer.training.model_copy(update={"patience": epochs})
     return longer.model_copy(update={"dataset": dataset, "replicas": replicas, "training": training})
 
 
 def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Labelled]]:
-    """The data set with training and validation images of familiar viewpoints only, and a dictionary of test images
-    and their classes. Its keys are `familiar` and `novel`.
+    """The data set with training and validation images of familiar viewpoints only, and a dictionary of test images and
+    their classes. Its keys are the kinds of viewpoints, `familiar` and `novel`. `axis` is the angle that defines them.
 
-    Raises:
-        UserError: the viewpoint of an image is unknown, or neither familiar nor novel.
+    Raises `UserError` if the viewpoint of an image is unknown, or neither familiar nor novel.
     """
     familiar = {
         part: is_familiar({name: values[chosen] for name, values in dataset.factors.items()}, axis)
@@ -65,12 +62,12 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
-    """Compare networks where their errors on familiar viewpoints are equal. One row per replica and network, with the
-    columns replica, network and `COLUMNS`. Values of the worse network are means over its last `LATE` epochs. Values of
-    the better one are interpolated where its familiar error first falls to this mean (epoch 1 if it starts below).
+    """Compare two networks at equal errors on familiar viewpoints, by the two steps at the top of this module. Returns
+    one row per replica and network, with the columns replica, network and `COLUMNS`. If the better network's first
+    error on familiar viewpoints is at most the mean of step 1, that network's values of epoch 1 are used.
 
     Args:
-        curves: `errors` of both networks, with a column network. Replicas that only one network has are left out.
+        curves: `errors` of both networks, with a column network. Replicas that only one network has are ignored.
     """
     rows = []
     for replica, of_replica in curves.sort_values("epoch").groupby("replica"):
@@ -86,8 +83,8 @@ def match(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """`familiar, novel, epoch` where `familiar` first falls to `level`, interpolated in a table `[epochs, 3]`."""
-    level = max(level, table[:, 0].min())  # rounding can put a mean of equal errors just below them
+    """The row (familiar, novel, epoch) where `familiar` first falls to `level`, interpolated in `table [epochs, 3]`."""
+    level = max(level, table[:, 0].min())  # its late mean is at most `level`, but may be rounded below each error
     first = int(np.flatnonzero(table[:, 0] <= level)[0])
     if first == 0:
         return table[0]
@@ -98,11 +95,11 @@ def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
 def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
     """Compare two networks. The table has both networks' errors after every epoch. `matched` has the values of `match`.
     `late` has means over the last `LATE` epochs. `novel_ratio` is the capsules' matched error on novel viewpoints
-    divided by the convolutional network's, by replica.
+    divided by the convolutional network's, computed for each replica.
 
     Args:
-        capsules, cnn: as `errors` returns them.
-        images: numbers of test images, under `familiar` and `novel`.
+        capsules, cnn: each network's errors, as `errors` returns them.
+        images: numbers of test images by kind of viewpoint, `familiar` and `novel`.
     """
     curves = pd.concat([capsules.assign(network="capsules"), cnn.assign(network="cnn")], ignore_index=True)
     matched, each = match(curves), ["replica", "network"]

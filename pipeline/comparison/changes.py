@@ -16,7 +16,7 @@ WORDS: tuple[Word, ...] = get_args(Word)
 
 LEVEL = 0.05
 """Approximate upper limit of the false discovery rate: among the tested claims called "moved", the expected share that
-differs only by chance. If nothing changed, some claim is called "moved" with about this probability.
+differs only by chance. If nothing changed, this is also about the probability that any claim is called "moved".
 """
 
 
@@ -26,7 +26,7 @@ class Change:
 
     Attributes:
         difference: `after` minus `before`, in the number's unit; None without two numbers.
-        noise: noise of the difference, by the estimate with the largest p-value; None if it is unknown.
+        noise: noise of the difference, the estimate with the largest p-value if there are two; None if it is unknown.
         chance: p-value of the difference under the hypothesis that nothing changed; None if the noise is unknown.
     """
 
@@ -42,7 +42,7 @@ class Change:
 def changes(
     before: Side, after: Side, spreads: tuple[Mapping[str, Spread], Mapping[str, Spread]] = ({}, {})
 ) -> list[Change]:
-    """The claims that differ, in the order of `WORDS`. Differences are tested as by Benjamini and Hochberg (1995).
+    """The claims that differ, in the order of `WORDS`. Differences are tested together (Benjamini and Hochberg 1995).
 
     Args:
         spreads: each side's spread between machines, by the claim's id.
@@ -54,7 +54,7 @@ def changes(
         alike = old and new and same(old.value, new.value) and old.verdict == new.verdict
         if (old or new) and not alike:
             found.append(_change(claim, old, new, (spreads[0].get(claim), spreads[1].get(claim))))
-    # Equal numbers are not tested. Most do not depend on what was changed, and each further test costs others power.
+    # Equal numbers are not tested. Most do not depend on what was changed, and each test lowers the others' power.
     chances = {change.id: change.chance for change in found if change.chance is not None}
     adjusted = stats.false_discovery_control(list(chances.values())) if chances else []
     moved = {claim for claim, chance in zip(chances, adjusted, strict=True) if chance <= LEVEL}
@@ -63,7 +63,7 @@ def changes(
 
 
 def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[Spread | None, Spread | None]) -> Change:
-    """The change of one claim. A number with known noise is "within noise" until all claims are tested together."""
+    """The change of one claim. With known noise, it is "within noise" until `changes` tests all claims together."""
     if old is None or new is None:
         return Change(claim, old, new, "only one side has it")
     if old.value is None or new.value is None:
@@ -82,7 +82,7 @@ def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[
 
     Args:
         found: from `changes`.
-        units: units of the claims' numbers, by id.
+        units: units of the claims' numbers, by the claim's id.
     """
     sides, profiles = [_named(before), _named(after)], [f"profile {before.profile}", f"profile {after.profile}"]
     where = "" if sides == profiles else f"{' -> '.join(dict.fromkeys(profiles))}: "
@@ -103,7 +103,7 @@ def describe(before: Side, after: Side, found: Sequence[Change], units: Mapping[
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Indented lines with aligned columns. All rows have the same number of cells."""
+    """Indented lines with aligned columns. `rows` must have equal numbers of cells."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -116,7 +116,7 @@ def _named(side: Side) -> str:
 
 
 def _columns(change: Change, unit: str) -> tuple[str, str, str, str]:
-    """The numbers, the difference with its noise, the verdicts, and the claim with its unit."""
+    """Four texts: the numbers, the difference and its noise, the verdicts, and the claim and its unit."""
     answers = (change.before, change.after)
     values = ["-" if each is None or each.value is None else f"{each.value:.4g}" for each in answers]
     difference = "" if change.difference is None else f"{change.difference:+.3g}"

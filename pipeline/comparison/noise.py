@@ -1,7 +1,7 @@
-"""The noise of a claim's number: between seeds, or between machines that run the same code.
+"""The noise of a claim's number: how much it differs between seeds, or between machines that run the same code.
 
-Machines differ in rounding, which training amplifies. The spread between them is measured from results of the same code
-and settings, and is in `reports/<profile>/noise.json`. For numbers of one seed each, only this spread is known.
+Machines differ in rounding, and training amplifies the differences. The file `reports/<profile>/noise.json` has the
+spread between machines, measured with the same code and settings. With one seed, no other spread is known.
 """
 
 import math
@@ -20,14 +20,14 @@ from pipeline.layout import Layout
 
 @dataclass(frozen=True)
 class Spread:
-    """The spread of a claim over several machines.
+    """The spread of a claim between machines.
 
     Attributes:
-        sd: sample standard deviation of our number, in its unit; 0 if `n` is 1, None for a statement (no number).
-        n: number of machines. Those with equal numbers for all claims from the same items count as one, because they
-            are not independent. For a statement, all machines count.
+        sd: sample standard deviation of our number, in its unit; 0 if `n` is 1, None for a claim without a number.
+        n: number of machines. If several machines have equal numbers for all claims that rest on the same items, they
+            are not independent, and only one is counted. For a claim without a number, all machines are counted.
         verdicts: the claim's distinct verdicts on the machines.
-        repetitions: number of seeds, or other repetitions, over which each number is a mean.
+        repetitions: number of seeds, or other repetitions, of which each number is the mean.
     """
 
     sd: float | None
@@ -38,7 +38,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of one difference.
+    """The noise of the difference between two numbers.
 
     Attributes:
         sd: standard deviation of the difference, in the number's unit; above 0.
@@ -51,7 +51,7 @@ class Noise:
     source: str
 
     def chance(self, difference: float) -> float:
-        """The two-sided p-value of `difference`, by Student's t, if nothing had changed."""
+        """The two-sided p-value of `difference` in Student's t-test of the hypothesis that nothing changed."""
         return float(2 * stats.t.sf(abs(difference) / self.sd, self.degrees))
 
 
@@ -63,13 +63,13 @@ def read(root: Path, profile: str) -> dict[str, Spread]:
 
 
 def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[str]]]:
-    """The spread of every claim over revisions that were made on different machines.
+    """The spread of every claim between `sides`, whose results were made on different machines.
 
     Returns:
         The spreads by the claim's id, and the claims that were skipped, by reason (`_obstacle`).
 
     Raises:
-        UserError: there are fewer than two sides, there are several profiles, or no measurable claim differs.
+        UserError: there are fewer than two sides or several profiles, or the sides agree in all measurable claims.
     """
     if len(sides) < 2:
         raise UserError("--noise needs at least two revisions, with results of different machines")
@@ -109,8 +109,8 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
     """Estimates of the noise of the difference between two numbers: none, one or two.
 
     The first estimate needs several repetitions (mostly seeds) of at least one number. It pools the standard deviations
-    between repetitions: a number without repetitions is assumed to have the other number's. The second uses both
-    `spreads` between machines. Estimates of 0 are left out: a few numbers may be equal by chance.
+    of both numbers' repetitions. If only one number has several, its standard deviation is used for both. The second
+    estimate needs both `spreads` between machines. Estimates of 0 are omitted: a few numbers may be equal by chance.
     """
     found = []
     several = [answer for answer in (before, after) if answer.n > 1]
@@ -136,7 +136,7 @@ def same(first: float | None, second: float | None) -> bool:
 
 
 def _different(sides: Sequence[Side], items: tuple[str, ...]) -> list[Side]:
-    """The sides without duplicates: of sides with equal numbers for the claims from `items`, the first is kept."""
+    """The sides without duplicates: if sides have equal numbers for all claims from `items`, only the first is kept."""
     found: dict[tuple[str, ...], Side] = {}
     for side in sides:
         numbers = [answer.value for answer in side.answers.values() if answer.items == items]

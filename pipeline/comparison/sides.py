@@ -23,14 +23,15 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True)
 class Answer:
-    """A row of a scorecard: number, spread and verdict (`judged`). A statement has no number (`value` is None).
+    """A row of a scorecard, with our number. `value` is None for a claim without a number.
 
     Attributes:
         sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
-        standard_error: whether `sd` is the standard error of the mean.
-        items: `<stage>/<item>` of the results that the number rests on.
-        made_by: (commits, hashes of settings) of these results, each joined by commas.
+        verdict: by the number or statement alone (field `judged`), even if the page shows "undecided" or "not tested".
+        items: names `<stage>/<item>` of the results that the number rests on.
+        made_by: the commits of these results in one text, the hashes of their settings in another (comma-separated).
         runs: ids of the tracked runs that made these results.
+        standard_error: whether `sd` is the standard error of the mean instead.
     """
 
     claim: str
@@ -51,7 +52,7 @@ class Side:
 
     Attributes:
         params: nested, as in `params.yaml`.
-        answers: the rows of the scorecard by the claim's id, in its order.
+        answers: the rows of the scorecard by the claim's id, in the scorecard's order.
         tree: the files that the side was read from.
     """
 
@@ -79,9 +80,7 @@ class Tree:
         return shown.stdout if shown.returncode == 0 else None
 
     def params(self, profile: str = "") -> dict[str, Any]:
-        """The parameters of a profile, by default of the current one (`params.yaml` at the top of the repository).
-        Raises `UserError` if there are none.
-        """
+        """The parameters of a profile, by default of the current one. Raises `UserError` if there are none."""
         values = self._params(PARAMS)
         if not isinstance(values.get("profile"), str):
             raise UserError(f"{self.name} has no {PARAMS} that names its profile")
@@ -100,10 +99,10 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
     """The sides named by `words`. A word is a profile, a Git revision, a DVC experiment, or `.` (working tree).
 
     Args:
-        profile: profile of revisions and of the working tree. By default, the current profile of the last of them.
+        profile: profile of revisions and of the working tree; by default, the profile current in the last of them.
 
     Raises:
-        UserError: a word is unknown or ambiguous, or a side lacks the profile or its scorecard, or has damaged files.
+        UserError: a word is unknown or ambiguous, a side lacks the profile or its scorecard, or a file is damaged.
     """
     choices = [_choose(root, word) for word in words]
     open_ones = [tree for tree, named in choices if named is None]
@@ -118,7 +117,7 @@ def _load(tree: Tree, profile: str) -> Side:
         raise UserError(f"{tree.name} has no {path}: {advice}, or choose another profile by --profile")
     try:
         answers = {row["id"]: _answer(row) for row in json.loads(text)}
-    except (ValueError, KeyError, TypeError) as error:  # such as a merge's conflicts
+    except (ValueError, KeyError, TypeError) as error:  # such as conflict markers of a merge
         raise UserError(f"{path} of {tree.name} is not a scorecard: {error}") from None
     return Side(profile, params, answers, tree)
 
@@ -128,7 +127,7 @@ def _answer(row: Mapping[str, Any]) -> Answer:
     return Answer(
         row["claim"],
         **({"value": None, "sd": 0.0, "n": 1} | (row["ours"] or {})),
-        verdict=row.get("judged", row["verdict"]),  # older scorecards lack the first
+        verdict=row.get("judged", row["verdict"]),  # older scorecards lack `judged`
         items=tuple(made.get("items", ())),
         made_by=(made.get("commit") or "", made.get("params_hash") or ""),
         runs=tuple(made.get("tracking_runs", ())),
@@ -137,7 +136,7 @@ def _answer(row: Mapping[str, Any]) -> Answer:
 
 
 def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
-    """The files that a word names, and the profile if the word is one."""
+    """The files that a word names, and the profile if the word names a profile."""
     if word == WORKING_TREE:
         return Tree(root, "the working tree"), None
     profiles = [profile.name for profile in Profiles(root).all()]
@@ -158,7 +157,7 @@ def _choose(root: Path, word: str) -> tuple[Tree, str | None]:
 
 
 def _commit(root: Path, word: str) -> str | None:
-    """The commit of a Git revision or a DVC experiment. None if there is none, or no repository."""
+    """The commit of a Git revision or a DVC experiment. None if `word` is neither, or there is no repository."""
     try:
         return str(resolve_rev(SCM(str(root), search_parent_directories=True), word))
     except (SCMError, GitError):  # GitError: no commit yet

@@ -1,4 +1,4 @@
-"""affNIST's own test images."""
+"""Reads the official test images of affNIST: MNIST digits with random affine warps."""
 
 import io
 import re
@@ -14,7 +14,7 @@ AFFNIST_SIZE = 40
 
 
 def build_affnist(raw: Path, versions: int = 32) -> Dataset:
-    """Read the official affNIST test images `[N, 1, 40, 40]` from `raw/test_batches.zip`. All are in the test part.
+    """Read N official affNIST images `[N, 1, 40, 40]` from `raw/test_batches.zip`. All of them are test images.
 
     The archive has 32 numbered Matlab files. Each file has one randomly warped version of each of the 10,000 MNIST test
     digits. The first `versions` files are read. The factor `version` is the number of an image's file, from 1. Raises
@@ -26,7 +26,7 @@ def build_affnist(raw: Path, versions: int = 32) -> Dataset:
     path = raw / "test_batches.zip"
     with reading(path, stage="download"), zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(".mat") and "__MACOSX" not in name]
-        # By number: 2.mat comes before 10.mat.
+        # Sorted by number, so that 2.mat comes before 10.mat.
         for name in sorted(names, key=lambda name: int(re.findall(r"\d+", name)[-1]))[:versions]:
             record = loadmat(io.BytesIO(archive.read(name)))["affNISTdata"][0, 0]
             # One image per column, its pixels row by row.

@@ -1,7 +1,7 @@
 """Stores a data set (images, labels, factors of variation and a fixed split) in one npz file without pickled objects.
 
 Images are in the order of their source. The split holds indices of images, in increasing order or shuffled with a seed.
-Of rendered toys, only the images of the split are stored. Other data sets also store images that are in no part.
+For rendered toys, only images that are in the split are stored. Other data sets also have images that are in no part.
 """
 
 import zipfile
@@ -23,7 +23,7 @@ OWN_IMAGES = "images.npz"
 """Name of the file with the user's own images in the raw data. It holds a `Dataset` without validation images."""
 
 Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
-"""Images `[N, C, S, S]` and their classes `[N]`."""
+"""N images `[N, C, S, S]` (C channels of S x S pixels) and their classes `[N]`."""
 
 _FORMAT, _FACTORS = "capsules data set 1", "factors/"
 
@@ -35,7 +35,7 @@ class Dataset:
     Attributes:
         name: its key in `datasets` of params.yaml, or in `own_images`.
         label: its display name, which marks rendered stand-ins, such as "toys (stand-in)".
-        images: `[N, C, H, W]` uint8.
+        images: N images of C channels, `[N, C, H, W]` uint8.
         labels: `[N]` int64.
         factors: arrays `[N]` of other properties of the images, by name.
         split: int64 indices of images, by part (`PARTS`). The parts do not overlap.
@@ -94,8 +94,9 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
-    """Raise errors of the block as a `UserError` that names the file and, if given, the stage that makes it. A
-    `UserError` and a `MemoryError` are raised unchanged.
+    """Turn errors of the `with` block into a `UserError` that names the file and, if it helps, the stage to run.
+
+    A `UserError` or a `MemoryError` passes unchanged.
     """
     try:
         yield
@@ -105,7 +106,7 @@ def reading(path: Path, stage: str | None = None) -> Iterator[None]:
         raise UserError(f"{error.filename} is missing{f': run the {stage} stage first' if stage else ''}") from None
     except PermissionError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    # All exceptions are caught, because libraries raise exceptions of many types on damaged files.
+    # All exceptions are caught, because libraries raise exceptions of many types if a file is damaged.
     except Exception as error:
         advice = f"delete it and run the {stage} stage again" if stage else "it is damaged, or of another kind"
         raise UserError(f"{path} cannot be read ({str(error) or type(error).__name__}): {advice}") from error

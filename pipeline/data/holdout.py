@@ -1,7 +1,7 @@
-"""Holds out images with one value of a factor of variation for validation, such as one toy per class of smallNORB.
+"""Holds out, for validation, the images with one value of a factor, such as one toy in each class of smallNORB.
 
 smallNORB's test images show other toys than its training images. Random validation images show the same toys as the
-training images. The error on random validation images is thus far below the test error.
+training images. Therefore the error on random validation images is far below the test error.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""Key, in the result of `hold_out`, of random images that are not held out. They are measured, not trained on."""
+"""Key of the dictionary that `hold_out` returns: random images with other values, only measured, not trained on."""
 
 _SEED = 0
 """Seed for drawing `KNOWN` images and watched test images. Runs with equal settings have the same images."""
@@ -29,11 +29,11 @@ def watch_tests(dataset: Dataset, count: int) -> dict[str, Labelled]:
 def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[str, Labelled]]:
     """Split the training and validation images of a data set anew, by the value of a factor of variation.
 
-    Images with `holdout.value` are for validation. A random share (`holdout.known_share`) of the other images is set
-    apart. The rest is for training. Returns the data set with this split, and a dictionary. The dictionary has the
-    images that were set apart and their classes under `KNOWN`. It is empty if no image was set apart.
+    Images with `holdout.value` are for validation. A random share (`holdout.known_share`) of the other images is
+    withheld. All remaining images are for training. Returns the data set with this split, and a dictionary with the
+    withheld images and their classes under `KNOWN`. The dictionary is empty if no image is withheld.
 
-    `UserError` if an image's value of the factor is unknown, no image has the value, or no image is left to train on.
+    `UserError` if the factor is unknown for an image, no image has `holdout.value`, or no image remains for training.
     """
     pool, factor = np.concatenate([dataset.split["train"], dataset.split["validation"]]), holdout.factor
     if factor not in dataset.factors:

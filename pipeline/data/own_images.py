@@ -27,17 +27,17 @@ SMALLEST = 4
 """Smallest height and width of images in an array, in pixels. A shorter side could be mistaken for channels."""
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
-"""Pairs (label, image) of one part. Images are files, sorted by class and name, or arrays `[C, H, W]` of an npz."""
+"""Pairs (label, image) of the training or test part. Images: files, sorted by class and name, or arrays `[C, H, W]`."""
 
 
 def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
-    """Find own images, opening no file. `where` names their entry in messages. A relative path is relative to `root`.
+    """Find own images without opening a file. `where` names their entry in messages. A relative path starts at `root`.
     Returns the path of the folder or npz, and the `Part`s of the folder (an empty list for an npz).
 
-    Raises `UserError` for a path that does not fit `format`, class folders other than `classes`, a class without images
-    and, in a class folder, a file without the ending of an image. Raises it also for links in folders (DVC does not see
-    changes of their targets), for pipes and devices (DVC would wait for them without end), and for names that are not
-    UTF-8.
+    Raises `UserError` if the path does not fit `params.format`, if the class folders are not those of `params.classes`,
+    if a class has no images, or if a class folder has a file without one of the `SUFFIXES`. Raises it also for links in
+    folders (DVC does not see changes of their targets), for pipes and devices (DVC would wait for them forever), and
+    for names that are not UTF-8.
     """
     place = root / params.path
     if not (place.is_dir() if params.format == "folder" else place.is_file()):
@@ -53,7 +53,7 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
-    """Raise `UserError` if `find` does, or if a path of own images contains or lies in a stage's output (`outs`)."""
+    """Raise `UserError` if `find` does, or if a path of own images contains a stage's output (`outs`) or is in one."""
     for name, params in own_images.items():
         place = (root / params.path).resolve()
         for out in ((root / out).resolve() for out in outs):
@@ -63,12 +63,12 @@ def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Se
 
 
 def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
-    """Read and resize the images of the entry `name` of `own_images`. Returns a data set, training images first.
+    """Read and resize the images of the entry `name` of `own_images`. In the data set, training images come first.
 
-    The split has no validation images. It has test images only with `test_part`. A relative `params.path` is relative
-    to `root`. Prints the number of images before they are decoded, then the number of duplicates if there are any.
-    Raises `UserError` if `find` does, if a file is damaged, too large, animated or in an unsupported mode, if arrays
-    are not as `params` says, or if there is too little memory.
+    The split has no validation images. It has test images only if `params.test_part` is true. A relative `params.path`
+    starts at `root`. The number of images is printed before they are decoded. Afterwards, the number of duplicates is
+    printed if there are any. Raises `UserError` if `find` does, if a file is damaged, too large, animated or in an
+    unsupported mode, if arrays are not as `params` says, or if there is too little memory.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
     place, parts = find(params, where, root)
@@ -109,7 +109,7 @@ def _entries(folder: Path) -> list[Path]:
             raise UserError(f"{shown!r} is a link, behind which DVC would not see changes: copy the file instead")
         if not (path.is_file() or path.is_dir()):
             raise UserError(f"{shown!r} is neither a file nor a folder (a pipe, a socket or a device): remove it")
-    left_behind = ("thumbs.db", "desktop.ini")  # files that the file manager of Windows makes
+    left_behind = ("thumbs.db", "desktop.ini")  # hidden files that Windows adds to folders
     return [path for path in paths if not path.name.startswith(".") and path.name.lower() not in left_behind]
 
 
@@ -143,13 +143,13 @@ def _image_files(folder: Path) -> list[Path]:
 
 
 def _decoded(file: Path, channels: int) -> Image.Image:
-    """Decode a file, then `upright_on_black`. UserError if it is damaged, too large, animated or of a wrong mode."""
+    """Decode a file and call `upright_on_black`. UserError if it is damaged, too large, animated or of a wrong mode."""
     with reading(file), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow warns of large images, and of odd metadata
         with Image.open(file, formats=("PNG", "JPEG")) as image:
             if image.width * image.height > LARGEST:
                 raise UserError(f"{file} has more than {LARGEST:,} pixels: make it smaller")
-            # Only the first image would be read. A second image in a JPEG may be a phone's preview: this is no error.
+            # Only a file's first image is read. A JPEG may have a second, such as a phone's preview: this is no error.
             if image.format == "PNG" and getattr(image, "n_frames", 1) > 1:
                 raise UserError(f"{file} is animated: save it as one image")
             if image.mode not in ("1", "L", "LA", "I;16", "I;16B", "P", "PA", "RGB", "RGBA"):
@@ -160,9 +160,9 @@ def _decoded(file: Path, channels: int) -> Image.Image:
 
 
 def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
-    """An image turned upright by its EXIF data, over black where it is transparent, in grey (1 channel) or colour."""
+    """An image turned upright by its EXIF data, with black behind transparent pixels, in grey (1 channel) or colour."""
     upright = ImageOps.exif_transpose(image)
-    if upright.mode.startswith("I;16"):  # Pillow would clip values at 255
+    if upright.mode.startswith("I;16"):  # 16 bits: Pillow would clip the values at 255
         upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
     if upright.mode in ("LA", "PA", "RGBA") or "transparency" in upright.info:
         coloured = upright.convert("RGBA")
@@ -183,7 +183,7 @@ def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArra
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
-    """An image as a square of side `params.side` pixels, by `params.fit`. An image of this size keeps its pixels."""
+    """An image as a square of `params.side` pixels, made as `params.fit` says. An image of this size is unchanged."""
     side, bicubic = params.side, Image.Resampling.BICUBIC
     if params.fit == "crop":
         shortest = min(image.size)
@@ -199,7 +199,7 @@ def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
 
 
 def _arrays(place: Path, params: OwnImagesParams, where: str) -> list[Part]:
-    """The `Part`s of an npz file. `where` is for the message if arrays do not fit into memory."""
+    """The `Part`s of an npz file. If the arrays do not fit into memory, the error message begins with `where`."""
     names = [("images", "labels"), ("test_images", "test_labels")][: 1 + params.test_part]
     wanted = [name for pair in names for name in pair]
     with reading(place), place.open("rb") as file, np.load(file, allow_pickle=False) as stored:

@@ -35,8 +35,8 @@ TEST_INSTANCES = (0, 1, 2, 3, 5)
 """Instances of the published training and test parts."""
 
 Arrays = dict[str, NDArray[Any]]
-"""One part of smallNORB: `images` `[N, 2, 48, 48]` (left before right), `category` `[N]` (an index into `CATEGORIES`)
-and, if known, `instance`, `elevation`, `azimuth` and `lighting` `[N]`, as coded in the published files.
+"""One part of smallNORB: `images` `[N, 2, 48, 48]` (N pairs, left before right), `category` `[N]` (an index into
+`CATEGORIES`) and, if known, `instance`, `elevation`, `azimuth` and `lighting` `[N]`, as coded in the published files.
 """
 
 _DIGITS = tuple("0123456789")
@@ -50,7 +50,7 @@ class Content:
     """A data set as published.
 
     Attributes:
-        images: `[N, C, side, side]` uint8, or a function that returns the images of given indices `[n]`.
+        images: N images of C channels, `[N, C, side, side]` uint8, or a function from n indices `[n]` to these images.
         labels: `[N]`.
         test: number of images in the official test part, 0 if there is none. They are the last of `images`.
         factors: arrays `[N]` of other properties of the images, by name.
@@ -96,9 +96,9 @@ def _digits(raw: Path) -> Content:
 def _enlarge(images: NDArray[np.float64]) -> NDArray[np.uint8]:
     """scikit-learn's digits `[N, 8, 8]` (0 to 16) in MNIST's layout: `[N, 28, 28]`, the digit in the middle 20x20.
 
-    Cubic interpolation keeps strokes sharp, but overshoots. Pixels that linear interpolation makes black are set to 0.
+    Cubic interpolation keeps strokes sharp, but overshoots. So pixels that linear interpolation makes black become 0.
     """
-    # Two black pixels on each side let strokes fade out at the edge. The 12 pixels become 30. The middle 28 are used.
+    # Two black pixels on each side let strokes fade out at the edge. 12 pixels become 30. The middle 28 are used.
     padded = functional.pad(torch.from_numpy(images), (2, 2, 2, 2))[:, None]
     cubic, linear = (
         functional.interpolate(padded, scale_factor=2.5, mode=mode, align_corners=False)
@@ -109,7 +109,7 @@ def _enlarge(images: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 class _Arrays(pickle.Unpickler):
-    """Unpickles only arrays, for safety. A file from a DVC remote may differ from the file whose hash was checked."""
+    """Unpickles nothing but arrays, because a file from a DVC remote may not be the file whose hash was checked."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Raise UnpicklingError for any name that arrays do not need."""
@@ -147,17 +147,17 @@ def read_matrix(path: Path) -> NDArray[Any]:
 
 
 def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Images `[..., 2 H, 2 W]` at half their size, `[..., H, W]`: means of 2x2 pixels, rounded (1/2 upwards)."""
+    """Images `[..., 2 H, 2 W]` at half their size, `[..., H, W]`: means of 2x2 pixels, rounded (halves upwards)."""
     *rest, height, width = images.shape
     total = images.reshape(*rest, height // 2, 2, width // 2, 2).sum(axis=(-3, -1), dtype=np.uint16)
     return ((total + 2) // 4).astype(np.uint8)
 
 
 def _norb(label: str, train: Arrays, test: Arrays) -> Content:
-    """Join both parts. Codes become degrees: elevations 0 to 8 become 30 to 70, azimuths 0 to 34 become 0 to 340."""
+    """Join both parts. Codes become degrees: 0 to 8 are elevations of 30 to 70, 0 to 34 are azimuths of 0 to 340."""
     factors = {}
     for name, first, step in (("instance", 0, 1), ("azimuth", 0, 10), ("elevation", 30, 5), ("lighting", 0, 1)):
-        unknown = np.full(len(train["category"]), -1)  # training part of smallnorb48
+        unknown = np.full(len(train["category"]), -1)  # for the training part of smallnorb48
         of_train = first + step * train[name].astype(np.int64) if name in train else unknown
         factors[name] = np.concatenate([of_train, first + step * test[name].astype(np.int64)])
     images, labels = (np.concatenate([train[name], test[name]]) for name in ("images", "category"))
@@ -246,7 +246,7 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
         content = READERS.get(params.source, _own_images)(raw)
     split = _split(name, params, content)
     missing = set(range(len(content.classes))) - set(content.labels[split["train"]].tolist())
-    if missing and params.source not in READERS:  # small sets can lose a class to the other parts
+    if missing and params.source not in READERS:  # in small sets, other parts can have all images of a class
         names = ", ".join(repr(content.classes[label]) for label in sorted(missing)[:5])
         raise UserError(f"datasets.{name}: no training image is of the class {names}: change split_seed")
     images, labels, factors = content.images, content.labels, content.factors
@@ -257,7 +257,7 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
         split = dict(zip(PARTS, np.split(places, np.cumsum([len(split[part]) for part in PARTS[:-1]])), strict=True))
     canvas = params.canvas
     free = canvas - images.shape[-1]
-    margin = (free // 2, free - free // 2)  # an odd pixel is added at the bottom and on the right
+    margin = (free // 2, free - free // 2)  # if `free` is odd, the larger margins are at the bottom and right
     return Dataset(
         name=name,
         label=f"{content.label}, {canvas}x{canvas}" if free else content.label,

@@ -10,7 +10,7 @@ from pipeline.settings import Name, Section, Seed, check_once
 SourceName = Literal[
     "digits", "mnist", "fashion-mnist", "affnist", "cifar10", "smallnorb", "smallnorb48", "smallnorb48-posed", "toys"
 ]
-"""Names of the published data sets, and of the rendered one."""
+"""Names of the published data sets, and of the rendered toys."""
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,11 @@ class Published:
     """Properties of a source's images, as known before they are read.
 
     Attributes:
-        channels, side: number of channels, and height and width in pixels, of an image.
+        channels, side: an image's number of channels, and its height and width in pixels.
         classes: number of classes.
         images: number of training images, or of all images if there is no official test part; None if unknown.
         test: number of images in the official test part; 0 if there is none, or if the number is unknown.
-        factors: names of the factors of variation that are known for every image; None if known for some images only.
+        factors: names of the factors of variation that are known for every image; None if only some images have them.
     """
 
     channels: int
@@ -53,12 +53,12 @@ class DatasetParams(Section):
     source: Name = Field(description="one of `sources` other than affnist, or a key of `own_images`")
     train: int = Field(ge=1, le=10_000_000, description="number of training images")
     canvas: int = Field(
-        ge=28, le=256, description="pixels: side of the black canvas, at least that of the images on it"
+        ge=28, le=256, description="pixels: side of the black canvas around each image, at least the image's side"
     )
-    validation: int = Field(ge=1, le=10_000_000, description="validation images, from outside the test part")
+    validation: int = Field(ge=1, le=10_000_000, description="number of validation images, not from the test part")
     test: int = Field(ge=1, le=10_000_000, description="number of test images")
     split_seed: Seed | None = Field(
-        description="seed of the shuffle before the split; null: no shuffle, validation has the last images"
+        description="seed of the shuffle before the split; null: no shuffle, and the last images are for validation"
     )
 
     def check_counts(self, where: str, source: str, images: int | None, test: int) -> None:
@@ -73,21 +73,21 @@ class DatasetParams(Section):
 class OwnImagesParams(Section):
     """The user's own images as a source of data sets (docs/own-images.md)."""
 
-    path: str = Field(min_length=1, max_length=4096, description="absolute, or relative to the repository")
+    path: str = Field(min_length=1, max_length=4096, description="absolute path, or path relative to the repository")
     format: Literal["folder", "npz"] = Field(
-        description="folder: PNG and JPEG files by class; npz: arrays images and labels"
+        description="folder: PNG and JPEG files in a folder per class; npz: a file with arrays images and labels"
     )
     test_part: bool = Field(
         description="true: folders train/<class> and test/<class> (npz: also arrays test_images and test_labels); "
-        "false: test images are drawn from all images"
+        "false: test images are taken from all images"
     )
     classes: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
-        min_length=2, max_length=1000, description="names of the class folders, for the labels 0, 1, ... in this order"
+        min_length=2, max_length=1000, description="names of classes and of their folders, for labels 0, 1, ..."
     )
     channels: int = Field(ge=1, le=3, description="1: grey; 2: stereo pairs, in an npz only; 3: red, green, blue")
     side: int = Field(ge=8, le=256, description="pixels: height and width that images are resized to")
     fit: Literal["pad", "crop", "stretch"] = Field(
-        description="an image that is not square is padded with black, cropped to its middle, or stretched"
+        description="how an image becomes square: padded with black (pad), cropped to its middle (crop), or stretched"
     )
 
     @field_validator("path")
@@ -126,9 +126,9 @@ class HoldoutParams(Section):
     value: int = Field(
         ge=0,
         le=360,
-        description="images with this value are held out, of every class (instance 4, 6, 7, 8 or 9; azimuth and "
-        "elevation in degrees; lighting 0 to 5)",
+        description="images of every class with this value of the factor are held out (instance: 4, 6, 7, 8 or 9; "
+        "azimuth and elevation: in degrees; lighting: 0 to 5)",
     )
     known_share: float = Field(
-        ge=0, lt=1, description="share of the other images withheld for a measurement after every epoch; 0: none"
+        ge=0, lt=1, description="share of images with other values to test on after every epoch, not train on; 0: none"
     )

@@ -18,7 +18,7 @@ from pipeline.errors import UserError
 from pipeline.files import write_text
 
 MIRROR_VARIABLE = "CAPSULES_MIRROR"
-"""Environment variable with the user's own mirror. The stages pass its value to `fetch`."""
+"""Environment variable with the user's own mirror. The stage `download` passes its value to `fetch`."""
 
 TIMEOUT = (10.0, 30.0)  # seconds to wait for a connection, and for the next bytes
 ATTEMPTS = 4  # per file and mirror, if the connection breaks in the middle of a file
@@ -104,7 +104,7 @@ SOURCES = {
         },
     ),
     # smallNORB at half size, decoded from JPEG copies, for use when the official server is down. No public mirror has
-    # it. `smallnorb48-posed` is its test part alone, because viewpoints of its training part are unknown.
+    # it. `smallnorb48-posed` is only this copy's test part, because the viewpoints of its training part are unknown.
     "smallnorb48": Source(mirrors=(), files=_SMALLNORB48),
     "smallnorb48-posed": Source(mirrors=(), files={"test.npz": _SMALLNORB48["test.npz"]}, folder="smallnorb48"),
     "toys": Source(mirrors=(), files={}),
@@ -113,11 +113,11 @@ SOURCES = {
 
 
 def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
-    """Download the files of a source to `folder`, except those there with the right hash. Returns the files' paths.
+    """Download a source's files to `folder`, unless they are there with the right hash. Returns the files' paths.
 
-    `mirror`, a folder or URL, is tried first. Its files are `<Source.folder>/<file>`, or `<name>/<file>` if this field
-    is empty. Toys have no files, so only a README is written. Raises `UserError` if no mirror has a file with the right
-    hash, if `mirror` is a URL with an unknown scheme, or if a file cannot be written.
+    `mirror`, a folder or URL, is tried first. Its files are `<Source.folder>/<file>`, or `<name>/<file>` if the source
+    has an empty `folder`. Toys have no files, so only a README is written. Raises `UserError` if no mirror has a file
+    with the right hash, if `mirror` is a URL with an unknown scheme, or if a file cannot be written.
     """
     try:
         known = not mirror or urlparse(mirror).scheme in ("http", "https", "file", "")
@@ -147,7 +147,7 @@ def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
                 return target
             except UserError as error:
                 reasons.append(str(error))
-            except ValueError as error:  # from pooch: wrong hash; it has deleted the download
+            except ValueError as error:  # pooch found a wrong hash, and has deleted the file
                 reasons.append(f"{url}: wrong content: {error}")
             _log.warning("%s", reasons[-1])
     except OSError as error:
@@ -170,8 +170,8 @@ def local_path(place: str) -> Path | None:
 
 
 def _download(url: str, output: str, _: object) -> None:
-    """Copy a local file or download a URL to `output`, for pooch. A broken download starts again. Raises
-    `UserError` if the file does not exist, the server cannot be reached or refuses, or the connection breaks each time.
+    """Copy a local file or download a URL to `output`, for pooch. If the connection breaks, the download starts again.
+    `UserError` if the file does not exist, the server cannot be reached or refuses, or `ATTEMPTS` connections break.
     """
     if path := local_path(url):
         if not path.is_file():

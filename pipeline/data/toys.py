@@ -1,10 +1,10 @@
 """Renders toys: stereo images of simple solids with smallNORB's category, instance, azimuth, elevation and lighting.
 
-A toy consists of ellipsoids. The ten instances of a category differ in proportions and pose, drawn at random. As in
-smallNORB, a toy stands on a turntable (azimuth) in front of two cameras that move up together (elevation). Each
-lighting has a fixed lamp. Images are rendered by ray casting without shadows.
+A toy consists of ellipsoids. The ten instances of a category have random proportions and poses. As in smallNORB, a toy
+stands on a turntable, which sets the azimuth. Two cameras in front of it move up together, which sets the elevation.
+Each lighting has one fixed lamp. Images are rendered by ray casting without shadows.
 
-Axes of a toy are x forward, y left and z up. The world's axes equal those of a toy at azimuth 0.
+A toy's x axis points forward, its y axis to its left and its z axis up. At azimuth 0, these are also the world's axes.
 """
 
 from collections.abc import Callable
@@ -39,10 +39,10 @@ SIDES = (1.0, -1.0)
 
 
 class Light(NamedTuple):
-    """A distant lamp, a sky that is brightest above, and the background.
+    """A lighting: a distant lamp, a sky that is brightest above, and the background.
 
     Attributes:
-        around, up: direction from the toy to the lamp: degrees to the right of the cameras, and above the horizon.
+        around, up: degrees from the cameras' direction to the lamp's, to the right in images, and above the horizon.
         lamp, sky, ambient: brightness that each adds to a white surface: `lamp` to a surface that faces the lamp,
             `sky` to a surface that faces up (half as much if it faces sideways, 0 if down), `ambient` to every surface.
         background: brightness where a ray hits nothing.
@@ -97,7 +97,7 @@ def rod(
 
 
 def polar(start: ArrayLike, length: float, degrees: float) -> Floats:
-    """The point at distance `length` from `start`, in the forward direction raised by `degrees`."""
+    """The point at distance `length` from `start`, in the forward direction (x) raised by `degrees`."""
     angle = np.deg2rad(degrees)
     return np.asarray(start) + length * np.array([np.cos(angle), 0, np.sin(angle)])
 
@@ -218,8 +218,8 @@ def stereo_cameras(elevation: float) -> list[tuple[Floats, Floats]]:
     """The left and the right camera. They look at the world's origin from the front (x), `elevation` degrees above the
     horizon.
 
-    They share one image plane through the origin. A point on this plane has the same position in both images. A nearer
-    point is further right in the left image than in the right image.
+    The cameras share one image plane through the origin. A point on this plane has the same position in both images. A
+    point nearer to the cameras is further right in the left image than in the right image.
 
     Returns:
         For each camera its `eye` `[3]` and its `frame` `[3, 3]`, with columns `right`, `down` and `ahead`. Points of a
@@ -235,7 +235,7 @@ def cast(solid: Toy, grey: float, azimuth: float, eye: Floats, frame: Floats, li
     """The image `[size, size]` of a toy rotated by `azimuth` degrees, as brightness (0 black, 1 white). `eye` and
     `frame` describe the camera as in `stereo_cameras`. `grey` is the share of light that the toy reflects.
     """
-    # Everything is computed in the toy's coordinates, in which camera and lamp turn the other way.
+    # Everything is computed in the toy's coordinates. In them, camera and lamp turn by minus the azimuth.
     back = turntable(azimuth).T
     lamp = back @ turntable(light.around) @ polar((0, 0, 0), 1, light.up)
     positions = (np.arange(RAYS * size) + 0.5) / RAYS - size / 2  # of rays along an axis, in pixels from the middle
@@ -244,7 +244,7 @@ def cast(solid: Toy, grey: float, azimuth: float, eye: Floats, frame: Floats, li
     nearest = np.full(u.size, np.inf)
     bright = np.full(u.size, light.background)
     for centre, axes in solid:
-        # In coordinates with the ellipsoid as unit sphere, a ray meets it at the smaller root of a t^2 + 2 b t + c.
+        # In coordinates where the ellipsoid is the unit sphere, rays meet it at the smaller root of a t^2 + 2 b t + c.
         inverse = np.linalg.inv(axes)
         start, along = inverse @ (eye - centre), inverse @ rays
         a, b, c = (along**2).sum(axis=0), start @ along, start @ start - 1
@@ -265,7 +265,7 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
     """Render stereo pairs `[N, 2, 48, 48]`, left before right.
 
     Args:
-        category, instance, lighting: `[N]` each. Values are 0 to 4 (in smallNORB's order), 0 to 9, and 0 to 5.
+        category, instance, lighting: `[N]` each: 0 to 4 (smallNORB's order), 0 to 9 and 0 to 5, respectively.
         azimuth, elevation: `[N]` indices into `AZIMUTHS` and `ELEVATIONS`.
     """
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)

@@ -1,6 +1,6 @@
 """Familiar and novel viewpoints (document 004, section 5.1), and pairs of images from neighbouring viewpoints.
 
-A model is trained on some azimuths or elevations (familiar). It is tested on these and on all others (novel).
+A model is trained on some azimuths or elevations, the familiar ones. It is tested on these and on all others (novel).
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ STEPS = {"azimuth": 20, "elevation": 5}
 
 
 def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
-    """Mask `[N]` of the images with a familiar viewpoint. All others are novel. Each of `factors` is `[N]`, angles in
-    degrees. Raises `UserError` if `factors` lacks `by`, or if an angle is unknown (-1), or neither familiar nor novel.
+    """Mask `[N]` of the images with a familiar viewpoint. All others are novel. `factors` has arrays `[N]`, angles in
+    degrees. `UserError` if `factors` lacks `by`, or if an angle is unknown (-1) or neither familiar nor novel.
     """
     if by not in factors:
         known = ", ".join(sorted(factors)) or "none"
@@ -39,11 +39,11 @@ def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "ele
 
 
 def neighbours(labels: NDArray[Any], factors: Mapping[str, NDArray[Any]], by: str) -> NDArray[np.int64]:
-    """Pairs of images of one toy in the same light whose viewpoints differ by one step (`STEPS`) of the factor `by`
-    alone. Returns the indices `[P, 2]` of the images before and after the step, sorted by the first index.
+    """P pairs of images of the same toy in the same light, whose viewpoints differ only by one step (`STEPS`) of `by`.
+    Returns the indices `[P, 2]` of the images before and after the step, sorted by the first index.
 
-    `labels` (classes) and each of `factors` are `[N]`. `by` is azimuth or elevation. Azimuths wrap around. Images with
-    an unknown viewpoint are in no pair. No pairs if `factors` lack instance, lighting, azimuth or elevation.
+    `labels` (classes) and the arrays in `factors` are `[N]`. `by` is azimuth or elevation. Azimuth 340 is next to 0. An
+    image of unknown viewpoint is in no pair. There are no pairs if `factors` lacks instance, lighting or an angle.
     """
     import pandas as pd
 

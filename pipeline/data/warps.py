@@ -1,9 +1,9 @@
 """Affine warps of whole batches, on the device of the images.
 
 The x axis points right, the y axis down. The outer edges of the canvas are at -1 and +1 (`align_corners=False`). A
-matrix M `[..., 2, 3]` moves content forward: out(M x) = in(x). The output at u is sampled from the input at M^-1 u. If
-an image is rotated by R, all poses in it are multiplied by R from the left (`pipeline.layers.poses`). The functions do
-not wait for a GPU and do not branch on values.
+matrix M `[..., 2, 3]` maps a position in the input to a position in the output: out(M x) = in(x). So the output at u
+is sampled from the input at M^-1 u. If an image is rotated by R, all poses in it are multiplied by R from the left
+(`pipeline.layers.poses`). B is the number of images. No function reads a value from a GPU: this would stall the GPU.
 """
 
 import torch
@@ -16,23 +16,23 @@ __all__ = ["affnist_warps", "compose", "invert", "rotations", "shifts", "uniform
 
 
 rotations = rotation
-"""Matrices `[B, 2, 3]` that turn the content by angles `[B]`, in degrees, counter-clockwise as seen."""
+"""Matrices `[B, 2, 3]` that turn the content by angles `[B]`, in degrees, counter-clockwise in the image."""
 
 
 def shifts(pixels: Tensor, size: int) -> Tensor:
-    """Matrices `[B, 2, 3]` that move the content by `pixels [B, 2]`, right and down, on a canvas `size` pixels wide."""
+    """Matrices `[B, 2, 3]` that move content by `pixels [B, 2]`, in (x, y) order, on a canvas `size` pixels wide."""
     linear = torch.eye(2, dtype=pixels.dtype, device=pixels.device).expand(*pixels.shape[:-1], 2, 2)
     return torch.cat([linear, (2 / size) * pixels[..., None]], dim=-1)
 
 
 def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
-    """Move each image's content by its matrix. Returns `[B, C, S, S]`, float32 in [0, 1], bilinear, with black outside.
+    """Warp images by bilinear interpolation, with black outside them. Returns `[B, C, S, S]`, float32 in [0, 1].
 
     Args:
         images: `[B, C, H, H]`, uint8 (0..255) or float in [0, 1].
-        matrices: `[B, 2, 3]`, forward, in coordinates of the canvas.
-        canvas: side `S` of the result in pixels; by default `H`. On a larger canvas the image keeps its pixel size and
-            is in the middle before it is moved. ValueError if `canvas` is below `H`, or `canvas - H` is odd.
+        matrices: `[B, 2, 3]`, one for each image, in coordinates of the canvas.
+        canvas: side `S` of the result in pixels; by default `H`. A larger canvas does not enlarge the image: before the
+            warp, images are in the canvas's middle. Raises ValueError if `canvas` is below `H`, or `canvas - H` is odd.
     """
     count, channels, height, _ = images.shape
     size = height if canvas is None else canvas
@@ -41,7 +41,7 @@ def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
     pixels = images.float()
     if images.dtype == torch.uint8:
         pixels = pixels / 255
-    # Positions are scaled from coordinates of the canvas to those of the image, so images need no black margin.
+    # The factor turns canvas coordinates into image coordinates, so that images need not be padded to the canvas first.
     sampling = invert(matrices.float()) * (size / height)
     grid = functional.affine_grid(sampling, [count, channels, size, size], align_corners=False)
     return functional.grid_sample(pixels, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
@@ -58,8 +58,8 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
     """Random warps `[count, 2, 3]` with affNIST's published ranges: a stand-in for the official affNIST images.
 
     A warp scales each axis by 0.8 to 1.2, shears by -0.2 to 0.2 (x moves by this share of y), turns by -20 to 20
-    degrees, and moves to any place where all ink stays on the canvas. All numbers are uniform. A digit that is too
-    large for the canvas is put in the middle.
+    degrees, and moves to any place where all ink stays on the canvas. All these numbers are drawn uniformly. A digit
+    that is too large for the canvas is put in the middle.
 
     Args:
         canvas: side in pixels of the canvas given to `warp`. affNIST has 40.
@@ -78,14 +78,14 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
     corners = torch.stack([x[:, [0, 1, 0, 1]], y[:, [0, 0, 1, 1]]], dim=1)  # [B, 2, 4]
     least, most = (linear @ corners).aminmax(dim=-1)  # [B, 2] each
     free = (2 - (most - least)).clamp_min(0)
-    place = draws[:, 4:] * free - free / 2  # position of the ink's middle, from the canvas's middle
+    place = draws[:, 4:] * free - free / 2  # the ink's middle, relative to the canvas's
     return torch.cat([linear, (place - (least + most) / 2)[..., None]], dim=-1)
 
 
 def _ink_box(images: Tensor, canvas: int) -> tuple[Tensor, Tensor]:
-    """Left and right `[B, 2]`, top and bottom `[B, 2]` of each image's ink, in coordinates of the canvas.
+    """The left and right edges `[B, 2]` and the top and bottom edges `[B, 2]` of images' ink, in canvas coordinates.
 
-    In bilinear sampling, a pixel's ink reaches one pixel beyond its centre. An image without ink counts as all ink.
+    In bilinear sampling, a pixel's ink reaches one pixel beyond its centre. A black image is treated as full of ink.
     """
     height = images.shape[-1]
     ink = (images != 0).any(dim=1)  # [B, H, H]

@@ -1,4 +1,4 @@
-"""Figures with their titles and captions, and the record of figures that are written."""
+"""Figures with their titles and captions, and what is noted while figures are written."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ class Picture:
         caption: what to look for, in a few short sentences.
         alt: what is drawn, for readers who cannot see it.
         records: provenance of every item whose results are drawn.
-        document: number of the document that it belongs to, such as "000"; empty if it belongs to none.
+        document: number of the document that the figure belongs to, such as "000"; empty if there is none.
         code: file and function that draw it, such as "pipeline/report/equivariance.py#summary"; empty if not known.
         film: the film shown in place of the figure, as JSON (`drawing.films`); empty if there is none.
-        uri, width: the image as a data URI, and its width in CSS pixels; "" and 0 until `page.figures.load_figure`.
+        uri, width: the image as a data URI and its width in CSS pixels, both set by `page.figures.load_figure`.
     """
 
     name: str
@@ -55,28 +55,28 @@ class Drawing(Picture):
     @in_house_style
     def write_pdf(self, path: Path) -> None:
         """Draw the figure into the PDF file `path`. The same data give the same bytes."""
-        content = BytesIO()  # not the file: on a full disk, matplotlib's error would not name the cause
+        content = BytesIO()  # in memory: on a full disk, matplotlib's error for a file would not name the cause
         self.figure().savefig(content, format="pdf", metadata={"Title": self.title, "CreationDate": None})
         path.write_bytes(content.getvalue())
 
 
 @dataclass
 class Written:
-    """The record of written figures. `tracking_runs` has the ids of the tracked runs whose results a figure shows, by
-    the figure's file. `missing` has items whose arrays or table are missing, such as "routing/toys (its table)".
+    """What is noted while figures are written. For the file of each figure, `tracking_runs` has the ids of the tracked
+    runs whose results are drawn. `missing` has items without arrays or table, such as "routing/toys (its table)".
     """
 
     tracking_runs: dict[Path, list[str]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
     def examples(self, results: Results, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """The arrays of an item, from `Results.examples`. If it returns None, the item is recorded as missing."""
+        """The arrays of an item, as from `Results.examples`. If it has none, returns None and notes it in `missing`."""
         if (found := results.examples(stage, item, names)) is None:
             self.miss(f"{stage}/{item} (its examples)")
         return found
 
     def table(self, results: Results, stage: str, item: str, columns: Sequence[str]) -> pd.DataFrame | None:
-        """The table of an item, from `Results.table`. If it returns None, the item is recorded as missing."""
+        """The table of an item, as from `Results.table`. If it has none, returns None and notes it in `missing`."""
         if (found := results.table(stage, item, columns)) is None:
             self.miss(f"{stage}/{item} (its table)")
         return found

@@ -1,7 +1,7 @@
 """Colour, marker and name of each set of features that a probe reads, the same in every figure.
 
-Colour is never the only difference between two sets. Looks are not in `style`, because the stage that prepares data
-sets depends on `style`, and a new look would run it again.
+Sets of the same model differ in colour and in marker. Looks are not in the module `style`, because the stage
+`preprocess` depends on `style`: a new look would re-run this stage.
 """
 
 from typing import NamedTuple
@@ -32,5 +32,5 @@ FEATURES = {
 
 
 def look(features: str) -> Look:
-    """The look of a set of features; unknown features are drawn in `INK`, labelled with their key."""
+    """The look of the set with the key `features`. A set without a look is drawn in `INK` and labelled with its key."""
     return FEATURES.get(features, Look(features, features, INK, "v"))

@@ -1,5 +1,5 @@
-"""Films: sequences of pictures that a page shows by a slider. A film shows a rotated image with the parts that a model
-finds, or the iterations of routing. Routing can also be drawn as a strip of pictures.
+"""Films: sequences of pictures through which readers of the page move with a slider. A film shows a rotated image with
+the parts that a model finds, or the iterations of routing. Routing can also be drawn as a figure (`strip`).
 """
 
 import base64
@@ -21,9 +21,9 @@ from pipeline.drawing.style import VERMILLION, plain
 
 _COLOURS = 128
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
-"""Colours of a share of 0 and of the largest share in a film. They differ in lightness."""
+"""Colours of the shares that classes have of a part: of 0, and of the largest in a film. They differ in lightness."""
 _SIDE, _EDGE = 112, 4
-"""Pixels: approximate side of a map of shares in `strip`, and width of the edge around the right class's map."""
+"""In pixels: the approximate side of a map in `strip`, and the width of the edge around the map of the right class."""
 _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])
 
 
@@ -34,13 +34,13 @@ def turning(
     presences: NDArray[np.float32],
     colours: NDArray[np.float32],
 ) -> str:
-    """The film of a rotated image, as JSON. Its pictures form one PNG image: a row per series, a column per angle.
+    """The film of a rotated image, as JSON. Its one PNG image has a row for each series and a column for each angle.
 
     Args:
         values: angles of the slider, `[N]`, degrees.
-        series: name of each series, and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
-        frames: corners (x, y) of parts, `[N, P, 4, 2]`. A picture is [-1, 1] x [-1, 1], y down. The first two
-            corners are the upper edge.
+        series: each series' name, such as "input", and its pictures `[N, S, S]` or `[N, S, S, 3]`, uint8.
+        frames: corners (x, y) of the squares of P parts, `[N, P, 4, 2]`, in pictures that are [-1, 1] x [-1, 1], y
+            down. A square's upper edge joins its first two corners.
         presences: presences of the parts, `[N, P]`, in [0, 1].
         colours: colours of the parts, `[P, 3]`, in [0, 1].
     """
@@ -82,11 +82,11 @@ class RoutingFilm:
 
     Attributes:
         classes: names of the classes.
-        used: number of iterations that the network itself runs.
-        images: `[K, S, S]`, uint8; labels: `[K]`.
+        used: number of iterations with which the network itself predicts, at most T.
+        images, labels: pictures `[K, S, S]`, uint8, and their classes `[K]`, as indices of `classes`.
         parts: activations of the parts, `[K, X, c]`.
         shares: how much of each part is assigned to each class, `[K, T, n, X, c]`, in [0, 1].
-        activations, spreads: activations of the classes, and spreads of the votes for them, `[K, T, n]`.
+        activations, spreads: activations of the classes, and spread of the votes for each class, `[K, T, n]`.
     """
 
     classes: Sequence[str]
@@ -104,12 +104,12 @@ class RoutingFilm:
         return int(self.shares.shape[1])
 
     def name_of(self, image: int) -> str:
-        """The name of the class of image number `image`. If the network predicts another class, that class is added."""
+        """The name of an image's class. If the network predicts another class, the name of that class is added."""
         label, taken = int(self.labels[image]), int(self.activations[image, self.used - 1].argmax())
         return self.classes[label] + ("" if taken == label else f", taken for {self.classes[taken]}")
 
     def stage_of(self, iteration: int) -> str:
-        """Words for an iteration, counted from 1, such as "equal shares" or "after update 2, the network's last"."""
+        """Words for an iteration (the first is 1), such as "equal shares" or "after update 2, the network's last"."""
         update = f"after update {iteration - 1}" if iteration > 1 else "equal shares"
         if iteration == self.used:
             return f"{update}, the network's last"
@@ -117,14 +117,14 @@ class RoutingFilm:
 
     def positions(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Activations `[K, X]` and shares `[K, T, n, X]` of the positions. A position's activation is the mean over its
-        parts. Its share is the mean of its parts' shares, weighted by activation.
+        parts' activations. Its share is the mean of its parts' shares, weighted by their activations.
         """
         together = self.parts.sum(-1)
         given = (self.shares * self.parts[:, None, None]).sum(-1)
         return together / self.parts.shape[-1], given / np.maximum(together, 1e-9)[:, None, None]
 
     def to_json(self) -> str:
-        """The film as JSON, with activations and shares (percent) of positions."""
+        """The film as JSON, with the activations of positions, and their shares in percent."""
         parts, shares = self.positions()
         images = [
             {
@@ -152,8 +152,8 @@ class RoutingFilm:
 
 
 def strip(film: RoutingFilm) -> Figure:
-    """Draw a row for each image and iteration: the image, then a map of its parts for each class. The map of the right
-    class has an orange edge. The row's label has the iteration, the most active class and its activation.
+    """Draw a row for each image and iteration: the image, then for each class a map of the shares assigned to it. The
+    right class's map has an orange edge. A row's label has the iteration, the most active class and its activation.
     """
     parts, shares = film.positions()
     rows = []
@@ -167,11 +167,11 @@ def strip(film: RoutingFilm) -> Figure:
 
 
 def _map(parts: NDArray[np.float32], shares: NDArray[np.float32], right: bool) -> NDArray[np.float64]:
-    """An RGB picture `[S, S, 3]` with a square for each of X positions, row by row. Activations `parts [X]` are the
-    areas of squares, `shares [X]` in [0, 1] their brightness. The picture of the `right` class has an orange edge.
+    """An RGB picture `[S, S, 3]` with a square for each of X positions, row by row. `parts [X]`, the activations, set
+    the squares' areas. `shares [X]`, in [0, 1], set their brightness. If the class is `right`, the edge is orange.
     """
     side = round(len(parts) ** 0.5)
-    pixels = max(8, _SIDE // side)  # width and height of a position
+    pixels = max(8, _SIDE // side)  # of a position, across and down
     from_middle = np.abs(np.arange(pixels) + 0.5 - pixels / 2)
     inside = np.maximum(from_middle[:, None], from_middle) < 0.47 * pixels * np.sqrt(parts.clip(0, 1))[:, None, None]
     squares = (inside[..., None] * _SHADES(shares)[:, None, None, :3]).reshape(side, side, pixels, pixels, 3)

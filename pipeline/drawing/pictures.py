@@ -11,16 +11,16 @@ from pipeline.drawing.style import WIDTH, in_house_style, plain
 MOST_COLUMNS, MOST_ANGLES = 16, 13
 GAP = 2  # pixels between cells
 PER_CLASS, MOST_CLASSES = 10, 40
-"""Maximum number of images per class and of classes in a preview. A user's own images may have a thousand classes."""
+"""Maximum numbers of images per class, and of classes, in `preview`. A user's own data may have a thousand classes."""
 _LABEL_WIDTH = 0.95  # inches reserved for the labels on the left of the rows
 _CHARACTER, _LINE = 0.062, 0.15  # inches: approximate width of a character and height of a line in headings
 _PAD = 3  # points between the images and their labels
 
 
 def mosaic(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """One RGB picture of `rows`, each an array `[N, h, w]` (grey) or `[N, h, w, 3]`, values in [0, 1].
+    """One RGB picture of `rows` of images. A row is an array `[N, h, w]` (grey) or `[N, h, w, 3]`, in [0, 1].
 
-    All images have the same size. They are `GAP` pixels apart on white.
+    All images have the same size. Neighbours have `GAP` white pixels between them.
     """
     height, width = rows[0].shape[1:3]
     columns = max(len(row) for row in rows)
@@ -39,7 +39,7 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     Args:
         rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1], all of the same size.
         columns: one heading per column, of one or several lines.
-        names: a name for each line of the headings, such as "rotation (degrees)", drawn on their left.
+        names: a line of text for each line of the headings, such as "rotation (degrees)", drawn to the left of it.
     """
     images = [row for _, row in rows]
     picture, count = mosaic(images), max(len(row) for row in images)
@@ -59,8 +59,8 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
     axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=_PAD)
     if columns:
         axes.set_xticks([j * cell_width + (cell_width - GAP) / 2 - 0.5 for j in range(count)], list(columns))
-        # Names have as many lines as the headings and the same font size, so that each name is beside its line. The
-        # layout reserves the right room for the names only if the images are on the left of their axes' box.
+        # Names have as many lines as the headings and the same font size, so that each name is beside its line. If
+        # the images were not at the left ("W") of their axes' box, the layout would reserve the wrong room for names.
         axes.set_anchor("W")
         axes.annotate(
             names, (0, 1), (-_PAD, _PAD), "axes fraction", "offset points", ha="right", va="bottom",
@@ -72,10 +72,10 @@ def image_rows(rows: Sequence[tuple[str, np.ndarray]], columns: Sequence[str] | 
 
 
 def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) -> Figure:
-    """One digit rotated step by step, a row per kind of image. At most 13 angles are drawn, evenly spaced.
+    """One digit rotated step by step, with a row for each kind of image, such as input and reconstruction.
 
     Args:
-        angles: `[N]` degrees.
+        angles: `[N]` degrees. If there are more than 13, only 13 of them are drawn, evenly spaced.
         rows: label of each row, and its images `[N, h, w]` or `[N, h, w, 3]` in [0, 1].
     """
     kept = np.unique(np.linspace(0, len(angles) - 1, min(len(angles), MOST_ANGLES)).round().astype(int))
@@ -84,7 +84,7 @@ def over_rotation(angles: np.ndarray, rows: Sequence[tuple[str, np.ndarray]]) ->
 
 
 def templates(values: np.ndarray, alphas: np.ndarray) -> Figure:
-    """Each part's template above its alpha channel, both `[P, h, w]` in [0, 1], at most 16 parts per line."""
+    """The templates of P parts above their alpha channels, both `[P, h, w]` in [0, 1], at most 16 parts in a row."""
     rows = []
     for first in range(0, len(values), MOST_COLUMNS):
         block = slice(first, first + MOST_COLUMNS)
@@ -95,7 +95,7 @@ def templates(values: np.ndarray, alphas: np.ndarray) -> Figure:
 
 
 def samples(images: np.ndarray) -> Figure:
-    """Samples `[K, h, w]` in [0, 1] in a row."""
+    """One row of K samples `[K, h, w]`, with values in [0, 1]."""
     return image_rows([("samples", images)])
 
 
@@ -103,7 +103,7 @@ def samples(images: np.ndarray) -> Figure:
 def preview(dataset: Dataset) -> Figure:
     """The first ten training images of each class, one row per class, at most `MOST_CLASSES` classes.
 
-    Three channels are shown as colours. Otherwise the first channel is shown: of a stereo pair, the left image.
+    Images with three channels are shown in colour, others by their first channel (of a stereo pair, the left image).
     """
     images, labels = dataset.part("train")
     shown = images.transpose(0, 2, 3, 1) if images.shape[1] == 3 else images[:, 0]

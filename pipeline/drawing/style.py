@@ -1,7 +1,7 @@
 """The house style of every figure: one palette, one font, and the same bytes for the same data.
 
 The palette is by Okabe and Ito (2008). Its colours are distinct for all common forms of colour blindness. Colours of
-features and systems are in other modules: the stage `preprocess` imports this one, so that an edit runs it again.
+features and systems are in other modules, because every edit of this module re-runs the stage `preprocess`.
 """
 
 import io
@@ -15,9 +15,9 @@ from PIL import Image
 Kind = Literal["svg", "png"]
 
 WIDTH = 6.75
-"""Inches: both columns of a two-column page."""
+"""Width in inches of both columns of a two-column page."""
 COLUMN = 3.3
-"""Inches: one column."""
+"""Width in inches of one column."""
 DPI = 220
 """Dots per inch of PNG figures."""
 
@@ -28,7 +28,7 @@ ORANGE, SKY, BLACK = "#E69F00", "#56B4E9", "#000000"
 
 
 def plain(text: str) -> str:
-    """The text with escaped dollar signs: matplotlib would otherwise read mathematics between them."""
+    """The text with escaped dollar signs: matplotlib would otherwise typeset text between them as mathematics."""
     return text.replace("$", r"\$")
 
 
@@ -38,7 +38,7 @@ RC: Any = {  # Any: matplotlib's stubs reject `str` as key
     "figure.constrained_layout.use": True,
     "savefig.facecolor": "white",
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib: the same glyphs on every machine
+    "font.sans-serif": ["DejaVu Sans"],  # is installed with matplotlib, so text looks the same everywhere
     "mathtext.fontset": "dejavusans",
     "font.size": 8,
     "axes.titlesize": 8,
@@ -75,7 +75,7 @@ in_house_style = matplotlib.rc_context(RC)
 
 
 def panels(columns: int, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, list[Axes]]:
-    """A figure of `columns` plots side by side; sizes in inches. It is made without pyplot's global state."""
+    """A figure of `columns` plots side by side, `width` and `height` in inches, made without pyplot's global state."""
     figure = Figure(figsize=(width, height))
     axes = figure.subplots(1, columns, squeeze=False, **options)
     return figure, list(axes[0])
@@ -83,7 +83,7 @@ def panels(columns: int, height: float, width: float = WIDTH, **options: Any) ->
 
 @in_house_style
 def to_bytes(figure: Figure, kind: Kind) -> bytes:
-    """The bytes of the figure's file. The same data give the same bytes (no date, no random ids)."""
+    """The bytes of the figure's file. The same data give the same bytes: there are no dates and no random ids."""
     buffer = io.BytesIO()
     left_out = ("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",)
     figure.savefig(buffer, format=kind, dpi=DPI, metadata=dict.fromkeys(left_out))
@@ -91,7 +91,7 @@ def to_bytes(figure: Figure, kind: Kind) -> bytes:
 
 
 def _with_a_palette(png: io.BytesIO) -> bytes:
-    """The image reduced to 256 colours: less than half the size, without a visible difference."""
+    """The PNG file with 256 colours. It has less than half the size, and looks the same."""
     smaller = io.BytesIO()
     with Image.open(png) as picture:
         reduced = picture.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)

@@ -22,7 +22,7 @@ class Table:
         shown: the table as text, for the page.
         records: provenance of every item in the table.
         document: number of the document that the table belongs to, such as "000"; empty if it belongs to none.
-        code: file and function that build it; empty if not known.
+        code: file and function that build the table; empty if not known.
     """
 
     name: str
@@ -51,8 +51,8 @@ def sources(records: Sequence[Record]) -> str:
 
 
 def as_text(number: Measured | None, digits: int = 1) -> str:
-    """A number as text, such as "93.1 ± 0.4": mean and sd with `digits` decimals, or the mean alone for one replica.
-    A standard error is shown even for one, with two decimals (three if the mean is below 0.095). Empty for None.
+    """A number as text, such as "93.1 ± 0.4": mean and sd with `digits` decimals, or only the mean if `n` is 1. Empty
+    for None. A standard error is always shown. It and the mean have two decimals (three if the mean is below 0.095).
     """
     if number is None:
         return ""
@@ -63,7 +63,7 @@ def as_text(number: Measured | None, digits: int = 1) -> str:
 
 
 def in_words(settings: Mapping[str, Any]) -> str:
-    """Changed settings as text: `object presence 0.1, seeding (images 10, iterations 5)`; without any, `nothing`."""
+    """Changed settings as text, such as `object presence 0.1, seeding (images 10)`; `nothing` if there are none."""
     told = {
         name: f"({in_words(value)})" if isinstance(value, Mapping) else setting_in_words(value)
         for name, value in settings.items()
@@ -76,13 +76,15 @@ def tracked(records: Sequence[Record]) -> str:
 
 
 Row = tuple[Sequence[object], Mapping[str, Measured | None], Numbers]
-"""One row: the values of its key columns, its measurements by column, and the result that they come from."""
+"""One row: the values of its key columns, its numbers by column, and the result that the numbers come from."""
 Heads = dict[str, tuple[str, int]]
-"""Heading and number of decimals, by column."""
+"""For each column, its heading and its number of decimals."""
 
 
 def cells(numbers: Numbers, heads: Heads, *place: str) -> dict[str, Measured | None]:
-    """The number under keys `place` and column (without `_percent`), by column. Headings with (%) mean times 100."""
+    """The number for each column of `heads`, found under the keys `place` and the column's name (without `_percent`).
+    If the heading has "(%)", the number is multiplied by 100.
+    """
     found: dict[str, Measured | None] = {}
     for column, (words, _) in heads.items():
         value = numbers.measured(*place, column.replace("_percent", ""))
@@ -114,7 +116,7 @@ def measured_table(
     if not data:
         return []
     spread = "sd over seeds" if error == "sd" else "standard error over images and seeds"
-    caption = f"{caption} On {dataset_label(records)}, mean ± {spread}."
+    caption = f"{caption} Numbers are mean ± {spread}, on {dataset_label(records)}."
     return [Table(name, title, caption, pd.DataFrame(data), pd.DataFrame(shown), records)]
 
 

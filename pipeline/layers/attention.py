@@ -1,7 +1,7 @@
 """Set transformer (Lee et al. 2019) and attention pooling over space (document 000, section 4).
 
 The document's "independent MLPs" have separate weights for each set element (`PerElement`). On a CPU, attention blocks
-run in a compiled kernel (`attention.cpp`). `MultiheadAttentionBlock.plain_forward` is the readable form.
+run in a compiled kernel (`attention.cpp`). `MultiheadAttentionBlock.plain_forward` is easier to read.
 """
 
 import ctypes
@@ -16,14 +16,14 @@ from pipeline import kernels
 
 _SOURCE = Path(__file__).with_name("attention.cpp")
 _LANES = 8
-"""For the kernel, the width of a head (`width / heads`) must be a multiple of this number."""
+"""The kernel needs heads whose width (`width / heads`) is a multiple of this number."""
 _PARTS = ("query", "key_value", "feed", "norm_query", "norm_key", "norm_feed")
-"""Layers of a block, in the order in which the kernel writes gradients. A weight's gradient comes before the bias's."""
+"""Layers of a block, in the order of the gradients that the kernel writes: each layer's weight, then its bias."""
 
 
 class PerElement(nn.Module):
     """A separate linear map for each of `count` elements: `[B, count, inputs] -> [B, count, outputs]`.
-    Weights start uniform in [-gain, gain] / sqrt(inputs), biases at 0.
+    Initial weights are uniform in [-gain, gain] / sqrt(inputs), initial biases are 0.
     """
 
     def __init__(self, count: int, inputs: int, outputs: int, gain: float = 1.0) -> None:
@@ -61,8 +61,8 @@ class AttentionPooling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
         bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
-        # Channels are summed over space before they are mapped to features: once per part, not at every position. The
-        # result is the same, because a part's shares (weights over space) sum to 1. The scores' bias changes no share.
+        # The input is summed over space before it is mapped to features: one product per part, not per position. The
+        # result is the same, since a part's shares (weights over space) sum to 1. The softmax cancels the scores' bias.
         scores = F.conv2d(x, weight[:, -1, :, None, None])
         shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
         pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)
@@ -73,8 +73,8 @@ class MultiheadAttentionBlock(nn.Module):
     """MAB(X, Y) = H + relu(W LN(H)), H = X + attention(LN(X), LN(Y)); `X [B, n, d]`, `Y [B, m, d]`, result `[B, n, d]`.
 
     LayerNorm comes before attention and feed-forward (pre-norm), so that the residual path leaves X unchanged. As first
-    published, LayerNorm comes after them (post-norm). A stack of eight post-norm blocks loses its input: the encoder of
-    the objects gives the same output for every image, and training does not change this.
+    published, LayerNorm comes after both (post-norm). In a stack of eight post-norm blocks the input has no effect: the
+    encoder of the objects gives the same output for every image, and training does not change this.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -89,11 +89,11 @@ class MultiheadAttentionBlock(nn.Module):
         return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # (B, heads, n, d / heads)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """The block by the compiled kernel if it is `supported`, else by `plain_forward`."""
+        """The result `[B, n, d]`, from the compiled kernel if the inputs are `supported`, else from `plain_forward`."""
         return attend(self, x, y) if supported(self, x, y) else self.plain_forward(x, y)
 
     def plain_forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """The block in PyTorch's operators."""
+        """The result `[B, n, d]`, from PyTorch's operators."""
         query = self._split(self.query(self.norm_query(x)))
         key, value = (self._split(half) for half in self.key_value(self.norm_key(y)).chunk(2, dim=-1))
         scores = query @ key.transpose(-1, -2) / math.sqrt(x.shape[-1] / self.heads)
@@ -116,8 +116,8 @@ class InducedSetAttentionBlock(nn.Module):
 
 
 class SetTransformer(nn.Module):
-    """Maps a set of n elements to a fixed number of codes: `[B, n, width] -> [B, outputs, code]`. It has ISABs, pooling
-    by attention with one seed per output, and a linear map. The order of the elements does not matter.
+    """Maps a set of n elements to a fixed number of codes: `[B, n, width] -> [B, outputs, code]`. ISABs are followed by
+    attention with one learned query (seed) per output, and a linear map. The order of the elements has no effect.
     """
 
     def __init__(self, width: int, heads: int, inducing: int, blocks: int, outputs: int, code: int) -> None:
@@ -150,7 +150,7 @@ def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
 
 def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
     """Compute `block.plain_forward(x, y)`, `[B, n, d]`, by the kernel. The inputs must be `supported`. `form` is the
-    kernel compiled for an instruction set, by default this processor's. Raises `MemoryError` if memory is too small.
+    compiled kernel to call, by default that for this processor. Raises `MemoryError` if memory is too small.
     """
     parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
     kernel, eps = form or kernels.load(_SOURCE), block.norm_query.eps
@@ -183,7 +183,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _struct(x: Tensor, y: Tensor, heads: int, eps: float, parameters: list[Tensor]) -> kernels.Struct:
-    """`struct Block` of the kernel, from parameters in the order of `_PARTS`. In the struct, norms come first."""
+    """The kernel's `struct Block`. `parameters` are in the order of `_PARTS`. In the struct, norms come first."""
     half = len(parameters) // 2
     pointers = {f"parameter_{place}": each for place, each in enumerate(parameters[half:] + parameters[:half])}
     return kernels.struct(

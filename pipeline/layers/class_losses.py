@@ -20,8 +20,8 @@ def margin_loss(lengths: Tensor, labels: Tensor, present: float, absent: float, 
 
 
 def spread_loss(activations: Tensor, labels: Tensor, margin: Tensor | float) -> Tensor:
-    """Spread loss (document 004, equation 3): max(0, margin - lead)^2, summed over the wrong classes, where lead is the
-    true class's activation minus the wrong one's.
+    """Spread loss (document 004, equation 3): max(0, margin - lead)^2, summed over the wrong classes. The lead is the
+    activation of the true class minus the activation of the wrong class.
     """
     target = one_hot(labels, activations.shape[-1]).to(activations)
     lead = (activations * target).sum(-1, keepdim=True) - activations

@@ -1,18 +1,18 @@
-"""Routing by agreement (document 001, equations 1-2; Sabour et al. 2017): capsules vote for the capsules above them.
+"""Routing by agreement (document 001, equations 1-2; Sabour et al. 2017): capsules vote for those of the layer above.
 
-Shapes: B images, m capsules of d numbers, n capsules of D numbers above; transformations `[m, d, n, D]`, votes
-`[B, n, m, D]`, logits and weights `[B, n, m]`.
+Shapes: B images, m capsules of d numbers, and n capsules of D numbers in the layer above. Transformations are
+`[m, d, n, D]`, votes `[B, n, m, D]`, logits and weights `[B, n, m]`.
 
 Routing is limited by memory bandwidth: every iteration reads all votes twice. `route` therefore works on a few images
-at a time, whose votes fit in the cache. The backward pass computes votes again instead of storing them. It writes the
-gradient with respect to votes once, as a matrix product that sums the terms of all iterations.
+at a time, whose votes fit in the cache. The backward pass computes votes again instead of storing them. The
+gradient with respect to votes is a sum over iterations. One matrix product computes it, so that it is written once.
 """
 
 import torch
 from torch import Tensor
 
 _BYTES_AT_ONCE = {"cpu": 2**23, "cuda": 2**30}
-"""Bytes of votes that `route` stores at a time. On a CPU, they fit in the cache, and the allocator reuses memory."""
+"""Bytes of votes that `route` stores at a time. On a CPU, they fit in the cache, and their memory is reused."""
 
 
 def squash(vectors: Tensor) -> Tensor:
@@ -29,24 +29,24 @@ def unweighted_sum(capsules: Tensor, transformations: Tensor) -> Tensor:
 
 
 def cast_votes(capsules: Tensor, transformations: Tensor) -> Tensor:
-    """Votes `[B, n, m, D]` of `capsules [B, m, d]` for the capsules above."""
+    """Votes `[B, n, m, D]` of `capsules [B, m, d]` for the capsules of the layer above."""
     votes = torch.bmm(capsules.transpose(0, 1), transformations.flatten(2))  # (m, B, n D)
     return votes.unflatten(-1, transformations.shape[2:]).permute(1, 2, 0, 3).contiguous()
 
 
 def weighted_sum(weights: Tensor, votes: Tensor) -> Tensor:
-    """Sums `[B, n, D]` of votes times weights, over the capsules below."""
+    """Sums `[B, n, D]` of votes times weights, over the capsules that vote."""
     return (weights.unsqueeze(-2) @ votes).squeeze(-2)
 
 
 def products(votes: Tensor, capsules: Tensor) -> Tensor:
-    """Scalar products `[B, n, m]` of the votes with the `capsules [B, n, D]` above."""
+    """Scalar products `[B, n, m]` of votes with `capsules [B, n, D]` of the layer above."""
     return (votes @ capsules.unsqueeze(-1)).squeeze(-1)
 
 
 def agreement(votes: Tensor, updates: int) -> Tensor:
-    """Weights `[B, n, m]` after `updates` updates: a softmax, over the capsules above, of logits that start at zero.
-    Each update computes the capsules above from the current weights, and adds their products with votes to the logits.
+    """Weights `[B, n, m]` after `updates` updates: the softmax of logits over the n capsules. Logits start at zero. An
+    update computes the n capsules with the current weights, and adds their scalar products with votes to the logits.
     """
     logits = votes.new_zeros(votes.shape[:3])
     for _ in range(updates):
@@ -63,8 +63,6 @@ def route(capsules: Tensor, transformations: Tensor, updates: int) -> Tensor:
 
 
 class _DynamicRoute(torch.autograd.Function):
-    """The routing loop and its gradient, a few images at a time."""
-
     @staticmethod
     def forward(ctx, capsules, transformations, updates):  # type: ignore[no-untyped-def]
         ctx.updates = updates
@@ -90,17 +88,16 @@ class _DynamicRoute(torch.autograd.Function):
 
 
 def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
-    """Number of images whose votes are computed together."""
     m, _, n, D = transformations.shape
     return max(_BYTES_AT_ONCE.get(capsules.device.type, 2**30) // (m * n * D * capsules.element_size()), 1)
 
 
 def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
-    """A loss's gradient `[B, n, m, D]` with respect to votes, from `gradient [B, n, D]` with respect to the last sums.
+    """Gradient `[B, n, m, D]` of the loss with respect to votes. `gradient [B, n, D]` is with respect to the last sums.
 
     From logits a, an iteration computes weights c = softmax(a), sums s = sum_i c_i votes_i and capsules v = squash(s).
-    It then adds votes_i v to a_i. Here i is a capsule below. Let dx be the gradient with respect to x. The product c_i
-    votes_i adds c_i ds to dvotes_i. The product votes_i v adds da_i v to it.
+    It then adds the scalar product of votes_i and v to a_i. Here i is a capsule that votes. Let dx be the gradient with
+    respect to x. Each sum s contributes c_i ds to dvotes_i, and each scalar product contributes da_i v.
     """
     logits, weights, sums = votes.new_zeros(votes.shape[:3]), [], []
     for _ in range(updates):
@@ -112,7 +109,7 @@ def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
     grad_logits = torch.zeros_like(logits)
     for weight, total in zip(reversed(weights), reversed(sums), strict=True):
         grad_weights = products(votes, vectors[-1])
-        grad_logits = grad_logits + last * (grad_weights - (last * grad_weights).sum(1, keepdim=True))  # of the softmax
+        grad_logits = grad_logits + last * (grad_weights - (last * grad_weights).sum(1, keepdim=True))  # via softmax
         numbers += [grad_logits, weight]
         vectors += [squash(total), _through_squash(total, weighted_sum(grad_logits, votes))]
         last = weight
@@ -120,7 +117,7 @@ def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
 
 
 def _through_squash(vectors: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient with respect to vectors x `[..., D]`, from that with respect to squash(x) = x |x| / (1 + |x|^2)."""
+    """Gradient with respect to vectors x `[..., D]`. `gradient` is with respect to squash(x) = x |x| / (1 + |x|^2)."""
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     along = (vectors * gradient).sum(-1, keepdim=True)
     return (squares.sqrt() * gradient + (1 - squares) / (1 + squares) * along / squares.sqrt() * vectors) / (

@@ -16,23 +16,23 @@ def standardise(images: Tensor) -> Tensor:
 
 
 class ChannelsLastConvolution(nn.Module):
-    """A convolution whose kernels are stored with their channels last. PyTorch then computes with channels last.
-    This is faster, and the numbers of a capsule (channels of one position) are side by side in memory.
+    """A convolution whose kernels are stored with channels last. PyTorch then also computes with channels last.
+    This is faster, and the numbers of a capsule (channels at one position) are side by side in memory.
     """
 
     def __init__(
         self, channels_in: int, channels_out: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True
     ) -> None:
         super().__init__()
-        like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # for its initial values
-        # With one channel, `contiguous()` would change nothing: the strides would still be channels-first.
+        like = nn.Conv2d(channels_in, channels_out, kernel, stride)  # has the initial values
+        # Not `contiguous()`: with one channel it would return its argument, whose strides are channels-first.
         weight = torch.empty(channels_out, kernel, kernel, channels_in).copy_(like.weight.detach().permute(0, 2, 3, 1))
         self.weight = nn.Parameter(weight)  # (out, k, k, in)
         self.bias = nn.Parameter(like.bias.detach()) if bias else None  # type: ignore[union-attr]
         self.stride, self.padding = stride, padding
 
     def forward(self, x: Tensor) -> Tensor:
-        """`[B, in, H, H]` to `[B, out, H', H']`."""
+        """Maps `[B, in, H, H]` to `[B, out, H', H']`."""
         weight = self.weight.permute(0, 3, 1, 2)
         return F.conv2d(x, weight, self.bias, self.stride, self.padding)
 
@@ -44,7 +44,7 @@ def centre_crop(images: Tensor, size: int) -> Tensor:
 
 
 def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
-    """Squares `[B, C, size, size]` of images `[B, C, S, S]`, upper left corners at `places [B, 2]` (row, column)."""
+    """Squares `[B, C, size, size]` of images `[B, C, S, S]`. `places [B, 2]`: (row, column) of upper left corners."""
     along = torch.arange(size, device=images.device)
     rows = (places[:, 0, None] + along)[:, None, :, None]  # (B, 1, size, 1)
     columns = (places[:, 1, None] + along)[:, None, None, :]  # (B, 1, 1, size)
@@ -54,7 +54,7 @@ def crops(images: Tensor, size: int, places: Tensor) -> Tensor:
 
 
 def warped_crops(images: Tensor, size: int, places: Tensor, matrices: Tensor) -> Tensor:
-    """Move the content of images, then cut out `crops`, by one bilinear resampling: float32 `[B, C, size, size]`.
+    """Move images' content, then cut out `crops`, in one bilinear resampling. Returns `[B, C, size, size]`, float32.
 
     The matrices `[B, 2, 3]` map positions before the move to positions after it. Positions are in pixels from the
     images' middle, x to the right and y down. Beyond the images' edges, the pixels at the edge are repeated.

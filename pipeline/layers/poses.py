@@ -1,9 +1,9 @@
 """Affine poses in the plane.
 
 A pose maps a capsule's local frame to the image's frame, for objects and parts alike. Frames are squares [-1, 1] x
-[-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b. Capsules store six numbers `A`, the
-pose minus the identity, row by row: matrix = I + A (document 000, section 2.1). Rotating the image by R multiplies
-every pose from the left: I + A becomes R (I + A).
+[-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b. Capsules store the offset `A` of
+a pose from the identity, pose = I + A, as six numbers, row by row (document 000, section 2.1). Rotating the image by R
+multiplies every pose from the left: I + A becomes R (I + A).
 """
 
 import math
@@ -28,7 +28,7 @@ def to_matrix(A: Tensor) -> Tensor:
 
 
 def homogeneous(A: Tensor) -> Tensor:
-    """Offsets `A [..., 6]` as matrices `[..., 3, 3]` of homogeneous coordinates."""
+    """Offsets `A [..., 6]` as pose matrices `[..., 3, 3]` for homogeneous coordinates."""
     matrix = torch.nn.functional.pad(to_matrix(A), (0, 0, 0, 1))
     matrix[..., 2, 2] = 1
     return matrix
@@ -46,7 +46,7 @@ def compose(outer: Tensor, inner: Tensor) -> Tensor:
 
 
 def invert(matrix: Tensor) -> Tensor:
-    """The inverse of each map `[..., 2, 3]`. A determinant below 1e-3 in absolute value is set to 1e-3 with its sign.
+    """The inverse of each map `[..., 2, 3]`. A determinant between -1e-3 and 1e-3 becomes 1e-3 with its sign.
     This keeps the inverse finite if a pose squeezes a template to a line.
     """
     a, b = matrix[..., 0, 0], matrix[..., 0, 1]
@@ -72,7 +72,7 @@ def spread(count: int, scale: float) -> Tensor:
     side = math.isqrt(count - 1) + 1
     ticks = torch.linspace(-0.5, 0.5, side) if side > 1 else torch.zeros(1)
     y, x = torch.meshgrid(ticks, ticks, indexing="ij")
-    # Fewer frames than grid points are spread evenly over the points, so that no side stays empty.
+    # If there are fewer frames than grid points, they are spread evenly over the grid: no side of it stays empty.
     places = torch.linspace(0, side * side - 1, count).round().long()
     matrix = torch.zeros(count, 2, 3)
     matrix[:, 0, 0] = matrix[:, 1, 1] = scale

@@ -1,7 +1,7 @@
 """Renders templates at their poses by alpha compositing (document 000, section 2.1).
 
-A layer is a template drawn at its pose. On a CPU, a compiled kernel (`rendering.cpp`) renders without an array of
-all layers. `plain_render` is the readable form.
+A layer is a template drawn at its pose. On a CPU, a compiled kernel (`rendering.cpp`) renders without storing all
+layers. `plain_render` computes the same and is easier to read. Shapes: B images, P parts, each with one template.
 """
 
 from pathlib import Path
@@ -29,10 +29,10 @@ def _ticks(like: Tensor, size: int) -> Tensor:
 
 
 def sampling_points(A: Tensor, size: int) -> Tensor:
-    """Pixels x in templates' frames: (I + A)^-1 x `[B, P, size, size, 2]`. `A [B, P, 6]` is a pose minus I (`poses`).
+    """Positions of pixels x in templates' frames: (I + A)^-1 x `[B, P, size, size, 2]`. `A [B, P, 6]` is as in `poses`.
 
-    The terms of columns and of rows are computed separately and added in one pass over the result. One matrix product
-    over all pixels takes twice as long on a CPU.
+    A term for the column and a term for the row are computed separately and added in one pass over the result.
+    One matrix product for all pixels would take twice as long on a CPU.
     """
     inverse = poses.invert(poses.to_matrix(A)).unsqueeze(-3)  # (B, P, 1, 2, 3)
     ticks = _ticks(A, size).unsqueeze(-1)
@@ -42,10 +42,10 @@ def sampling_points(A: Tensor, size: int) -> Tensor:
 
 
 def warp_templates(templates: Tensor, A: Tensor, size: int) -> Tensor:
-    """Draw templates at poses `A [B, P, 6]` with bilinear interpolation, zero outside. Returns `[B, P, C, size, size]`.
-    Templates are `[P, C, h, w]`, or `[B, P, C, h, w]` if each image has its own.
+    """Draw templates at poses `A [B, P, 6]` by bilinear interpolation, with 0 outside a template.
 
-    A pose maps the template's frame to the image. So the image at x has the template's value at (I + A)^-1 x.
+    Returns layers `[B, P, C, size, size]`. Templates are `[P, C, h, w]`, or `[B, P, C, h, w]` if each image has its own
+    templates. A pose maps a template's frame to the image: at x, a layer has its template's value at (I + A)^-1 x.
     """
     return sample_templates(templates, sampling_points(A, size))
 
@@ -60,12 +60,12 @@ def sample_templates(templates: Tensor, points: Tensor) -> Tensor:
 
 
 def composite(layers: Tensor) -> Tensor:
-    """Layers `[B, P, 2, H, W]`, intensity C_j and opacity a_j in [0, 1], composited over black: `[B, H, W]`.
+    """Composite layers `[B, P, 2, H, W]` (intensity C_j, opacity a_j, in [0, 1]) on black. Returns `[B, H, W]`.
 
-    The operator "over" changes a picture Q, at first black, by one layer after the other: Q <- Q + a_j (C_j - Q).
+    The operator "over" changes a picture Q, which is black at first, by layer after layer: Q <- Q + a_j (C_j - Q).
     """
-    # All layers are unbound at once, because the backward pass is then one stack. The backward pass of indexing would
-    # fill a zero tensor as large as `layers` for each layer.
+    # One `unbind` separates all layers, because its backward pass is a single stack. With indexing, the backward pass
+    # would fill a tensor as large as `layers` with zeros for each layer.
     first, opacity, *above = layers.flatten(1, 2).unbind(1)
     picture = first * opacity
     for colour, alpha in zip(above[::2], above[1::2], strict=True):
@@ -82,9 +82,9 @@ def render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
 
 
 def plain_render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
-    """As `render`, in PyTorch's operators."""
+    """As `render`, always by PyTorch's operators."""
     colour, alpha = templates.unbind(1)
-    # Interpolation is linear, so presences can weight the small templates instead of the large layers.
+    # Interpolation is linear, so presences can multiply the small templates instead of the large layers.
     weighted = presence[..., None, None] * alpha  # (B, P, h, w)
     return composite(warp_templates(torch.stack([colour.expand_as(weighted), weighted], dim=2), A, size))
 
@@ -106,7 +106,7 @@ def compiled_render(
     templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None
 ) -> Tensor:
     """Compute `plain_render(templates, A, presence, size)` by the kernel. The inputs must be `supported`. `form` is the
-    kernel compiled for an instruction set, by default this processor's. Raises `MemoryError` if memory is too small.
+    compiled kernel to call, by default that for this processor. Raises `MemoryError` if memory is too small.
     """
     inverse = poses.invert(poses.to_matrix(A))
     pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))
@@ -133,7 +133,6 @@ class _Render(torch.autograd.Function):
 
 
 def _scene(templates: Tensor, inverse: Tensor, presence: Tensor, size: int) -> kernels.Struct:
-    """`struct Scene` of the kernel."""
     (images, parts), (height, width) = presence.shape, templates.shape[-2:]
     return kernels.struct(
         images=images, parts=parts, height=height, width=width, size=size, threads=torch.get_num_threads(),

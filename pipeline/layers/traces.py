@@ -1,4 +1,4 @@
-"""Computes the terms of the evidence lower bound of a model and a guide that are written in Pyro."""
+"""Computes the terms of the evidence lower bound for a model and a guide (approximate posterior) in Pyro."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +10,9 @@ Sites = dict[str, dict[str, Any]]
 
 
 def traced(model: Callable[[], object], guide: Callable[[], object]) -> tuple[Sites, Sites]:
-    """The sites of the model, evaluated at the guide's samples, and the sites of the guide, with log probabilities.
+    """The sites of the model, run with the guide's samples, and the sites of the guide. Sample sites have `log_prob`.
 
-    `Trace_ELBO` adds up the same terms, but converts each to a Python number. This conversion stalls a GPU.
+    Pyro's `Trace_ELBO` adds up the same terms, but makes each a Python number, for which it must wait for a GPU.
     """
     q = poutine.trace(guide).get_trace()
     p = poutine.trace(poutine.replay(model, trace=q)).get_trace()

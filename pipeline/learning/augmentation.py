@@ -11,9 +11,9 @@ Augmentation = AugmentationParams | CropParams
 
 
 def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator, training: bool = True) -> Tensor:
-    """Warp or crop uint8 images `[B, C, S, S]` as `augmentation` says. Returns floats `[B, C, s, s]`, in
-    [0, 1] before gain and offset change the brightness. If `training` is false, warps (`AugmentationParams`) are still
-    random, but crops (`CropParams`) are central, without other changes.
+    """Warp or crop uint8 images `[B, C, S, S]`. Returns floats `[B, C, s, s]`, s being the crop's side, or S without
+    crops. They are in [0, 1], except if gain or offset change the brightness. If `training` is false, warps
+    (`AugmentationParams`) are still random, but crops (`CropParams`) are central and not changed.
     """
     if isinstance(augmentation, CropParams):
         if not training:
@@ -26,7 +26,7 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
         pixels = (torch.rand(len(images), 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
         if augmentation.whole_pixels:
             # Uniform in [-shift - 1/2, shift + 1/2] before rounding, so that every whole shift is equally likely.
-            # Halves are rounded to even numbers: +-(shift + 1/2) can become +-(shift + 1), which the clamp undoes.
+            # Halves are rounded to even numbers: +-(shift + 1/2) can become +-(shift + 1), so numbers are clamped.
             pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
             pixels = pixels.clamp(-augmentation.shift, augmentation.shift)
         matrices = warps.compose(warps.shifts(pixels, images.shape[-1]), matrices)
@@ -36,7 +36,7 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
 def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -> Tensor:
     """Random crops of images `[B, C, S, S]` with changed brightness, warped if `augmentation.warps`."""
     B, size = len(images), augmentation.crop
-    # Place (two numbers), gamma, and an unused number: without it, a seed would give other crops than in old results.
+    # Two numbers for the place, one for gamma. The fourth is unused, but old results depend on how many are drawn.
     draws = torch.rand(B, 4, generator=generator, device=images.device)
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:

@@ -4,10 +4,10 @@ After step t, with the weights w_t,
 
     average_t = (1 - c_t) average_(t-1) + c_t w_t,    c_t = (p + 1) / (t + p),    p = 1 / window - 2
 
-The share of w_s in the average is about proportional to s^p. This is an exponential moving average whose horizon grows
-with training: the mean age of the averaged weights is always `window * t` steps. An average with a fixed decay rate
-needs a new rate for each number of epochs and batch size, and a correction for its initial values. Polynomial decay
-needs neither: `window` keeps its meaning in shortened trainings, and the initial weights have no share, as c_1 = 1.
+The share of the weights w_s in the average is about proportional to s^p. This is an exponential moving average whose
+horizon grows with training: the mean age of the averaged weights is always `window * t` steps. An average with a fixed
+decay rate needs a new rate for each number of epochs and batch size, and a correction for its initial values. With
+polynomial decay, `window` has the same meaning in shortened trainings. The initial weights have no share, as c_1 = 1.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ class Average:
     """The running average of some parameters.
 
     Args:
-        parameters: by name. The optimiser changes them in place.
-        window: mean age of the averaged weights, as a share of all steps so far, above 0. The maximum, 1/2, gives
-            the plain mean over all steps of the weights after each step.
+        parameters: the parameters by name. The optimiser changes them in place.
+        window: mean age of the averaged weights, as a share of all steps so far, above 0. The maximum, 1/2,
+            gives the plain mean of w_1 to w_t.
 
     Attributes:
         averaged: the averages of the parameters, by name.
@@ -34,6 +34,6 @@ class Average:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Include the parameters as they are after `step`, counted from 1. Does not wait for the device."""
+        """Include the parameters as they are after `step` (the first is 1). Does not wait for the device."""
         share = (self._power + 1) / (step + self._power)
         torch._foreach_lerp_(list(self.averaged.values()), list(self._parameters.values()), share)

@@ -1,8 +1,8 @@
 """Stores trained weights, and checkpoints during training: named tensors with a JSON header in one safetensors file.
 
-A training's fingerprint is a hash of its settings, data and code. The fingerprint names the folder of the training's
+A training's fingerprint is a hash of its settings, data and code. It is the name of the folder with the training's
 checkpoint. So a training with a changed setting never uses an old checkpoint. If the setting is changed back, the old
-checkpoint is found again.
+checkpoint is used again.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
         with safe_open(path, framework="pt", device=str(device)) as file:
             header = json.loads((file.metadata() or {}).get(_HEADER, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except OSError as error:  # some have no name of the file
+    except OSError as error:  # some such errors do not name the file
         raise UserError(f"{path} cannot be read: {error}") from error
     except (SafetensorError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}). Delete it and run again.") from error
@@ -71,7 +71,7 @@ def load_tensors(path: Path, device: torch.device | str = "cpu") -> tuple[dict[s
 
 
 def fingerprint(**dependencies: Any) -> str:
-    """A hash (16 hexadecimal digits) of everything that a training depends on: JSON values by name."""
+    """A hash (16 hexadecimal digits) of everything that a training depends on. `dependencies` are JSON values."""
     return json_sha256(dependencies)[:16]
 
 
@@ -88,7 +88,7 @@ class Checkpoint:
     """The latest state of one training, in a file that is replaced atomically. The name of its folder is the training's
     fingerprint `key`.
 
-    Saves are at least `interval` seconds apart, unless they are forced, so that checkpoints cost little time.
+    At least `interval` seconds pass between two saves, so that they cost little time. Forced saves do not wait.
     """
 
     def __init__(self, folder: Path, key: str, interval: float = 10.0) -> None:
@@ -104,7 +104,7 @@ class Checkpoint:
         return tensors, header["state"]
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any], force: bool = False) -> None:
-        """Save `tensors` and the JSON `state`. Without `force`, nothing is saved within `interval` of the last save."""
+        """Save `tensors` and the JSON `state`. Without `force`, do nothing for `interval` seconds after a save."""
         if force or time.monotonic() - self._saved >= self.interval:
             save_tensors(self.path, tensors, {"state": state})
             self._saved = time.monotonic()

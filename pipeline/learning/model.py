@@ -36,9 +36,9 @@ class Model(nn.Module):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a batch, and metrics by name: scalar tensors, means over images except for `batch_statistics`.
+        """The loss of a batch, and metrics by name. They are scalar tensors: means over images, or `batch_statistics`.
 
-        Random numbers are passed as `noise [B, noise_size]`, so that they depend on the seed and the epoch alone. The
+        Random numbers are passed as `noise [B, noise_size]`, so that they depend only on the seed and the epoch. The
         scalar tensor `epoch` is the number of passes over the data so far, such as 2.5. Models may use `labels [B]`.
         """
 
@@ -55,17 +55,17 @@ class Model(nn.Module):
         """
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """For probes: features `[B, d]` of images `[B, C, S, S]`, by name. Empty if there is nothing to probe."""
+        """Features `[B, d]` of images `[B, C, S, S]` for probes, by name. Empty if the model is not probed."""
         return {}
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
-        """Samples `[B, d]` from the posterior, by name, as further features. `found` is what `features` returned for
-        the images. `generator` is on the CPU. Empty if the posterior is not probed by samples.
+        """Samples `[B, d]` from the posterior, by name, which are further features for probes. `found` is the result of
+        `features`. `generator` is on the CPU. Empty if samples are not probed.
         """
         return {}
 
     def generative_parameters(self) -> int:
-        """Number of parameters of the generative part, without the encoder: 0 if there is none."""
+        """Number of parameters of the generative part, without the encoder. 0 if the model has no generative part."""
         return 0
 
 
@@ -74,8 +74,8 @@ class EvaluationInputs:
     """The inputs for the evaluation of a trained run.
 
     Attributes:
-        sections: sections of `params.yaml` that the stage depends on, by name.
-        official: returns affNIST's test images, or None if `official_affnist` is false or image sizes differ.
+        sections: the sections of `params.yaml` that the evaluation depends on, by name.
+        official: returns affNIST's test images, or None if `official_affnist` is false or `dataset` has another size.
     """
 
     models: Sequence[Model]

@@ -1,7 +1,7 @@
 """Optimisers by their names in params.yaml.
 
-They do not subclass `torch.optim.Optimizer`, because creating one imports torch's compiler (`torch._dynamo`). The
-import takes a second, longer than some trainings. Adam's arithmetic is torch's own.
+They are no subclasses of `torch.optim.Optimizer`, because creating an instance imports torch's compiler
+(`torch._dynamo`). This takes a second, longer than some trainings. Adam calls torch's function `adam`.
 """
 
 from collections import defaultdict
@@ -15,8 +15,8 @@ from pipeline.learning.settings import TrainingParams
 
 
 class Optimiser:
-    """Base class. It has the `parameters` to update, the step size `lr`, and the `state`: tensors by name, for each
-    parameter. `lr` may be changed between steps.
+    """Base class. It has the `parameters` to update, the step size `lr`, which may be changed between steps, and the
+    `state`, a dictionary of tensors by name for each parameter.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, eps: float = 1e-8) -> None:
@@ -33,7 +33,7 @@ class Adam(Optimiser):
         for parameter in self.parameters:
             if not self.state[parameter]:
                 zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-                # The step count is on the CPU, wherever the parameters are: reading it must not wait for a GPU.
+                # The step count is always on the CPU, so that reading it does not wait for a GPU.
                 self.state[parameter] = {"step": torch.tensor(0.0), **zeros}
         states = [self.state[parameter] for parameter in self.parameters]
         adam(
@@ -54,7 +54,7 @@ class Adam(Optimiser):
 
 
 class RMSProp(Optimiser):
-    """RMSProp as in TensorFlow 1, for weights w, gradients g and step size lr:
+    """RMSProp as in TensorFlow 1, for weights w, gradients g, mean square s, velocity v and step size lr:
 
         s = decay s + (1 - decay) g^2,  v = momentum v + lr g / sqrt(s + eps),  w = w - v
 
@@ -78,7 +78,7 @@ class RMSProp(Optimiser):
 
 
 def build_optimiser(training: TrainingParams, parameters: Iterable[Tensor]) -> Adam | RMSProp:
-    """The optimiser of a training. RMSProp's constants are from the authors' code of stacked capsule autoencoders."""
+    """The optimiser of a training. RMSProp's constants are from the code of the stacked-capsule-autoencoder paper."""
     if training.optimiser == "adam":
         return Adam(parameters, training.learning_rate)
     return RMSProp(parameters, training.learning_rate, eps=1e-2 / training.batch_size**2)

@@ -25,7 +25,7 @@ from pipeline.tracking import TrackedRun
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 BuildModel = Callable[[RunSettings, int], Model]
-"""Builds a new model from a run and the side of its square images in pixels (`systems.build_model`)."""
+"""Builds a new model from a run and the side, in pixels, of its data set's images (`systems.build_model`)."""
 
 SUMMARY = "model.json"
 _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
@@ -34,7 +34,7 @@ _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
 
 @dataclass(frozen=True)
 class Setup:
-    """What a stage's trainings share. `code` returns the hash of a variant's code, on which the checkpoints depend."""
+    """What a stage's trainings share. `code` returns the hash of a variant's code; checkpoints depend on it."""
 
     build: BuildModel
     device: torch.device
@@ -58,11 +58,11 @@ def train_run(
     `train`, and the model of each replica in evaluation mode.
 
     If `run.held_out` is set, the held-out images are for validation. A random sample of the other images is not
-    trained on. It is watched under the name `KNOWN`.
+    trained on, but added to `watched` under the name `KNOWN`.
 
     Args:
-        data_sha256: hash of the data set's file. The checkpoint depends on it.
-        tracked: records the data set and every epoch, also those before an interruption.
+        data_sha256: hash of the data set's file. A checkpoint made with other data is not used.
+        tracked: records the data set and every epoch, also the epochs before an interruption.
         title, start, frozen: as for `train`.
         watched: images and classes, by name. The model is measured on them after every epoch.
         part: the prefix of metric names, such as "pixel_sd=0.1", if the tracked run has several trainings.
@@ -96,7 +96,7 @@ def train_run(
     before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
-        """Track metrics as `<name>/<replica>`; with one seed as `<name>`, without the speed, which the stage tracks."""
+        """Track metrics as `<name>/<replica>`. With one seed: `<name>`, and no speed, which the stage tracks."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}
@@ -108,7 +108,7 @@ def train_run(
         task, seeds, setup.device, checkpoints=checkpoints, on_epoch=on_epoch, title=title, start=start, frozen=frozen
     )
     for _, rows in trained.history.groupby("epoch"):
-        if len(rows) == len(seeds) > 1:  # means of each metric, for the epochs that all seeds have
+        if len(rows) == len(seeds) > 1:  # the mean of each metric over seeds, for epochs that all seeds have
             means = dict(rows.drop(columns=[*_PLACE, _SPEED]).mean().add_prefix(before))
             tracked.log_metrics(means, step=int(rows["epoch"].iloc[0]))
     return trained, _models(setup.build(run, image_size).to(setup.device), trained.parameters)
@@ -116,7 +116,7 @@ def train_run(
 
 def outcome(trained: Trained, model: Model) -> Outcome:
     """The result of a training. Its table has a row per replica and epoch, without speeds. Its numbers are epochs,
-    speed, seconds, parameters, and metrics on validation and (if any) `KNOWN` images at each replica's best epoch.
+    speed, seconds, parameters, and the metrics at each replica's best epoch, on validation and any `KNOWN` images.
     """
     history, best = trained.history, best_rows(trained)
     measured = {
@@ -137,12 +137,12 @@ def outcome(trained: Trained, model: Model) -> Outcome:
 
 
 def best_rows(trained: Trained) -> pd.DataFrame:
-    """The history's row of each replica's best epoch."""
+    """The row of the training's history for the best epoch of each replica."""
     return trained.history.set_index(_PLACE).loc[list(enumerate(trained.best_epoch))]
 
 
 def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Spread of replicas' highest validation bounds (key `bound`) or, without bounds, lowest losses (key `loss`)."""
+    """`spread` of replicas' highest validation bounds (key `bound`) or, without bounds, lowest losses (key `loss`)."""
     replicas = history.groupby("replica")
     if "validation_bound" in history:
         return {"bound": spread(replicas["validation_bound"].max())}
@@ -200,7 +200,7 @@ def load_run(
     try:
         content = json.loads(summary.read_text(encoding="utf-8"))
         found, hashes = {key: content[key] for key in asked}, dict(content["weights"])
-        # A setting may have been added after the training. The weights were then trained with its default.
+        # Settings added since the training get their defaults, which give what the code did before it had them.
         model = type(run).model_validate(content["settings"]).model if found == asked else None
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None

@@ -14,7 +14,7 @@ class AugmentationParams(Section):
 
     rotation: Angle
     shift: float = Field(ge=0, le=14, description="pixels: translation uniform in [-shift, +shift] on each axis")
-    whole_pixels: bool = Field(description="shift by whole numbers of pixels, without interpolation")
+    whole_pixels: bool = Field(description="whether shifts are whole numbers of pixels, without interpolation")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -28,26 +28,26 @@ class AugmentationParams(Section):
 
 
 class CropParams(Section):
-    """Random crops in random light, drawn again in every epoch. They are warped if the property `warps` is true.
+    """Random crops with random brightness, drawn again in every epoch. They are warped if the property `warps` is true.
 
     Gain and offset are drawn for each channel, because standardisation removes a gain or offset that channels share.
     All other changes are the same for all channels. Validation and tests use the unchanged central crop.
     """
 
     crop: int = Field(ge=4, le=256, description="pixels: side of the square cut out at a random place")
-    gamma: float = Field(ge=0, le=2, description="values in [0, 1] to a power log-uniform in [e^-gamma, e^gamma]")
+    gamma: float = Field(ge=0, le=2, description="values in [0, 1] get an exponent log-uniform in [e^-gamma, e^gamma]")
     gain: float = Field(
-        ge=0, le=2, description="then multiplied by a factor log-uniform in [e^-gain, e^gain], for each channel"
+        ge=0, le=2, description="after gamma, each channel is multiplied by a factor log-uniform in [e^-gain, e^gain]"
     )
-    offset: float = Field(ge=0, le=1, description="then added: a number uniform in [-offset, offset], by channel")
+    offset: float = Field(ge=0, le=1, description="then a number uniform in [-offset, offset] is added per channel")
     rotation: Angle
     scale: float = Field(ge=0, le=1, description="sizes are multiplied by a factor log-uniform in [e^-scale, e^scale]")
-    aspect: float = Field(ge=0, le=1, description="width over height: log-uniform in [e^-aspect, e^aspect], area kept")
-    shear: float = Field(ge=0, le=1, description="x moves by a share of y, uniform in [-shear, shear]")
+    aspect: float = Field(ge=0, le=1, description="width / height is log-uniform in [e^-aspect, e^aspect], area fixed")
+    shear: float = Field(ge=0, le=1, description="y times a factor uniform in [-shear, shear] is added to x")
     shift: float = Field(
         ge=0,
         le=64,
-        description="pixels: added translation, uniform in [-shift, shift] on each axis; edge pixels are repeated",
+        description="pixels: further translation, uniform in [-shift, shift] on each axis; edge pixels are repeated",
     )
 
     @property
@@ -63,25 +63,25 @@ class CropParams(Section):
 class TrainingParams(Section):
     """Training by gradient descent."""
 
-    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
+    epochs: int = Field(ge=1, le=10_000, description="maximum number of passes through the training images")
     batch_size: int = Field(ge=1, le=65_536, description="images per step")
     optimiser: Literal["adam", "rmsprop"] = Field(description="Adam, or RMSProp with momentum as in TensorFlow 1")
     learning_rate: float = Field(gt=0, le=1, description="step size at the start")
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the end")
-    decay: Literal["cosine", "exponential"] = Field(description="decay of the step size from start to end")
-    gradient_clip: float = Field(gt=0, le=1e30, description="largest gradient norm of a step, per replica")
-    patience: int = Field(ge=1, le=1_000_000, description="epochs without a lower validation loss before stopping")
+    decay: Literal["cosine", "exponential"] = Field(description="shape of the step size's decay from start to end")
+    gradient_clip: float = Field(gt=0, le=1e30, description="a gradient with a larger norm is scaled down to this norm")
+    patience: int = Field(ge=1, le=1_000_000, description="epochs without a lower validation loss that end training")
     averaging: float = Field(
-        ge=0, le=0.5, description="mean age of weights averaged for evaluation, as a share of steps; 0: no averaging"
+        ge=0, le=0.5, description="mean age of weights averaged for evaluation, as a share of steps so far; 0: none"
     )
 
 
 class RunSettings(Section):
-    """One entry of `runs`: the settings common to all systems. Each system's class narrows `variant` and `model`."""
+    """One entry of `runs`: the settings common to all systems. A system narrows the types of `variant` and `model`."""
 
     variant: str
     dataset: Name = Field(description="a key of `datasets`")
-    replicas: int = Field(ge=1, le=1000, description="seeds trained: seed, seed + 1, ...")
+    replicas: int = Field(ge=1, le=1000, description="number of seeds to train with: seed, seed + 1, ...")
     seed: Seed = Field(description="seed of the first replica")
     augmentation: AugmentationParams | CropParams = Field(description="random changes of training images")
     training: TrainingParams
@@ -103,7 +103,7 @@ class RunSettings(Section):
         return getattr(self, "holdout", None)
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:
-        """Raise `UserError` if the run does not fit images `[N, channels, size, size]` of this number of classes."""
+        """Raise `UserError` if the run does not fit images `[N, channels, size, size]` of `classes` classes."""
         if self.channels != channels:
             images = f"images of {self.dataset} have {channels} channel{'s' * (channels > 1)}"
             setting = "model.views is" if hasattr(self.model, "views") else f"a model of variant {self.variant} takes"
@@ -112,11 +112,11 @@ class RunSettings(Section):
             raise UserError(f"augmentation.crop is {crop}, but images of {self.dataset} have {size}x{size} pixels")
 
     def without_effect(self) -> dict[str, str]:
-        """The settings that the model ignores, by name. Values say which other setting would give them an effect."""
+        """The settings that the model ignores, by name, each with what it would need, such as "competition: all"."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:
-        """The run trained for `epochs`, with the model's schedule shortened or extended in proportion.
+        """A copy of the run that trains for `epochs`, with the model's schedule shortened or extended in proportion.
 
         With an unchanged schedule, a short training would end before the model reaches its last phase.
         """

@@ -2,9 +2,9 @@
 does not wait for the device after each step.
 
 An epoch trains on all full batches, reads their metrics from the device once, validates, keeps the best parameters and
-saves a checkpoint (at most one in ten seconds). The order of images, the warps and the noise depend only on the seed
-and the epoch. So a training that was interrupted gives the same weights when it is run again (bit for bit on the CPU).
-With `training.averaging`, the average of the weights is validated and kept.
+saves a checkpoint (at most one in ten seconds, and one at the end). The order of images, the warps and the noise
+depend only on the seed and the epoch. So an interrupted training gives the same weights when it is run again (bit for
+bit on the CPU). With `training.averaging`, the average of the weights is validated and kept, not the last weights.
 """
 
 import copy
@@ -31,7 +31,7 @@ from pipeline.learning.settings import TrainingParams
 
 _VALIDATION_SEED = 2**31 - 1
 _STATE = ("epoch", "best_loss", "best_epoch", "history", "seconds")
-"""Attributes of a loop that a checkpoint keeps beside its tensors."""
+"""Attributes of `_Loop` that a checkpoint stores, besides the tensors."""
 
 Parameters = dict[str, Tensor]
 """A model's parameters by name."""
@@ -42,10 +42,10 @@ class Trained:
     """The result of a training.
 
     Attributes:
-        parameters: by replica, from the epoch of the lowest validation loss, or the last if the model `keeps_last`.
+        parameters: those of each replica at the epoch of lowest validation loss (or the last if `Model.keeps_last`).
         history: one row per replica and epoch, with columns replica (index of its seed), epoch (from 1),
             images_per_second, and `<part>_<metric>` for the parts train, validation and each watched name.
-        best_epoch: the epoch whose parameters are kept, by replica.
+        best_epoch: for each replica, the epoch whose parameters are kept.
         seconds: time of training and evaluation, summed over replicas. It includes the time before an interruption.
     """
 
@@ -65,8 +65,8 @@ class Task:
 
     Attributes:
         train_part, validation_part: images `[N, C, S, S]` and their classes `[N]`.
-        watched: further images and classes, by name. They are measured after every epoch. They are not used for model
-            selection.
+        watched: further images and classes, by name. The model is measured on them after every epoch. They are not used
+            for model selection.
     """
 
     build: Callable[[], Model]
@@ -91,7 +91,7 @@ def train(
     """Train one replica per seed.
 
     Args:
-        checkpoints: one per seed. A seed with None cannot be resumed.
+        checkpoints: one per seed. A training whose checkpoint is None cannot be resumed.
         on_epoch: called with a row of the history after each epoch. It is also called with each row that a checkpoint
             restores.
         start: for each seed, initial values by parameter name. Parameters without a value start as in a new model.
@@ -184,7 +184,7 @@ class _Loop:
         self._check_finite(metrics)
         elapsed = time.monotonic() - begun
         measured = {name: self._measure(*part) for name, part in self.measured_sets.items()}
-        # The epoch's last step may have spoilt the weights: they must not become a checkpoint.
+        # The epoch's last step may have made the weights infinite or NaN. They must not become a checkpoint.
         self._check_finite({name: value[None] for name, value in measured["validation"].items()}, "validation")
         row: Row = {"replica": self.replica, "epoch": self.epoch + 1}
         row |= {f"train_{name}": float(values.mean()) for name, values in metrics.items()}
@@ -199,7 +199,7 @@ class _Loop:
         steps = total // batch
         generator = torch.Generator(self.device).manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(total, generator=generator, device=self.device)
-        noise = self.model.draw_noise((steps, batch), generator, self.device)  # (steps, batch, K)
+        noise = self.model.draw_noise((steps, batch), generator, self.device)  # (steps, batch, noise_size)
         if asked := min(self.model.beginning_images(self.epoch), total):
             self.model.eval()
             self.model.begin_epoch(self.epoch, augment(self.images[order[:asked]], self.task.augmentation, generator))
@@ -212,11 +212,11 @@ class _Loop:
             chosen = order[step * batch : (step + 1) * batch]
             images = augment(self.images[chosen], self.task.augmentation, generator)
             loss, metrics = self.model(images, noise[step], times[step], self.labels[chosen])
-            # Unused parameters, such as the betas of matrix capsules with `activation: mixing`, have the gradient 0.
+            # The gradient is 0 for parameters without a use, such as matrix capsules' betas with `activation: mixing`.
             gradients = torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
             norm = clip(gradients, self.training.gradient_clip)
             metrics = {"loss": loss.detach(), **metrics, "gradient_norm": norm}
-            # A copy, made before the step: a metric may be a view of a parameter.
+            # Copied before the optimiser's step, because it would change a metric that is a view of a parameter.
             recorded.append(torch.stack(list(metrics.values())))
             self.optimiser.step(gradients)
             if self.average:
@@ -256,7 +256,7 @@ class _Loop:
         noise = self.evaluated.draw_noise((len(images),), generator, self.device)
         now = torch.tensor(float(self.epoch + 1), device=self.device)
         sums: dict[str, Tensor] = {}
-        # A loss may depend on the batch size, so it is that of training, but for the last batch.
+        # A loss may depend on the batch size, so batches are as large as in training (the last may be smaller).
         batch = self.training.batch_size
         for first in range(0, len(images), batch):
             part = slice(first, first + batch)
@@ -289,11 +289,11 @@ class _Loop:
         _copy({name: tensors.pop(name) for name in weights}, weights)
         for stored, value in tensors.items():
             _, key, name = stored.split(".", 2)
-            # Adam counts its steps on the CPU.
+            # Adam's step count must be on the CPU.
             self.optimiser.state[self.trained[name]][key] = value.cpu() if key == "step" else value
         for name in _STATE:
             setattr(self, name, state[name])
-        # The seed may have another index now than when the checkpoint was saved.
+        # The seed may have had another index among the seeds when the checkpoint was saved.
         self.history = [{**row, "replica": self.replica} for row in self.history]
         for row in self.history:
             self.on_epoch(row)
@@ -301,7 +301,6 @@ class _Loop:
 
 @torch.no_grad()
 def _copy(values: Mapping[str, Tensor], into: Mapping[str, Tensor]) -> None:
-    """Copy tensors, by name, into the tensors of `into`."""
     for name, value in values.items():
         into[name].copy_(value)
 

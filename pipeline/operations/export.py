@@ -1,8 +1,8 @@
 """Exports a profile's figures, tables and scorecard as a research object crate (RO-Crate), to cite and archive.
 
-A crate is a folder with metadata. Figures are drawn as PDF. For a figure whose arrays are missing, the crate has
-the existing file, if its results have not changed since it was drawn. Tables are CSV and LaTeX. For each figure and
-table, the metadata have the title, the caption, and the results and commits behind it.
+A crate is a folder with metadata. Figures are drawn as PDF. If a figure's arrays are missing, the crate has the file
+that was drawn before, unless the results have changed since then. Tables are CSV and LaTeX. The metadata have the title
+and caption of each figure and table, and the results and commits that it is made from.
 """
 
 import shutil
@@ -25,8 +25,8 @@ from pipeline.results.reading import Results
 
 
 def export(root: Path, folder: Path) -> int:
-    """Write the results of the current profile into a new folder. Returns the number of files. UserError if the folder
-    exists, the profile has no scorecard, parameters are invalid, or a result is corrupt.
+    """Write the results of the current profile into a new folder. Returns the number of its files. UserError if the
+    folder exists, the profile has no scorecard, parameters are invalid, or a result is corrupt.
     """
     if folder.exists():
         raise UserError(f"{folder} exists: name a new folder")

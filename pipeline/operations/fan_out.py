@@ -1,13 +1,14 @@
-"""Runs the items that are out of date on several workers at once, with Dask distributed.
+"""Uses Dask distributed to run the items that are out of date, on several workers at once.
 
-The process that is started (the *head*) asks DVC which items are out of date, and gives Dask a graph of one task per
+The process that the user starts (the *head*) asks DVC which items are out of date, and gives Dask a task for each
 item. A task calls `dvc repro --single-item` in a clone of the head's repository at the head's commit. Data, weights and
 arrays travel through the DVC cache that head and workers share, or through a DVC remote. Everything else that an item
-makes is a few kilobytes: its entry in dvc.lock, and the outputs that DVC does not cache. This *packet* is the result of
-the task. Dask passes the packet on to the tasks of items that need it. The head writes it into its own repository, and
-checks out the cached outputs. Afterwards `dvc repro` has nothing to run.
+makes is a few kilobytes: its entry in dvc.lock, and the outputs that DVC does not cache. They form the *packet* of the
+item, which its task returns. Dask gives the packet to the tasks of items that need the item. The head writes the
+packet into its own repository, and fetches the cached outputs. If no item failed, `dvc repro` has nothing left to run.
 
-Functions whose docstrings begin with "On a worker" are pickled by value: they must not call `pipeline`'s modules.
+Functions whose docstrings begin with "On a worker" are sent to workers with their code (pickled by value). They must
+not call other modules of `pipeline`, because workers may lack these modules.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ HERE = DRAWING | {"download", "own_images"}
 """Stages that run in the head's repository: they need a network or files outside of Git, or write uncached folders."""
 
 Packet = dict[str, Any]
-"""The result of an item: `name`, `entry` in dvc.lock, `files` (uncached outputs by path) and, from a worker, `note`."""
+"""An item's `name`, `entry` in dvc.lock, `files` (uncached outputs by path) and, from a worker, a `note` to print."""
 
 
 def fan_out(
@@ -58,11 +59,10 @@ def fan_out(
     repository: str | None,
     gpu_items: str | None,
 ) -> int:
-    """Run the items that the targets need and that are out of date. Returns 1 if an item or DVC's fetch failed, else 0.
-
-    `python -m pipeline fan-out --help` describes the arguments. Without a remote, workers use the head's cache, at the
-    same path. Raises `UserError` if there are uncommitted changes, workers cannot be reached, the scheduler is lost,
-    another fan-out runs, or DVC cannot read the repository.
+    """Bring the targets, and all items that they need, up to date. `python -m pipeline fan-out --help` describes the
+    arguments. Without a remote, workers use the head's cache, which must have the same path for them. Returns 1 if an
+    item failed, or if DVC could not fetch outputs, else 0. Raises `UserError` if there are uncommitted changes, workers
+    cannot be reached, the scheduler is lost, another fan-out runs, or DVC cannot read the repository.
     """
     commit, dirty = git_state(root)
     if commit == "unknown":
@@ -84,7 +84,7 @@ def fan_out(
             try:
                 with _client(root, count, scheduler) as client:
                     _collect(root, plan, _submit(client, root, plan, sent, job, gpu_items), done, failed)
-            finally:  # after Ctrl-C, too
+            finally:  # also after Ctrl-C: the outputs of items that are done are fetched
                 if done and _dvc(root, *job["fetch"], *done):
                     failed.add(" ".join(["dvc", *job["fetch"]]))
         for name in after:
@@ -97,7 +97,7 @@ def fan_out(
 
 
 def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
-    """The stale items in three lists: to run here first, to run on workers, and to run here at the end."""
+    """Three lists of stale items: items to run here first, items for workers, and items to run here at the end."""
     stale = [name for name, item in plan.items() if item.stale]
     here = {name for name in stale if name.partition("@")[0] in HERE}
     before = [name for name in stale if here.issuperset({name, *plan[name].behind})]
@@ -106,7 +106,7 @@ def split(plan: Plan) -> tuple[list[str], list[str], list[str]]:
 
 
 def _job(root: Path, commit: str, remote: str | None, repository: str | None) -> dict[str, Any]:
-    """The data from which a worker makes its clone, and without a remote, the head's folders that it shares."""
+    """What a worker needs for a clone. Without a remote, the clone uses the head's cache, checkpoints and journals."""
     with Repo(str(root)) as repo:
         cache = repo.config["cache"].get("dir") or str(root / ".dvc" / "cache")
     folders = {} if remote else {name: str(root / name) for name in (CHECKPOINTS, JOURNALS)}
@@ -120,7 +120,9 @@ def _job(root: Path, commit: str, remote: str | None, repository: str | None) ->
 
 
 def _client(root: Path, workers: int, scheduler: str | None) -> Client:
-    """A client of the scheduler, or of workers started here. UserError if packages or the scheduler are missing."""
+    """A Dask client of the scheduler, or of workers started here if `scheduler` is None. Raises `UserError` if packages
+    are missing or differ in version from those of the scheduler, or the scheduler cannot be reached.
+    """
     try:
         from distributed import Client
 
@@ -131,7 +133,7 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Client:
         size = {"n_workers": workers, "threads_per_worker": 1, "memory_limit": 0}
         place = {"host": "127.0.0.1", "local_directory": str(root / ".cache" / "fan-out")}
         quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-        # Workers ignore Ctrl-C: it ends the head, which ends them.
+        # Workers ignore Ctrl-C: it ends the head, and the head then ends the workers.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         client = Client(**size, **place, **quiet)
         signal.signal(signal.SIGINT, before)
@@ -143,12 +145,12 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Client:
 def _submit(
     client: Client, root: Path, plan: Plan, sent: Sequence[str], job: dict[str, Any], gpu: str | None
 ) -> dict[str, Future]:
-    """Submit the graph to Dask: a task for each item, with the packets that the item needs. Returns futures by item."""
+    """Submit a task for each item, with packets of this item and of all that it needs. Returns futures by item."""
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-    def task(*of_item: Any) -> Packet:  # Dask pickles a local function by value
+    def task(*of_item: Any) -> Packet:  # local: Dask pickles a module's function by name only, despite the above
         return run_item(job, *of_item)
 
     entries = _lock_entries(root)
@@ -163,7 +165,7 @@ def _submit(
 
 
 def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[str], failed: set[str]) -> None:
-    """Record every item as soon as it is done, and add it to `done`. Add an item to `failed` if its own task fails."""
+    """Record each finished item, and add it to `done`. Add failed items to `failed`, but no items that need them."""
     from distributed import as_completed
 
     for batch in as_completed(futures.values()).batches():
@@ -186,7 +188,7 @@ def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[s
 
 
 def _record(root: Path, packets: Sequence[Packet]) -> None:
-    """Write packets from workers into a repository."""
+    """Write packets from workers into the head's repository."""
     with Repo(str(root)) as repo, repo.lock:
         for packet in packets:
             _write_files(root, packet)
@@ -219,7 +221,7 @@ def _write_files(root: Path, packet: Packet) -> None:
 
 
 def run_item(job: dict[str, Any], name: str, uncached: tuple[str, ...], packets: Sequence[Packet]) -> Packet:
-    """On a worker: bring an item up to date, from packets of it and of the items it needs. Returns its new packet."""
+    """On a worker: bring an item up to date. `packets` are of it and of all items it needs. Returns its new packet."""
     import yaml
 
     begun = time.monotonic()
@@ -264,13 +266,13 @@ def _clone(job: dict[str, Any]) -> Path:
 
 
 def _call(folder: Path, *command: str) -> str:
-    """On a worker: run a command (killed with the worker on Linux). Returns its output. `RuntimeError` if it fails."""
+    """On a worker: the output of a command, which on Linux dies with the worker. RuntimeError if the command fails."""
     words = (sys.executable, "-m", *command) if command[0] == "dvc" else command
     guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}
-    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # DVC takes the first `python`
-    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # the head sends shared journals
-        env["CAPSULES_MLFLOW"] = "off"
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # DVC runs the first `python`
+    if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # a clone's MLflow store would be lost
+        env["CAPSULES_MLFLOW"] = "off"  # if journals are shared, the head sends them to MLflow
     told = subprocess.run([*guard, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)
     if told.returncode:
         end = "\n    ".join((told.stdout + told.stderr).splitlines()[-20:])

@@ -1,15 +1,15 @@
 """Publishes the weights and arrays of the current profile in a DVC remote inside the repository, with model cards.
 
-`dvc push` assumes that a folder is complete if its listing is on the remote, and does not report missing files. `dvc
-pull --allow-missing` fetches nothing if one file of a listed folder is missing. So every file of the remote is checked
-here, and incomplete outputs are pushed again or removed.
+`dvc push` assumes that a folder is complete if its listing (the list of its files) is on the remote, and does not
+report missing files. `dvc pull --allow-missing` fetches nothing if one file of a listed folder is missing. So every
+file of the remote is checked here, and incomplete outputs are pushed again or removed.
 
 Git keeps every version of the remote permanently, so sizes are limited. Raw data, data sets and checkpoints are never
 published.
 
-`share` pushes DVC's run cache, which has an entry for every execution, to another DVC remote, with the outputs of all
-entries. `dvc push --run-cache` pushes all entries, but only the outputs that `dvc.lock` names. An entry restores a
-stage only if all of its outputs are available.
+`share` pushes DVC's run cache to another DVC remote. The run cache has an entry for every execution of a stage. An
+entry can restore its stage only if all outputs of the entry are available, so `share` pushes the outputs of all
+entries, too. `dvc push --run-cache` would push all entries, but only the outputs that `dvc.lock` names.
 """
 
 import json
@@ -41,23 +41,22 @@ from pipeline.systems import SYSTEMS
 REMOTE = "published"
 """The name of the DVC remote, and its folder in the repository."""
 LARGEST_FILE = 20_000_000
-"""Bytes of the largest file that is published."""
+"""Maximum size of a published file, in bytes."""
 LARGEST_TOTAL = 150_000_000
-"""Bytes of all published files together, including the files of other profiles."""
+"""Maximum size of all published files together, in bytes. The files of other profiles are included."""
 _MODELS, _ARRAYS = "models/", "results/"
 
 
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     """Copy the recorded outputs of the current profile to the remote. Write a card for each trained run, and the list
     of cards. Returns the size of each published output in bytes, and the reason for each output that is left out.
-
     Raises `UserError` if there are uncommitted changes, the profile is not for publication or too large, or DVC cannot
     copy the outputs.
     """
     params = load_params(root / PARAMS)
     if not params.publish:
         raise UserError(f"profile {params.profile} has `publish: false` in {PARAMS}")
-    # A clone of the commit must equal this repository, except for the remote and the choice of profile.
+    # What is published must come from a commit. Only the remote and the choice of profile may be uncommitted.
     apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
     changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
     committed = _run(root, "git", "ls-tree", "-r", "HEAD")
@@ -84,13 +83,13 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
-    """Push the outputs `wanted` to the remote. Remove the remote's files that belong to no complete output of `locked`.
-    Returns a reason for each output of `wanted` that is not on the remote, and for each of `locked` that was removed.
+    """Push the outputs `wanted` to the remote. Remove its files that belong to no complete output of `locked`. Returns,
+    with reasons, the outputs of `wanted` that are not on the remote and the outputs of `locked` that were removed.
     Raises `UserError` if the remote has become too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
-    if new:  # by name: DVC reads dvc.lock once for each name; without names, it would push everything
+    if new:  # names are slow, as DVC reads dvc.lock for each, but without names it would push everything
         _run(root, sys.executable, "-m", "dvc", "push", "-q", "-r", REMOTE, *new)
     refused = dict.fromkeys(wanted, "its files are not in DVC's cache") | incomplete | _tidy(root, locked)
     if (total := sum(path.stat().st_size for path in _files(root))) > LARGEST_TOTAL:
@@ -102,7 +101,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
 
 
 def stored(root: Path, output: Output) -> list[Path]:
-    """Paths of an output on the remote: a file, or a folder's listing and files. UserError if missing or damaged."""
+    """Paths of an output's files on the remote, and of a folder's listing. UserError if one is missing or damaged."""
 
     def checked(name: str) -> Path:
         path = _place(root, name)
@@ -116,7 +115,7 @@ def stored(root: Path, output: Output) -> list[Path]:
 
 
 def _tidy(root: Path, locked: Iterable[Output]) -> dict[Output, str]:
-    """Remove all but complete outputs of `locked` without large files. Returns reasons by removed output."""
+    """Keep only complete outputs of `locked` with small enough files. Returns the reason for each removed output."""
     kept, refused = set(), {}
     for output in locked:
         if not _place(root, output.md5).exists():
@@ -193,17 +192,16 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
 
 
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
-    """Push the run cache of the repository in `root`, and the outputs of its entries. An entry's outputs are left out
-    if one lies in `without` (folders or files). Returns the number of all entries, and of files pushed by this call.
-
-    Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not take all files, cannot
-    have a run cache (over HTTP), or is the folder of published results, which is in Git.
+    """Push the run cache of the repository in `root`, and the outputs of its entries. No output of an entry is pushed
+    if one of them is, or lies in, a path in `without`. Returns the number of all entries, and of files that this call
+    pushed. Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not take all files,
+    cannot have a run cache (a remote over HTTP), or is the folder of published results, which is in Git.
     """
     for place in without:
         if not (root / place).exists():
             raise UserError(f"there is no {place} in {root}: nothing was pushed")
     try:
-        with chdir(root), Repo() as repo, repo.lock:  # DVC resolves the paths of a record against the working folder
+        with chdir(root), Repo() as repo, repo.lock:  # DVC takes paths in entries as relative to the working folder
             if Path(repo.cloud.get_remote(remote).path).resolve() == Path(REMOTE).resolve():
                 raise UserError(f"{REMOTE}/ is in Git, the run cache has raw data and own images: use another remote")
             records = repo.stage_cache.push(remote)

@@ -1,8 +1,9 @@
-"""Runs the items that are out of date in this repository, several at once: one `dvc repro` for each core.
+"""Runs the items that are out of date, several at once, in this repository, with one `dvc repro` for each core.
 
 DVC lets several `dvc repro` run in one repository if none of them writes what another reads or writes. So items are put
-in groups: a trained run with its studies, or studies of several runs. A group of several runs waits for the groups of
-these runs. Data sets are prepared first, and figures and tables made last. Results are those of a plain `dvc repro`.
+in groups: a run's training with the studies of this run only, or all studies of the same several runs. A group of
+several runs waits for the group of each of these runs. Data sets are prepared first, figures and tables are made last.
+Results are the same as with a plain `dvc repro`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PREPARING = frozenset({"download", "own_images", "preprocess"})
 DRAWING = frozenset({"figures", "tables"})
 """Stages that show all results."""
 Group = frozenset[str]
-"""The name of a group: the items `train@<run>` that its items need. An item that needs no run is a group by itself."""
+"""The name of a group: the items `train@<run>` that its items are or need, or else its only item."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,10 @@ class PlannedItem:
     """One item of dvc.yaml.
 
     Attributes:
-        needs: all items that it needs, directly or indirectly: a study of a run also needs the run's data set.
+        needs: all items that it needs, directly or indirectly (a study of a run also needs the run's data set).
         behind: the items of `needs` that are out of date.
         stale: whether the item, or one of `needs`, is out of date.
-        uncached: its outputs that DVC does not cache: paths relative to the repository.
+        uncached: paths of the item's outputs that DVC does not cache, relative to the repository.
     """
 
     needs: frozenset[str]
@@ -56,14 +57,14 @@ Plan = Mapping[str, PlannedItem]
 
 
 def read_plan(root: Path, targets: Sequence[str] = ()) -> Plan:
-    """The targets and all items that they need; by default, all items. Raises `UserError` for DVC's errors."""
+    """The targets and all items that they need; by default, all items. Raises `UserError` if DVC fails."""
     plan: dict[str, PlannedItem] = {}
     try:
         with chdir(root), Repo(str(root)) as repo:  # DVC looks for targets in the working folder
             graph = repo.index.graph
             chosen = {each for target in targets for each in repo.stage.collect(target, with_deps=True)} or set(graph)
             changed = repo.status(list(targets) or None, with_deps=bool(targets))
-            for stage in reversed(list(topological_sort(graph))):  # an edge leads from an item to one that it needs
+            for stage in reversed(list(topological_sort(graph))):  # an edge leads from an item to an item that it needs
                 if stage in chosen:
                     name, direct = stage.addressing, [need.addressing for need in graph.successors(stage)]
                     needs = frozenset(direct).union(*(plan[need].needs for need in direct))
@@ -110,8 +111,7 @@ def _run(
     root: Path, groups: Mapping[Group, Sequence[str]], needs: Mapping[Group, Collection[Group]], jobs: int
 ) -> list[str]:
     """Run all groups, except those that need a failed group. Returns the items of groups that failed or did not run.
-
-    Groups that wait for no other group begin first, the largest of them first.
+    Groups that wait for no other group begin first, from the largest to the smallest.
     """
     order = sorted(
         TopologicalSorter(needs).static_order(), key=lambda group: 0 if needs[group] else -len(groups[group])
@@ -127,7 +127,7 @@ def _run(
             for group in order:
                 done[group] = pool.submit(succeeds, group)
             return [name for group, future in done.items() if not future.result() for name in groups[group]]
-        finally:  # after Ctrl-C, too
+        finally:  # also after Ctrl-C: no further group begins
             pool.shutdown(cancel_futures=True)
 
 
@@ -137,7 +137,7 @@ def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) ->
     process = _dvc(root, "--single-item", *names, stdout=subprocess.PIPE, OMP_NUM_THREADS=threads)
     assert process.stdout is not None
     for line in process.stdout:
-        if "%|" in line:  # the state of a progress bar: a carriage return ends a line, too
+        if "%|" in line:  # a progress bar: it ends in a carriage return, which ends a line, too
             bar.set_postfix_str(line.partition("|")[0])
         elif line.strip():
             bar.write(line.rstrip("\n"))

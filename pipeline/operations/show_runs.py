@@ -1,4 +1,4 @@
-"""Sends tracked runs to MLflow, and shows them with MLflow's own server, at 127.0.0.1 only."""
+"""Sends tracked runs to MLflow, and shows them with MLflow's own server, which only this machine can reach."""
 
 import fcntl
 import os
@@ -14,11 +14,11 @@ from pipeline.tracking.delivery import Delivery
 
 HOST = "127.0.0.1"
 VIEW = "mlflow.sharedViewState."
-"""MLflow keeps a view of an experiment's runs as a tag: this prefix, then the name of the view."""
+"""MLflow keeps a saved view of an experiment's runs as a tag. The tag's name is this prefix and the view's name."""
 
 
 def delivery_of(root: Path) -> Delivery:
-    """The delivery of the runs of a repository. UserError if MLflow is switched off."""
+    """The `Delivery` of a repository's tracked runs to MLflow. UserError if MLflow is switched off."""
     store = tracking_store(root)
     if store is None:
         raise UserError("MLflow is switched off by CAPSULES_MLFLOW: unset it first")
@@ -26,7 +26,7 @@ def delivery_of(root: Path) -> Delivery:
 
 
 def send(delivery: Delivery) -> None:
-    """Send new events to MLflow, and print the ids and the number of their runs. Raises as `Delivery.run`."""
+    """Send new events to MLflow, and print the ids and the number of their runs. Errors are those of `Delivery.run`."""
     runs = 0
     for run in delivery.run():
         print(f"{run}: delivered")
@@ -35,20 +35,20 @@ def send(delivery: Delivery) -> None:
 
 
 def show(root: Path, port: int) -> NoReturn:
-    """Send the runs to the repository's database, print links to views, and replace this process by MLflow's server.
-    UserError if the port cannot be used, another server is starting there, or MLflow is switched off.
+    """Send the runs to the repository's database, print links to saved views, and replace this process by MLflow's
+    server. UserError if the port cannot be used, another server is starting there, or MLflow is switched off.
     """
     path = lock_path(root, f"ui-{port}")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT)
-    os.set_inheritable(lock, True)  # the server keeps the lock: its port looks free while it starts
+    os.set_inheritable(lock, True)  # the server keeps the lock, because its port looks free while it starts
     try:
         socket.create_server((HOST, port)).close()
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         why = "another server is starting" if isinstance(error, BlockingIOError) else os.strerror(error.errno or 0)
         raise UserError(f"port {port}: {why}. Choose another one: `make ui PORT={port + 1}`") from None
-    os.environ.pop("MLFLOW_TRACKING_URI", None)  # shows the local store, not the server of a team
+    os.environ.pop("MLFLOW_TRACKING_URI", None)  # show the local store, not a team's server
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     delivery = delivery_of(root)
     try:
@@ -57,7 +57,7 @@ def show(root: Path, port: int) -> NoReturn:
             for view in (tag.removeprefix(VIEW) for tag in experiment.tags if tag.startswith(VIEW)):
                 page = f"http://{HOST}:{port}/#/experiments/{experiment.experiment_id}/runs?viewStateShareKey={view}"
                 print(f"{experiment.name}, {view}: {page}&workflowType=machine_learning")
-    except (UserError, OSError) as error:  # runs that were sent before can be looked at
+    except (UserError, OSError) as error:  # the server still starts, and shows the runs that were sent before
         show_error(error)
     sys.stdout.flush()
     server = ["mlflow", "server", "--host", HOST, "--port", str(port), "--workers", "1"]

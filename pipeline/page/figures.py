@@ -1,8 +1,8 @@
-"""Writes a profile's figures, prepares them for the page, and writes the tables of `dvc plots`.
+"""Writes a profile's figures, prepares them for the page, and writes the tables that `dvc plots` draws.
 
-Titles and captions are in `figures.json`, next to the folder of figures. The folder `films` has what the page shows
-with a slider. Git has figures and numbers, but no arrays, so a clone may lack the arrays of a figure. Such a figure is
-kept if its results are unchanged. A figure is removed if its arrays exist but no report draws it.
+Titles and captions are in `figures.json`, next to the folder of figures. The folder `films` has films, which the page
+shows with a slider. Git has figures and numbers, but no arrays, so a clone may lack the arrays of a figure. Such a
+figure is kept if its results are unchanged. A figure is removed if its arrays exist but no report draws it.
 """
 
 import base64
@@ -26,13 +26,13 @@ from pipeline.results.provenance import Record, item_name, unique
 from pipeline.results.reading import Results
 
 _TEXTS = ("name", "kind", "title", "caption", "alt", "document", "code")
-"""Attributes of a `Picture` that `figures.json` has."""
+"""Attributes of a `Picture` that are written to `figures.json`."""
 _SOURCE = ("stage", "item", "tracking_run")
 """The fields that identify a provenance record."""
 _PIXELS_PER_INCH = 96  # by the definition of a CSS pixel
 
 FRONT = ("objects-", "scenes-", "planes-", "equivariance-summary", "matrix-votes-")
-"""Prefixes of the names of figures on the page's first screen, a prefix for each document."""
+"""The page's first screen shows a figure for each document. The figure's name begins with one of these prefixes."""
 FRONT_SIZE = (640, 320)
 """Maximum width and height of a figure on the first screen, in pixels: twice its size on the page, for dense screens.
 A taller figure is cropped at the bottom.
@@ -53,7 +53,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         write_bytes(path, style.to_bytes(drawing.figure(), drawing.kind))
         written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn[drawing.name] = drawing
-    away = {each.partition(" ")[0] for each in written.missing}  # "stage/item" with missing arrays or tables
+    away = {each.partition(" ")[0] for each in written.missing}  # items with missing arrays or tables
     kept = {
         each.name: each
         for each in before
@@ -61,7 +61,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         and any(item_name(record) in away for record in each.records)
         and (folder / each.file).exists()
     }
-    places = [each.name for each in before] if kept else []  # with figures kept, the old order; new ones last
+    places = [each.name for each in before] if kept else []  # figures that are kept stay in their places
     shown = [found for name in dict.fromkeys([*places, *drawn]) if (found := kept.get(name) or drawn.get(name))]
     entries = [
         {key: getattr(each, key) for key in _TEXTS}
@@ -71,7 +71,7 @@ def write_figures(folder: Path, results: Results) -> Written:
     ]
     write_json(folder.with_suffix(".json"), {"figures": entries, "incomplete": written.missing})
     films = folder.with_name("films")
-    films.mkdir(parents=True, exist_ok=True)  # DVC expects this output of the stage, even without films
+    films.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, even if there is no film
     contents = {films / f"{each.name}.json": each.film for each in shown if each.film}
     for path, content in contents.items():
         write_text(path, content)
@@ -82,8 +82,8 @@ def write_figures(folder: Path, results: Results) -> Written:
 
 
 def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:
-    """The figures on disk whose results have not changed since they were drawn. Also the executed items whose arrays or
-    tables were missing when the folder was last written, as text such as "evaluate/vae (its table)".
+    """The figures on disk whose results have not changed since they were drawn. Also returns executed items whose
+    arrays or tables were missing when the folder was last written, as text such as "evaluate/vae (its table)".
     """
     path = folder.with_suffix(".json")
     content = read_json(path) if path.exists() else {"figures": [], "incomplete": []}
@@ -123,22 +123,22 @@ def load_figure(folder: Path, figure: Picture) -> Picture:
 
 
 def webp_uri(picture: Image.Image, **options: Any) -> str:
-    """The data URI of an image as WebP; with `lossless=True`, it has three quarters of the size of PNG."""
+    """The data URI of an image as WebP. With `lossless=True`, its size is three quarters of the size as PNG."""
     written = io.BytesIO()
     picture.convert("RGB").save(written, "webp", **options)
     return f"data:image/webp;base64,{base64.b64encode(written.getvalue()).decode()}"
 
 
 def vector_uri(svg: str) -> str:
-    """The data URI of an SVG drawing, without comments, metadata and most white space. It is shorter than base64,
-    because few characters need encoding.
+    """The data URI of an SVG drawing, without comments, metadata and most white space. Only few characters need
+    encoding, so it is shorter than with base64.
     """
     svg = re.sub(r"\s+", " ", _UNSEEN.sub("", svg)).replace("'", "&#39;").replace('"', "'")
     return "data:image/svg+xml," + quote(svg, safe=_PLAIN)
 
 
 def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
-    """The first PNG named as in `FRONT`: `uri` (data URI, at most `FRONT_SIZE`), `alt` (title). None without one."""
+    """`uri` (data URI, at most `FRONT_SIZE`) and `alt` (title) of the first PNG with a prefix of `FRONT`, or None."""
     shown = next((each for each in figures if each.kind == "png" and each.name.startswith(FRONT)), None)
     if shown is None:
         return None
@@ -153,8 +153,8 @@ def front_picture(figures: Iterable[Picture]) -> dict[str, str] | None:
 
 
 def write_plots(folder: Path, results: Results) -> None:
-    """Write a CSV file for each plot of `dvc plots` over all runs, with a row for each point. A table without rows is
-    written, too, because DVC expects the file. Raises `UserError` if a file cannot be read or written.
+    """Write a CSV file for each plot that `dvc plots` draws for all runs, with a row for each point. A file is written
+    even if it has no rows, because DVC expects it. Raises `UserError` if a file cannot be read or written.
     """
     for name, columns, tables in (
         ("learning", ["epoch", "loss"], _validation(results, "loss")),
@@ -167,7 +167,7 @@ def write_plots(folder: Path, results: Results) -> None:
 
 
 def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
-    """Yield a table for each run with the metric. A row has an epoch and the mean over the seeds that reach it."""
+    """Yield a table for each run that has the metric: a row has an epoch and the mean of the seeds that reached it."""
     for run, numbers in results.executed("train"):
         if metric in numbers.names("validation"):
             table = results.table("train", run, ("replica", "epoch", column := f"validation_{metric}"))
@@ -177,8 +177,8 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
-    """Yield a table for each probed run. A row has features, angle (degrees) and accuracy (mean over seeds).
-    Probes are `refit`: to training images that are rotated like the test images.
+    """Yield a table for each probed run. A row has the name of the features, the angle in degrees, and the mean
+    accuracy over seeds. Probes have the protocol `refit`: they are fit to training images rotated like the test images.
     """
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")

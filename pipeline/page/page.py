@@ -1,7 +1,7 @@
 """The page: one self-contained HTML file with the claims, the figures and the tables of a profile.
 
-The file needs no network and no server. Figures are data URIs; styles and scripts are inline. Without scripts,
-everything can be read, and the filters (plain CSS) work. `page.js` sorts and searches claims and keeps filters and
+The file needs no network and no server. Figures are data URIs; styles and scripts are inline. Without scripts, a reader
+still sees everything, and the filters (plain CSS) work. `page.js` sorts and searches claims, and keeps filters and
 order in the page's address. `tables.js` sorts tables. `films.js` shows films with a slider.
 """
 
@@ -35,7 +35,7 @@ MARKS: dict[Verdict, tuple[str, str]] = {
     "fails": ("✗", "bad"),
     "not run": ("○", "none"),
 }
-"""Each verdict's mark and tone (its colour: good, bad or none), from agreement to disagreement, and "not run" last. The
+"""Each verdict's mark and tone (its colour: good, bad or none), from agreement to disagreement, then "not run". The
 mark's shape and the word next to it make the verdict clear without colour.
 """
 
@@ -49,7 +49,7 @@ CHANGES = {
     "setting": "with the document's settings, as in profile paper-gpu",
     "unexplained": "with another seed in params.yaml",
 }
-"""What to change to test a claim, in words, by the kind of reason in the row's `why`."""
+"""What to change to test a claim, in words, for each kind of reason in a row's `why`."""
 
 _AWAY = "arrays or table not on this machine: their figures are of an earlier run, or missing"
 _AFTER_UNIT = re.compile(r",| \(| (above|between|by|from|gained|lost|minus|more|of|that|the|to|with|without)\b")
@@ -81,10 +81,10 @@ def build_page(
 
     Args:
         rows: the scorecard, one row per claim in the order of `claims`.
-        differing: why results are missing or differ from the current profile, in words, by `<stage>/<item>`
-            (`freshness.compare`). Figures, tables and claims that use such a result are marked.
+        differing: for each `<stage>/<item>` whose result is missing or differs from the current profile, the reason
+            in words (`freshness.compare`). Figures, tables and claims that use such a result are marked.
         incomplete: executed items whose arrays or tables were missing when the figures were drawn.
-        scorecards: scorecards of other profiles by profile, shown beside this profile's scorecard.
+        scorecards: by profile, the scorecards of other profiles to show beside this profile's scorecard.
         repository: web address for links to commits and code. If it is empty, links to code are relative paths.
     """
     records = [record for table in tables for record in table.records]
@@ -113,7 +113,7 @@ def build_page(
     environment = Environment(loader=FileSystemLoader(_FOLDER), undefined=StrictUndefined, **options)
     environment.filters |= {
         "tier_key": lambda name: name.split()[0].replace("'", "") if name else "none",
-        "in_script": lambda text: text.replace("<", "\\u003c"),  # so that JSON cannot close the element
+        "in_script": lambda text: text.replace("<", "\\u003c"),  # so that JSON cannot close the <script>
         "origin": lambda records: _origin(merged_provenance(records), dataset_label(records)),
         "differing": lambda records: by_reason(merged_provenance(records)["items"], differing),
     }
@@ -152,7 +152,7 @@ def _cards(
     differing: Mapping[str, str],
     others: Mapping[str, Sequence[Row]],
 ) -> list[Content]:
-    """One card per row: the claim, the document's number, this profile's finding, and those of profiles `others`."""
+    """One card per row: the claim, the document's number, and the findings of this profile and of `others`."""
     shown = []
     for row, claim in zip(rows, claims, strict=True):
         beside = {name: found for name, of in others.items() for found in of if found["id"] == row["id"]}
@@ -181,7 +181,7 @@ def _cards(
 
 def _cell(row: Row, claim: Claim, profile: str) -> Content:
     """One profile's finding about a claim: number, meaning of ±, sort key, verdict, tier, and the shell commands that
-    measure it again. `judged` is the verdict by the number alone; it is empty if it equals the verdict.
+    measure the claim again. `judged` is the row's own (see `scorecard`), or empty if it equals the row's `verdict`.
     """
     ours, verdict, items = row["ours"], row["verdict"], row["provenance"]["items"]
     mark, tone = MARKS[verdict]
@@ -200,15 +200,15 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
         "mark": mark,
         "tone": tone,
         "tier": tier(row),
-        "judged": row["judged"] if row.get("judged", verdict) != verdict else "",  # older scorecards lack it
+        "judged": row["judged"] if row.get("judged", verdict) != verdict else "",  # old files lack `judged`
         # With -s, DVC runs only these two stages. Without it, DVC would run every item that they depend on.
         "commands": [*switch, _repro(items), "dvc repro -s figures tables"] if items else [],
     }
 
 
 def _test(row: Row, kind: str, paper: Row | None) -> tuple[str, str]:
-    """How to test a claim: advice in words, with the time that the items took, and a shell command. `kind` is the kind
-    in the row's `why`. `paper` is the claim's row in profile paper. If it was run, the advice is to use that profile.
+    """How to test a claim: advice, with the time that the items took, and a shell command. `kind` is the kind in the
+    row's `why`. `paper` is the claim's row in profile paper. If the claim was run there, the advice names that profile.
     """
     change, switch = CHANGES[kind], ""
     if paper and paper["verdict"] != "not run":
@@ -238,7 +238,7 @@ def _tolerance(claim: Claim) -> str:
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
     """`value ± sd` as text. It has as many decimals as the claim's number or sd, whichever has more, and at least one.
-    Values from 1,000 have none. Without `sd`, an absolute value below 0.05 has two significant digits.
+    Absolute values from 1,000 have none. Without `sd`, absolute values below 0.05 have two significant digits.
     """
     published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
     digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])
@@ -283,7 +283,7 @@ def _origin(merged: Mapping[str, Any], dataset: str) -> Content | None:
 
 
 def _commits(merged: str | None) -> list[str]:
-    """Commits from text in which `merged_provenance` joined them by commas. Hashes are short, and none occurs twice."""
+    """The commits in `merged` (from `merged_provenance`, separated by commas) as short hashes, without repetitions."""
     return unique(re.sub(r"^([0-9a-f]{7})[0-9a-f]+", r"\1", name) for name in (merged or "").split(", ") if name)
 
 

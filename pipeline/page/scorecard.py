@@ -1,37 +1,38 @@
 """The scorecard: every claim with the document's number, our number and a verdict.
 
-All rules of the verdict:
+The rules for verdicts:
 
 - A claim without a number "holds" or "fails", as its check finds.
 - A claim with a number is "within" if our mean differs from the number by at most a tolerance. The tolerance is twice
-  the standard deviation that the document gives. If it gives none, it is the claim's `tolerance` in claims.yaml. If
-  there is none either, it is twice the binomial standard error of the document's number on 10,000 test images, as in
-  MNIST. At least this variation is expected from the choice of test images alone.
+  the standard deviation that the document gives. If the document gives none, the tolerance is the claim's `tolerance`
+  in claims.yaml. If claims.yaml gives none either, the tolerance is twice the binomial standard error of the document's
+  number on 10,000 test images, as many as MNIST has. The choice of these images alone can change a number this much.
 - Outside the tolerance, a claim is "better" if our mean differs from the number in the direction that claims.yaml
-  calls `better`: "higher" for accuracies, "lower" for errors. Else it is "worse". Baselines have `better: neither`.
-  They are "worse" on both sides, because a better baseline weakens the document's comparison.
+  calls `better`: "higher" for accuracies, "lower" for errors. Else it is "worse". A baseline has `better: neither`.
+  It is "worse" on either side, because a better baseline, too, weakens the document's comparison.
 - A claim without a measurement is "not run". A draft is a result made from uncommitted changes. If results are for
   publication (`publish` in params.yaml), a claim whose number rests on a draft is "not run", too.
 
-These rules give `judged` of a row. The row's `verdict` differs from it in two cases, in which the page shows both.
+These rules give the field `judged` of a row. In two cases the field `verdict` differs, and the page shows both.
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
   errors of our mean.
 - "not tested": our mean is "worse", and one of four facts (`untested` of the row) shows that we did not reach the
-  document's conditions. (1) Training took fewer steps than the document's or its published code's. (2) The claim is
-  about an error. Ours is above the document's, and so is our error on augmented training images in the last epoch.
-  (3) Our error is above the document's, and still falls: the mean over the last eighth of the epochs is below that of
-  the eighth before, by more than two standard errors of the difference (binomial). The errors are on test images if
-  the run measures some after every epoch, else on validation images. (4) The document does not give its distorted
-  images, and ours replace them. A statement is "not tested" if (1) or (4) is true, whether it holds here or fails.
+  document's conditions. (1) Training took fewer steps than in the document or its published code. (2) The claim is
+  about an error. Our error is above the document's, and so is our error on augmented training images in the last epoch.
+  (3) Our error is above the document's, and still falls: the mean error in the last eighth of the epochs is below the
+  mean error in the eighth before, by more than two standard errors of the difference (binomial). These are errors on
+  test images if the run measures some after every epoch, else on validation images. (4) The document does not give its
+  distorted images, so ours replace them. A claim without a number is "not tested" if (1) or (4) is true, even if it
+  holds here.
 
-The cause of a disagreement is never certain. `why` of a row gives one candidate, with its kind. For "not tested" (kind
-budget or data) and "undecided" (noise) it is the reason for this verdict. Else it is the first of the finding's remarks
-in the order budget, data, setting, noise. Without remarks, the kind is "unexplained".
+The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. If the
+verdict is "not tested" (kind budget or data) or "undecided" (kind noise), this is the reason for the verdict. Otherwise
+it is the finding's first remark in the order budget, data, setting, noise, or "unexplained" if there is no remark.
 
-A verdict on other data or with smaller settings than the document's says nothing about the document. Such a row is
-judged by the same rules. Its `dataset` names the differences ("digits (scikit-learn); not the paper's data (MNIST)").
-Its verdict is counted separately (`tier`, `count_verdicts`).
+A verdict on other data or with smaller settings than the document's says nothing about the document. The row is judged
+by the same rules. Its field `dataset` names the differences, as in "digits (scikit-learn); not the paper's data
+(MNIST)". Its verdict is counted separately (`tier`, `count_verdicts`).
 """
 
 import math
@@ -62,7 +63,9 @@ _SEPARATOR = "; "
 
 
 class Row(TypedDict):
-    """A row of `scorecard.json`. `ours`: mean `value`, `sd` (a standard error if `standard_error`), replicas `n`."""
+    """A row of `scorecard.json`. `ours` has our mean (`value`), the number of replicas (`n`), and `sd`: the standard
+    deviation over replicas, or a standard error if `standard_error` is true.
+    """
 
     id: str
     document: str
@@ -83,7 +86,7 @@ class Row(TypedDict):
 
 def tolerance(claim: Claim) -> tuple[float, str]:
     """The largest distance between our mean and a claim's number that counts as "within", in the claim's unit, and the
-    reason for it. The claim must have a number. See the rules above.
+    reason for this limit, in words. The claim must have a number. See the rules above.
     """
     assert claim.value is not None
     if claim.sd is not None:
@@ -96,7 +99,7 @@ def tolerance(claim: Claim) -> tuple[float, str]:
 
 
 def judge(claim: Claim, finding: Finding | None) -> Verdict:
-    """`judged` of a row: the verdict on a claim by its number or its check alone. See the rules above."""
+    """The verdict on a claim from our number or the check alone (a row's field `judged`). See the rules above."""
     if finding is None:
         return "not run"
     if claim.value is None:
@@ -104,15 +107,15 @@ def judge(claim: Claim, finding: Finding | None) -> Verdict:
     if finding.ours is None:
         return "not run"
     above = finding.ours.mean - claim.value
-    # 1e-9 is for rounding: 0.57 * 100 is not 57 in floating point. A difference equal to the tolerance is within.
+    # 1e-9 is for rounding: 0.57 * 100 is not 57 in floating point. A difference equal to the tolerance is "within".
     if abs(above) <= tolerance(claim)[0] + 1e-9:
         return "within"
     return "better" if claim.better == ("higher" if above > 0 else "lower") else "worse"
 
 
 def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
-    """The kind and the text of the reason why our number or statement does not decide its claim. Kind "noise" gives
-    "undecided"; other kinds give "not tested". None if the verdict of `judge` stands. See the rules above.
+    """The kind and the text of the reason why a finding does not decide its claim. Kind "noise" gives "undecided";
+    other kinds give "not tested". None if the verdict of `judge` stands. See the rules above.
     """
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
     flagged = _by_kind([each for each in finding.remarks if each.untested])
@@ -142,7 +145,7 @@ def _by_kind(remarks: Sequence[Remark]) -> list[Remark]:
 
 def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
     """The kind and the text of the first candidate cause of a disagreement with the document. None if the verdict is
-    "within" or "holds". The kind is "not run" if the verdict is. See the rules above.
+    "within" or "holds". The kind is "not run" if this is the verdict. See the rules above.
     """
     if judged in ("within", "holds"):
         return None
@@ -156,7 +159,7 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
 
 
 def _notes(claim: Claim, finding: Finding) -> list[str]:
-    """A finding's notes, then a note for each of its `others`: protocol, number, and the verdict on that number."""
+    """A finding's notes, then a note for each number in `others`: protocol, number, and the verdict on this number."""
     others = [
         f"{protocol}: {each.mean:.1f} {claim.unit}, {judge(claim, replace(finding, ours=each))}"
         for protocol, each in finding.others.items()
@@ -184,9 +187,9 @@ def build_scorecard(
 
     Args:
         measures: the measure of each claim, by the claim's id; `report.measures()` by default.
-        others: `<stage>/<item>` of results that differ from the profile. A row lists the ones that its number uses.
-        drafts: whether drafts answer claims. If not, a claim that rests on a draft is "not run", and a note has the
-            verdict that the draft would give.
+        others: `<stage>/<item>` of results that differ from the profile. A row lists which of them its number uses.
+        drafts: whether drafts may answer claims. If False, a claim that rests on a draft is "not run", and a note
+            has the verdict that the draft would give.
     """
     measures = report.measures() if measures is None else measures
     answering = replace(results, drafts=drafts)

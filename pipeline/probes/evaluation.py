@@ -18,7 +18,7 @@ from pipeline.results.spread import nest, spread_each, stack_replicas
 
 
 def matched_accuracy(clusters: NDArray[np.integer], labels: NDArray[np.integer]) -> float:
-    """Share of images whose cluster is matched to their label by the best one-to-one matching. Arguments are `[N]`."""
+    """Share of images whose cluster is matched to their label, in the best one-to-one matching. Arguments are `[N]`."""
     from scipy.optimize import linear_sum_assignment
     from sklearn.metrics.cluster import contingency_matrix
 
@@ -28,10 +28,9 @@ def matched_accuracy(clusters: NDArray[np.integer], labels: NDArray[np.integer])
 
 
 def kmeans_accuracy(values: NDArray[np.float32], labels: NDArray[np.int64], classes: int, seed: int) -> float:
-    """`matched_accuracy` of k-means on features `[N, d]`, with as many clusters as classes.
-
-    As published, features are not standardised: those of SCAE, presences, share one unit. Clusters are fit to the
-    same images that they are tested on.
+    """`matched_accuracy` of k-means on features `[N, d]`, with as many clusters as classes. As published, features are
+    not standardised: the features of SCAE are presences, which have a common scale. Clusters are fit to the same images
+    that they are tested on.
     """
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
@@ -43,7 +42,7 @@ def kmeans_accuracy(values: NDArray[np.float32], labels: NDArray[np.int64], clas
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Measure accuracies of probes on rotated and affinely warped test images, and on affNIST's images if given. Also
-    measure, on unwarped test images, accuracies of clusters and the metrics that training computes.
+    measure accuracies of clusters, and the metrics that training computes, on unwarped test images.
     """
     models, dataset, device, params = inputs.models, inputs.dataset, inputs.device, inputs.sections["evaluate"]
     assert isinstance(params, EvaluateParams)

@@ -19,7 +19,7 @@ Features = dict[str, NDArray[np.float32]]
 
 
 def batches(images: NDArray[np.uint8], device: torch.device, size: int = BATCH) -> Iterator[Tensor]:
-    """Yield uint8 images `[N, C, S, S]` in float batches `[size, C, S, S]` in [0, 1], on the device."""
+    """Yield uint8 images `[N, C, S, S]` as float batches `[size, C, S, S]` in [0, 1], on the device."""
     for start in range(0, len(images), size):
         yield torch.from_numpy(images[start : start + size]).to(device).float() / 255
 
@@ -35,7 +35,7 @@ def features(
     """Features of uint8 images `[N, C, S, S]`, computed in batches on the device.
 
     Args:
-        warp: returns the warps `[B, 2, 3]` of the next B images. By default images are not warped.
+        warp: given B, returns the warps `[B, 2, 3]` of the next B images. By default images are not warped.
         samples: CPU generator. If given, features sampled from the posterior are added.
 
     Raises:
@@ -57,12 +57,11 @@ def features(
 @torch.no_grad()
 def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
     """A row (metric, value) for each metric of the model on the test images, with one noise sample per image.
-
-    The model's `batch_statistics` are left out, because batches here have another size than in training.
+    The model's `batch_statistics` are left out: they depend on the size of batches, which differs from training.
     """
     images, labels = dataset.part("test")
     generator = torch.Generator(device).manual_seed(seed)
-    epoch = torch.tensor(1e9, device=device)  # so late that all schedules have ended
+    epoch = torch.tensor(1e9, device=device)  # so high that all schedules have ended
     sums: dict[str, float] = {}
     of_batches = torch.from_numpy(labels).to(device).split(BATCH)
     for batch, classes in zip(batches(images, device, BATCH), of_batches, strict=True):

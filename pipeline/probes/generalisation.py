@@ -2,7 +2,7 @@
 the model (document 000, sections 5.1 and 5.2, Table 1).
 
 The model is frozen. The protocol `fixed` fits the probe once, on clean images. The protocol `refit` fits it again for
-each test, on training images warped in the same way. The document's numbers agree with `refit`.
+each test, on training images warped like the test images. The document's numbers agree with `refit`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
 
 
 def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float]) -> Pipeline:
-    """Fit a probe for each of `strengths` (scikit-learn's C) on `train`. Returns the first of the best on `validation`.
+    """Fit a probe on `train` for each of `strengths` (scikit-learn's C). Returns the probe with the best accuracy on
+    `validation`, and of equally accurate ones the first.
 
-    Features are standardised in double precision: in single, the sd of a nearly constant feature would be zero. A fit
-    is in single precision and starts at the weights of the next smaller strength. With 60,000 examples of 160 features,
-    this takes a third of the time of separate fits in double precision. The objectives of the two fits agree within
-    0.5 %, their accuracies within 0.1 points.
+    Features are standardised in double precision, because in single precision the sd of a nearly constant feature would
+    be zero. Fits are in single precision, and start at the weights of the next smaller strength. With 60,000 examples
+    of 160 features, this takes a third of the time of separate fits in double precision. The objectives of both ways
+    agree within 0.5 %, the accuracies within 0.1 points.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -52,8 +53,8 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
     fitted: dict[float, tuple[float, Any]] = {}
     for strength in sorted(set(strengths)):
         classifier.set_params(C=strength)
-        # One thread: the matrix products are small, and several threads would mostly wait for each other. The wait is a
-        # hundred times longer if another process uses a core.
+        # One thread: the matrix products are small, so several threads would mostly wait for each other. They
+        # would wait a hundred times longer if another process uses a core.
         with warnings.catch_warnings(), threadpool_limits(limits=1, user_api="blas"):
             # After 300 steps the accuracy is stable, even if the weights still change. So the warning is ignored.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -64,7 +65,7 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
 
 
 Warp = Callable[[int], Tensor]
-"""Returns affine maps `[B, 2, 3]` for the next B images."""
+"""A function that is given B, and returns affine maps `[B, 2, 3]` for the next B images."""
 
 
 def rotated(angle: float) -> str:
@@ -73,7 +74,7 @@ def rotated(angle: float) -> str:
 
 
 AFFINE = "affine"
-"""The name of the test on random affine versions of the images, drawn from affNIST's published ranges."""
+"""The name of the test on images with random affine warps, whose parameters are in affNIST's published ranges."""
 OFFICIAL = "affnist"
 """The name of the test on affNIST's published images. It uses the probes of the affine test."""
 _SAMPLES = 200
@@ -100,7 +101,7 @@ def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> War
 
     def warp(count: int) -> Tensor:
         nonlocal position
-        # Warps depend on images, because ink must stay on the canvas. After the last row comes row 0.
+        # Warps depend on images, because ink must stay on the canvas. After the last image comes the first again.
         rows = np.arange(position, position + count) % len(images)
         position += count
         batch = torch.from_numpy(images[rows]).to(device)
@@ -125,7 +126,7 @@ class _Subject:
         self.labels = {part: dataset.part(part)[1][: most.get(part)] for part in PARTS}
 
     def features(self, warp_of: Mapping[str, Warp | None] = _UNWARPED, test_versions: int = 1) -> dict[str, Features]:
-        """Features of each part of the data, warped by `warp_of[part]`. Test images occur `test_versions` times."""
+        """Features of each part's images, after warps by `warp_of[part]`. Test images occur `test_versions` times."""
         found = {}
         for i, (part, images) in enumerate(self.images.items()):
             several = np.concatenate([images] * (test_versions if part == "test" else 1))
@@ -154,7 +155,7 @@ def probe_accuracies(
         official: affNIST's published test images. They have the size of the data set's images.
 
     Returns:
-        a row per set of features, protocol ("refit" or "fixed") and test: strength of the probe, accuracy in [0, 1].
+        a row per set of features, protocol ("refit" or "fixed") and test, with strength and accuracy in [0, 1].
     """
     subject = _Subject(model, dataset, params, device, sampled=True)
     clean = subject.features()

@@ -6,9 +6,8 @@ from scipy.stats import entropy
 
 
 def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
-    """Hoyer's index of sizes `[..., n]`, from 0 (all equal) to 1 (only one nonzero): (sqrt n - l1 / l2) / (sqrt n - 1).
-
-    All zeros give 0.
+    """Hoyer's index of sizes `[..., n]`: (sqrt n - l1 / l2) / (sqrt n - 1), where l1 and l2 are norms. It goes from 0
+    (all equal, or all 0) to 1 (only one is not 0).
     """
     values = np.abs(np.asarray(sizes, dtype=np.float64))
     n = values.shape[-1]
@@ -18,11 +17,11 @@ def hoyer(sizes: ArrayLike) -> NDArray[np.float64]:
 
 
 def entropy_of_shares(sizes: ArrayLike) -> NDArray[np.float64]:
-    """Entropy of the shares of sizes `[..., n]`, in nats: from 0 (only one nonzero) to log n (all equal, or all 0)."""
+    """Entropy of the shares of sizes `[..., n]`, in nats: from 0 (only one is not 0) to log n (all equal, or all 0)."""
     values = np.abs(np.asarray(sizes, dtype=np.float64))
     return np.asarray(entropy(np.where(values.any(-1, keepdims=True), values, 1.0), axis=-1))
 
 
 def effective_number(sizes: ArrayLike) -> NDArray[np.float64]:
-    """The number of equal sizes that have the same `entropy_of_shares`: exp of this entropy, from 1 to n."""
+    """The number of equal sizes that have the same `entropy_of_shares` as `sizes`: exp of this entropy, from 1 to n."""
     return np.asarray(np.exp(entropy_of_shares(sizes)))

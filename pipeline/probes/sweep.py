@@ -1,4 +1,4 @@
-"""The sweep over rotations: models trained and tested on images rotated within an angle (document 000, Figure 4)."""
+"""The sweep of rotations: models trained and tested on images rotated by up to some angle (document 000, Figure 4)."""
 
 import math
 
@@ -14,7 +14,7 @@ from pipeline.results.spread import nest, stack_replicas
 
 def swept(run: RunSettings, angle: float, replicas: int, training_share: float) -> RunSettings:
     """A run's settings in the sweep: images rotated within +-`angle` degrees, at most `replicas` seeds, and the share
-    `training_share` of the run's epochs. Epochs are a share, because systems need different numbers of epochs.
+    `training_share` of the run's epochs. It is a share, because systems need different numbers of epochs.
     """
     augmentation = run.augmentation.model_copy(update={"rotation": float(angle)})
     shorter = run.with_epochs(math.ceil(run.training.epochs * training_share))
@@ -22,8 +22,8 @@ def swept(run: RunSettings, angle: float, replicas: int, training_share: float) 
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """Measure a `swept` run: its best validation bound or loss, and accuracies of probes, also on posterior samples.
-    Probes are fit and tested on images rotated within the run's angle.
+    """Measure a `swept` run: its best validation bound or loss, and accuracies of probes on features and posterior
+    samples. Probes are fit and tested on images rotated within the run's angle.
     """
     dataset, device, probe = inputs.dataset, inputs.device, inputs.sections["evaluate"]
     assert isinstance(probe, EvaluateParams)

@@ -6,7 +6,7 @@ may define these names:
 - `draw(results, written)`: yields figures (`Drawing`), and records in `written` the items that lack arrays or tables,
 - `build(results)`: returns tables (`Table`),
 - `MEASURES`: a dict from the ids of claims to the functions that measure them (`Measure`),
-- `DOCUMENT`: the number of the document that it is about, such as "003". Modules of a system use the system's document.
+- `DOCUMENT`: the number of the module's document, such as "003". Modules of a system have the system's document.
 
 Modules of systems come first, in the order of `SYSTEMS`. Modules in one folder are sorted by name.
 """
@@ -29,7 +29,7 @@ from pipeline.systems import REPORTS
 
 
 def modules(part: str) -> Iterator[tuple[Any, str]]:
-    """Yield each report module that defines the name `part`, and its document's number ("" if it has none)."""
+    """Yield each report module that defines the name `part`, and its document's number ("" without a document)."""
     packages = [(system.part("report"), system.document) for system in REPORTS.values()]
     for package, document in [*packages, (sys.modules[__name__], "")]:
         for name in sorted(found.name for found in iter_modules(package.__path__)):

@@ -1,4 +1,4 @@
-"""Compares test errors of all systems by number of training images (document 003), in a figure and for a claim."""
+"""Compares the test errors of all systems for several numbers of training images (document 003): figure and claim."""
 
 import math
 from collections.abc import Iterator
@@ -17,14 +17,16 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Results, trainin
 from pipeline.systems import SYSTEMS
 
 DOCUMENT = "003"
-"""The document that makes the claim."""
+"""Number of the document that makes the claim."""
 ITSELF = "itself"
 """Key of the errors of a model's own predictions. The other keys name the features that a linear probe was fit on."""
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """The run of an item, the key of a classifier (`ITSELF` or features), and its test errors, in [0, 1], by share of
-    the training images (such as "0.1"). It is the classifier with the lowest mean error on the largest share.
+    """The run of an item, the key of its best classifier (`ITSELF` or features), and this classifier's test errors.
+
+    Errors are in [0, 1], by share of the training images (such as "0.1"). The best classifier has the lowest mean error
+    on the largest share.
     """
     shares = sorted(numbers.names("share"), key=float)
     how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
@@ -39,10 +41,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "data-efficiency",
             "svg",
             "Test error against the number of training images",
-            "Networks trained on shares of the images, with the same number of steps for each share. Errors are higher "
-            "than in other figures, where trainings are longer. Bars are one sd over seeds. For models that learn "
-            "without labels, a linear probe is fit on the same images, on the features with the lowest error.",
-            "Test errors over the number of training images, a panel for each data set, a series for each run.",
+            "Models are trained on shares of the images, with an equal number of steps for each share. Errors are "
+            "higher than in other figures, whose models are trained for longer. Bars are one sd over seeds. If a model "
+            "learns without labels, a linear probe is fitted to its best features of the same share of images.",
+            "Test error against the number of training images: a panel for each data set, a series for each run.",
             [record for numbers in measured.values() for record in numbers.records],
             partial(errors_over_images, measured),
         )
@@ -50,7 +52,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def errors_over_images(measured: dict[str, Numbers]) -> Figure:
-    """Draw a panel for each data set on a shared error axis. A run's markers are joined if there are three or more."""
+    """Draw a panel for each data set, with one error axis for all. Lines join three or more markers of a run."""
     datasets = list(dict.fromkeys(dataset_label(numbers.records) for numbers in measured.values()))
     figure, axes = panels(len(datasets), 2.6, sharey=True)
     for axis, dataset in zip(axes, datasets, strict=True):
@@ -73,7 +75,7 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
     errors_axis = axes[0]
     errors_axis.set(yscale="log", ylabel="test error (%)")
     errors_axis.margins(y=0.1)
-    low, high = errors_axis.get_ylim()  # enough ticks where errors span less than a decade
+    low, high = errors_axis.get_ylim()  # more ticks if errors span less than a factor of 10
     errors_axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high > 10 * low else (1, 1.5, 2, 3, 5, 7)))
     errors_axis.yaxis.set_minor_locator(NullLocator())
     errors_axis.yaxis.set_major_formatter("{x:g}")
@@ -81,8 +83,9 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
 
 
 def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int, Measured]]:
-    """The run with a role ("capsules" or "cnn") in the claim's evidence, the item's numbers, the parameter count, and
-    test errors by number of training images. Raises `NotMeasuredError` if one is missing, or the run is no classifier.
+    """The run of the item that evidence names for `role` ("capsules" or "cnn"), the item's numbers, the run's number of
+    parameters, and its test errors by number of training images. Raises `NotMeasuredError` if one of these is missing,
+    or if the run is no classifier.
     """
     named = results.evidence.comparison.data_efficiency.get(role)
     item, numbers = results.answering("data_efficiency", named)
@@ -96,8 +99,9 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int
 
 def capsules_need_less(results: Results) -> Finding | None:
     """The largest ratio of the capsules' test error to the CNN's at an equal number of training images. The claim holds
-    if the capsules have fewer parameters and all their errors are lower by more than two standard errors (binomial and
-    over replicas). None if data sets or largest numbers of images differ, or fewer than two image counts are shared.
+    if the capsules have fewer parameters, and if their error is lower at each common number of images, by more than two
+    standard errors (binomial and over replicas). None if the data sets or the largest numbers of images differ, or if
+    there are fewer than two common numbers of images.
     """
     (capsules, ours, size, errors), (cnn, theirs, cnn_size, cnn_errors) = (
         _network(results, role) for role in ("capsules", "cnn")
@@ -119,7 +123,7 @@ def capsules_need_less(results: Results) -> Finding | None:
         remarks=remarks("comparison", "data_efficiency", {}, data),
         notes=[
             f"{capsules} has {size:,.0f} parameters, {cnn} {cnn_size:,.0f}",
-            f"error of {capsules} / that of {cnn}: {by_images}",
+            f"error of {capsules} divided by the error of {cnn}: {by_images}",
         ],
     )
 

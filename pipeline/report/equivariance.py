@@ -25,8 +25,8 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that claims that poses are equivariant."""
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures of a layer: errors of three predictions (by theory, by a fitted map, of no change), and the change of its
-numbers when an image is moved there and back.
+"""Measures of a layer. The first three are errors of predicting it on moved images: by theory, by a fitted map,
+or as unchanged. `RESAMPLING` is the change of the layer's numbers when an image is moved and then moved back.
 """
 TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
 CONTROLS = ("pixels", "moments", "quarter turns")
@@ -35,15 +35,15 @@ VIEWPOINTS = ("azimuth", "elevation")
 """Factors of variation of the viewpoint in photographs of toys. A step goes from one value of a factor to the next."""
 POSES = {name for name, system in SYSTEMS.items() if system.capsules and system.layers}
 """Names of capsule systems with layers of poses, which should be equivariant."""
-_SHOWN = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "there and back"}
+_SHOWN = {OWN: "by theory", FITTED: "fitted map", INVARIANCE: "invariance", RESAMPLING: "moved and back"}
 
 
 def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Measured | None:
     """The mean error over replicas, with its standard error over test images and replicas; None if not measured.
 
     Args:
-        place: subject (`TRAINED`, `UNTRAINED` or a control), layer, measure, family, and magnitude if not a derivative.
-        kind: "relative_error", "within_classes" (relative to the sd within classes), or "derivative".
+        place: subject (`TRAINED`, `UNTRAINED` or a control), layer, measure, family, magnitude (none for derivatives).
+        kind: "relative_error" (to the sd over images), "within_classes" (to the sd within classes), or "derivative".
     """
     error, over_images = numbers.measured(kind, *place), numbers.measured(f"{kind}_se", *place)
     if error is None or over_images is None:
@@ -52,9 +52,9 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
 
 def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
-    """The error of a trained layer, averaged over the magnitudes of each family (`FAMILIES`), then over families.
+    """The error of a trained layer, averaged over each family's magnitudes, then over `FAMILIES`. None if not measured.
 
-    Standard errors are averaged, too, because the same images are moved each time. None if nothing was measured.
+    Standard errors are averaged, too, because averaging does not reduce the noise that errors on the same images share.
     """
     place = (TRAINED, layer, measure)
     families = []
@@ -70,10 +70,10 @@ def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
 
 @dataclass(frozen=True)
 class Followed:
-    """A layer of a trained network that should be equivariant, and its mean errors over transformations (`overall`).
+    """A trained network's layer that should be equivariant, and its mean errors over transformations (`overall`).
 
     Attributes:
-        measure: how the layer is predicted on moved images: `OWN` (theory), or `FITTED` if theory has no prediction.
+        measure: the prediction of the layer on moved images, `OWN` (by theory) or, if theory has none, `FITTED`.
         error: the error of this prediction; None if the layer is constant.
         stays: the error of predicting that the layer does not change; None if it was not measured.
     """
@@ -106,7 +106,7 @@ class Followed:
 
 
 def layers_of(item: str, numbers: Numbers | None) -> Iterator[Followed]:
-    """Yield the measured layers of an item that are meant to move with the image. No layer if `numbers` is None."""
+    """Yield an item's measured layers that should be equivariant. Yields nothing if `numbers` is None."""
     if numbers is None:
         return
     run = numbers.settings.equivariance[item].run
@@ -119,7 +119,7 @@ def layers_of(item: str, numbers: Numbers | None) -> Iterator[Followed]:
 
 
 def best_of(item: str, numbers: Numbers | None) -> Followed | None:
-    """The layer of an item with the smallest error of its prediction; None if no layer has one."""
+    """The layer from `layers_of` whose prediction has the smallest error; None if no layer has an error."""
     measured = ((layer.error.mean, layer) for layer in layers_of(item, numbers) if layer.error)
     return min(measured, key=lambda each: each[0], default=(0.0, None))[1]
 
@@ -131,8 +131,8 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     """Equations 3 to 6: the largest ratio of the error of a layer of poses to the error of a CNN's best layer.
 
     Each layer of poses is compared with a CNN on the same data. The claim fails if a layer is not better than the
-    CNN's best layer. It holds if all are better, every system of `POSES` was measured, and no layer lacks a CNN. None
-    if no layer was compared, or if all compared layers are better but a system or a CNN was not measured.
+    CNN's best layer (`better_than`). It holds if all layers are better, and no system of `POSES` and no CNN is missing.
+    None if no layer was compared, or if all compared layers are better but a system or a CNN is missing.
     """
     pairs: list[tuple[Followed, Followed]] = []
     alone: list[str] = []
@@ -192,12 +192,12 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
     yield Drawing(
         "equivariance-summary",
         "png",
-        "How well each system follows a moved image",
-        "For each run, the layer that follows rotations, shifts, scales and shears best. Errors are relative to the sd "
-        "of its numbers over images (1: the error of predicting their mean). Filled: predicted by theory, or by a map "
-        "fitted to training images, which is easier; bars are two standard errors. Open: predicted not to change. "
-        "Rows on different data cannot be compared.",
-        f"A row for each of {', '.join(layer.run for layer in best)}, with two marks each.",
+        "Equivariance errors of the best layer of each run",
+        "For each run, the layer with the smallest error under rotations, shifts, scales and shears. Errors are "
+        "relative to the sd of the layer's numbers over images; a prediction of the mean has error 1. Filled marks: "
+        "the layer is predicted by theory, or by a map fitted to training images, which is easier. Bars are two "
+        "standard errors. Open marks: the layer is predicted not to change. Rows on different data cannot be compared.",
+        f"A row for each of {', '.join(layer.run for layer in best)}, with a filled and an open mark.",
         [record for layer in best for record in layer.numbers.records],
         partial(summary, best),
     )
@@ -205,7 +205,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def summary(best: list[Followed]) -> Figure:
-    """Draw a row for each run: a filled mark for the prediction's error, an open mark for the error of no change."""
+    """Draw a row for each run: a filled mark for the layer's `error`, an open mark for `stays` (see `Followed`)."""
     figure = Figure(figsize=(WIDTH, 0.2 * len(best) + 0.45))
     axes = figure.subplots()
     for place, layer in enumerate(best):
@@ -225,7 +225,7 @@ def summary(best: list[Followed]) -> Figure:
     axes.set_ylim(len(best) - 0.4, -0.6)
     axes.set_xlim(0, None)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("relative error (filled: predicted to move, open: not to change)")
+    axes.set_xlabel("relative error (filled: predicted change, open: predicted no change)")
     return figure
 
 
@@ -233,13 +233,13 @@ def summary(best: list[Followed]) -> Figure:
 
 
 def build(results: Results) -> list[Table]:
-    """Tables of maps of the plane and of viewpoints, if not empty. Raises `ResultError` if a result is corrupt."""
+    """A table for `FAMILIES` and one for `VIEWPOINTS`, if not empty. Raises `ResultError` if a result is corrupt."""
     items = [(numbers.settings.equivariance[item].run, numbers) for item, numbers in results.executed("equivariance")]
     return [*_maps_of_the_plane(items), *_viewpoints(items)]
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table, empty without rows. Each run or control, layer and family (or quarter turn) has a row."""
+    """A list with one table: a row for each pair of `_chosen` and layer of a run or control. Empty without rows."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}
@@ -263,13 +263,14 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
                     keys = [run if subject == TRAINED else subject, label, *about, family, magnitude]
                     rows.append((keys, found, numbers))
     caption = (
-        "Root mean square errors of a layer's numbers on moved test images, relative to their sd over images. These "
-        "numbers are predicted by theory, by a linear map fitted to training images, or not to change (invariance). 1: "
-        "the error of predicting their mean. Magnitudes: degrees, pixels, factors and shares of y. There and back: "
-        "images moved and moved back. Derivatives: at the identity (Lie derivatives), per 1 degree, 1 pixel, 1 % of "
-        "scale and a shear of 0.01. Pixels, moments, quarter turns: functions whose equivariance is known. sd: over "
-        "images, in percent of the numbers' size; below 0.1 % a layer is constant and has no errors. Dimensions: the "
-        "effective number of directions in which they vary."
+        "Root mean square errors of predictions of a layer's numbers on moved test images, relative to the sd of these "
+        "numbers over images. The numbers are predicted by theory, by a linear map fitted to training images, or not "
+        "to change (invariance). A prediction of the mean has error 1. Magnitudes are degrees, pixels to the right, "
+        "factors of scale, and multiples of y added to x. Moved and back: change of the numbers if an image is moved "
+        "and moved back. Derivatives: errors of Lie derivatives, per 1 degree, 1 pixel, 1 % of scale and a shear of "
+        "0.01. Rows of pixels, moments and quarter turns are controls: the equivariance of these functions is known. "
+        "sd: sd of the numbers over images, in percent of their root mean square; a layer with less than 0.1 % counts "
+        "as constant and has no errors. Dimensions: effective number of directions in which the numbers vary."
     )
     keys = ["run", "data", "layer", "sd (%)", "dimensions", "family", "magnitude"]
     title = "Equivariance and invariance, system by system"
@@ -292,18 +293,19 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
                 }
                 rows.append(([run, layer, f"{degrees}° of {factor}"], found, numbers))
     caption = (
-        "Errors of a layer's numbers when the viewpoint of a toy moves by one step, in the same light, relative to "
-        "their sd over images, then to their sd within classes: predicted by one matrix on all poses, by a linear map, "
-        "or not to change (invariance). Matrix and map are fitted to some test toys and tested on others. If an "
-        "invariance error is small, but large within classes, the numbers tell the class and little else."
+        "Errors of predictions of a layer's numbers when the viewpoint of a toy moves by one step in the same light, "
+        "relative to the sd of the numbers over images, then to their sd within classes. They are predicted by one "
+        "matrix that multiplies all poses, by a linear map, or not to change (invariance). Matrix and map are fitted "
+        "to half of the test toys, and tested on the other half. If an invariance error is small over images, but "
+        "large within classes, the numbers depend on little but the class."
     )
-    title, keys = "From one viewpoint to the next", ["run", "layer", "step"]
+    title, keys = "Errors of predictions from one viewpoint to the next", ["run", "layer", "step"]
     heads = {f"{kind}_{measure}": (f"{kinds[kind]}{measures[measure]}", 2) for kind, measure in columns}
     return measured_table("equivariance-viewpoints", title, caption, keys, heads, rows, "se")
 
 
 def _chosen(numbers: Numbers, subject: str) -> list[tuple[str, str]]:
-    """Pairs (family, magnitude): the middle magnitude of each family; of "quarter turns", all that theory predicts."""
+    """Pairs (family, magnitude): for "quarter turns" all that theory predicts, else each family's middle magnitude."""
     if subject == "quarter turns":
         own = ("relative_error", subject, "turns", OWN)
         return [(family, magnitude) for family in numbers.names(*own) for magnitude in numbers.names(*own, family)]

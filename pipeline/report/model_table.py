@@ -47,8 +47,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""The place of the accuracy behind each error of probes or clusters: the stage, the suffix of the item after the
-run's name, and the nested keys of the number. The key of the features is inserted after the first nested key.
+"""Where results have the accuracy from which an error of probes or clusters is computed: the stage, the text after the
+run's name in the item's name, and the nested keys of the number. The features' key is inserted after the first key.
 """
 CLEAN = ("refit", "rotated_0")
 
@@ -62,7 +62,7 @@ class Entry:
 
     Attributes:
         error: test error in percent.
-        how: the classifier in words: `ITSELF`, or a linear probe and the name of its features.
+        how: the classifier in words, `ITSELF` or a linear probe with the name of its features.
         features: the key of the features whose probe is best on clean images; empty if no probe was fitted.
     """
 
@@ -93,7 +93,7 @@ def _trained(results: Results) -> Iterator[Entry]:
 
 
 def _best_features(numbers: Numbers) -> str:
-    """The features, other than posterior samples, whose probe is best on clean test images; empty without probes."""
+    """The features with the best probe on clean images, other than relaxed samples (`*_sampled`). "" without probes."""
     probes = {
         features: measured.mean
         for features in numbers.names("probe")
@@ -103,7 +103,7 @@ def _best_features(numbers: Numbers) -> str:
 
 
 def _regressions(results: Results) -> Iterator[Entry]:
-    """Yield the regression with the largest capsules for each architecture of each study of kind "grid"."""
+    """Yield, for each architecture in each study of kind "grid", the regression with the largest capsules."""
     for study in executed(results):
         table = study.table(("model", "size", "test", "parameters", "seconds")) if study.kind == "grid" else None
         if table is None:
@@ -124,7 +124,7 @@ Answer = tuple[str, str, Measured | None, list[Record], str]
 
 
 def _of_models(results: Results, models: Sequence[Entry]) -> Iterator[Answer]:
-    """Yield for each model its test error, then the errors of `PROBED` on the features `Entry.features`."""
+    """Yield each model's test error, then the errors in `PROBED`, measured on the features `Entry.features`."""
     for entry in models:
         yield entry.run, "error_percent", entry.error, entry.records, ""
         for measure, (stage, ending, kind, *place) in PROBED.items():
@@ -167,7 +167,7 @@ def _error(numbers: Numbers, *place: str) -> Measured | None:
 
 
 def _images(numbers: Numbers, study: Recorded, run: str) -> str:
-    """The number of test images of a study, as text: `study.images`, or all if the run's data set has fewer."""
+    """The number of test images of a study, as text: `study.images`, or all test images if there are fewer."""
     return f"{min(study.images, numbers.dataset_of(run).test):,} images"
 
 
@@ -175,7 +175,9 @@ def _images(numbers: Numbers, study: Recorded, run: str) -> str:
 
 
 def build(results: Results) -> list[Table]:
-    """A list with one table, empty without models. The page has a row per model, the CSV one per model and measure."""
+    """A list with one table, or an empty list without models. The page has a row for each model. The CSV file has a row
+    for each model and measure.
+    """
     order = list(SYSTEMS)
     models = sorted([*_trained(results), *_regressions(results)], key=lambda each: order.index(each.system))
     if not models:
@@ -212,14 +214,15 @@ def build(results: Results) -> list[Table]:
             records += of
         shown.append(texts)
     caption = (
-        "Test errors in percent, ± one sd over seeds; seconds that all seeds took to train. Compare within the same "
-        "data only. Models that learned without labels are classified by the best of their linear probes on clean "
-        "images; (probe) marks probes on networks that classify themselves. Rotated, warped: probes are fitted again "
-        "to such images, except the probe of upright images. Optimised: posteriors optimised image by image. "
-        "Clusters: k-means, under the best matching of clusters to classes. "
-        "Novel viewpoints: at equal errors on familiar ones. FGSM, BIM: pixels changed by at most 0.1. Equivariance "
-        "error, ± one standard error: of the layer that follows moved images best, relative to the sd of its numbers; "
-        "invariance error: of the same layer, predicted not to change."
+        "Test errors in percent, ± one sd over seeds, and the training time of all seeds. Only compare models on equal "
+        "data. A model that learned without labels is tested by the linear probe that is best on clean images; (probe) "
+        "marks probes on a network that is itself a classifier. Shares of images: shorter trainings on a share. "
+        "Rotated, warped: probes are fitted again to rotated or warped images, except the probe of upright images. "
+        "Optimised: posteriors are optimised for each image. Clusters: k-means, with the best matching of clusters to "
+        "classes. Novel viewpoints: errors when both networks have equal errors on familiar viewpoints. FGSM, BIM: "
+        "attacks that change pixels by at most 0.1. Equivariance error, ± one standard error: smallest error of a "
+        "predicted layer on moved images, relative to the sd of its numbers; invariance error: error if this layer is "
+        "predicted to be unchanged."
     )
     title = "Efficiency and robustness of all systems"
     return [Table(NAME, title, caption, pd.DataFrame(data), pd.DataFrame(shown), distinct(records))]

@@ -17,17 +17,17 @@ NAME = "routing"
 _ARRAYS = ("images", "labels", "parts", "shares", "activations", "spreads")
 _HEADS = {
     "test_error": ("test error (%)", 1),
-    "moved": ("moved (%)", 1),
-    "activation_right": ("activation, right class", 3),
-    "activation_others": ("activation, others", 3),
-    "spread_right": ("spread of votes, right class", 3),
-    "spread_others": ("spread of votes, others", 3),
+    "moved": ("assignment moved (%)", 1),
+    "activation_right": ("activation, correct class", 3),
+    "activation_others": ("activation, other classes", 3),
+    "spread_right": ("spread of votes, correct class", 3),
+    "spread_others": ("spread of votes, other classes", 3),
 }
 _LAYER_HEADS = {
     "entropy": ("entropy of routing", 3),
     "dead": ("dead types (%)", 1),
     "range": ("dynamic range", 3),
-    "types": ("types", 0),
+    "types": ("number of types", 0),
 }
 
 
@@ -45,13 +45,14 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"{NAME}-{study}",
             "png",
-            f"Routing, iteration by iteration, {study}",
-            "Parts are assigned to classes, equally at first, then by how well their votes fit the class capsules. A "
-            "square is all parts of a position: the larger, the more active; the brighter, the more is assigned to the "
-            "class. On the left, the most active class and its activation; an orange edge marks the image's own class. "
-            "Numbers in the page's film: activation of the class capsule; spread of its votes around their mean. "
-            f"The network runs {film.used} iterations: the first with equal shares, the others after an update of the "
-            f"shares. Share of the assignment that moves to another class: {words}.",
+            f"Routing after each iteration, {study}",
+            "Parts are assigned to classes: equally at first, then by how well their votes fit the class capsules. A "
+            "square shows all parts at a position. Larger squares are more active, brighter squares are assigned more "
+            "to the class. Labels on the left give the most active class and its activation. An orange edge marks the "
+            "correct class. The page's film also gives the activation of each class capsule, and the spread of its "
+            f"votes around their mean. The network runs {film.used} iterations: iteration 1 has equal shares, each "
+            "later iteration follows an update of the shares. Share of all assignments that moves to another class: "
+            f"{words}.",
             f"{len(film.images)} images, each with a map of its parts for {len(film.classes)} classes in "
             f"{film.iterations} iterations.",
             numbers.records,
@@ -76,20 +77,20 @@ def build(results: Results) -> list[Table]:
             of_layer = [run, f"{-place} below" if place else "classes", own]
             layers.append((of_layer, cells(numbers, _LAYER_HEADS, "layers", layer), numbers))
     of_iterations = (
-        "The test error if routing ended there; the share of the assignment that goes to another class than in the "
-        "iteration before; means over images of the class capsules' activations, and of the spread of votes (root mean "
-        "square distance to their mean, each weighted by its part's activation and by how much of the part is "
-        "assigned). Iteration 1 has equal shares, each later one follows an update of them. Iterations that are not "
-        "the network's own follow its last one, with the same votes."
+        "Test error if routing ended after the iteration; share of all assignments that moved to another class since "
+        "the previous iteration; activations of class capsules, and spreads of their votes, as means over images. A "
+        "spread is the root mean square distance of votes to their mean. The weight of a vote is its part's activation "
+        "times the assigned share of the part. Iteration 1 has equal shares; each later iteration follows an update of "
+        "the shares. An iteration that is not the network's own continues its routing on unchanged votes."
     )
     of_layers = (
-        "Entropy of routing: how evenly capsules are divided among the capsules above, from 0 (one parent, as in a "
-        "tree) to 1 (equal shares), mean weighted by activations of the divided capsules. Dead: types of capsules "
-        "whose activation is at most 0.01 at all positions of all images. Dynamic range: sd over images of a type's "
-        "largest activation, mean over types. Layers are counted down from the class capsules."
+        "Entropy of routing: how evenly a child is divided among its parents, from 0 (one parent, as in a tree) to 1 "
+        "(equal shares); children are weighted by their activations. Dead types: types of capsules whose activation is "
+        "at most 0.01 at all positions of all images. Dynamic range: sd over images of a type's largest activation, "
+        "averaged over types. The layer 1 below is the layer below the class capsules."
     )
     steps, places = ["run", "iteration", "the network's own"], ["run", "layer", "iterations"]
     return [
-        *measured_table(NAME, "Routing, iteration by iteration", of_iterations, steps, _HEADS, iterations),
-        *measured_table(f"{NAME}-layers", "Routing, layer by layer", of_layers, places, _LAYER_HEADS, layers),
+        *measured_table(NAME, "Routing after each iteration", of_iterations, steps, _HEADS, iterations),
+        *measured_table(f"{NAME}-layers", "Routing in each layer", of_layers, places, _LAYER_HEADS, layers),
     ]

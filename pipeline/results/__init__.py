@@ -1,1 +1,1 @@
-"""Results of stages (their form, writing and reading), and the documents' claims that they answer."""
+"""The form of results, their writing and reading, and the documents' claims that results answer."""

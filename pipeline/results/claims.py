@@ -1,5 +1,5 @@
-"""Published numbers, in files of this folder: the claims of the documents (`claims.yaml`), and test errors of networks
-like ours by the number of images seen in training (`public_curves.yaml`).
+"""Published numbers, in files of this folder: the documents' claims (`claims.yaml`), and other authors' test errors
+of networks like those of document 004, by the number of images seen in training (`public_curves.yaml`).
 """
 
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ OFF_A_PLOT = "read off a plot"
 
 
 class Claim(BaseModel):
-    """One claim. With a `value`, it is a number to reproduce; without, a statement that a check confirms or refutes."""
+    """One claim: a number to reproduce if it has a `value`, or else a statement that a check confirms or refutes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: str = Field(pattern=r"^\d{3}\.[\w.]+$")
-    where: str = Field(description="the place in the document")
+    where: str = Field(description="section, table, figure or equation of the document")
     claim: str
     value: float | None = Field(default=None, description="the document's number; accuracies and errors in percent")
     sd: float | None = Field(default=None, gt=0, description="standard deviation of the document's number, if given")
     better: Literal["higher", "lower", "neither"] | None = Field(
         default=None, description="whether higher or lower numbers are better; neither for a baseline"
     )
-    tolerance: float | None = Field(default=None, gt=0, description="without sd: replaces the default of scorecard.py")
+    tolerance: float | None = Field(default=None, gt=0, description="used if sd is not given, in place of a default")
     holds_when: str | None = Field(default=None, description="what the check tests, for a claim without a number")
     unit: str = Field(default="%", description="unit of our number")
 
@@ -55,22 +55,22 @@ class Claim(BaseModel):
 
 
 def load_claims() -> list[Claim]:
-    """The claims in the file's order. Raises pydantic's `ValidationError` for a malformed one."""
+    """The claims in the file's order. Raises pydantic's `ValidationError` for a malformed claim."""
     rows = yaml.safe_load(Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8"))
     return TypeAdapter(list[Claim]).validate_python(rows)
 
 
 @dataclass(frozen=True)
 class PublicCurve:
-    """The errors of one network by the number of images seen.
+    """The test errors of one network, by the number of images seen in training.
 
     Attributes:
         name: short name, the label in figures.
         source: paper, repository, and the place in it.
         parameters: number of the network's parameters; None where the source does not give it.
         iterations: number of routing iterations; None where the source does not give it.
-        read: where the points are from: "printed" in a text, the "log" of a training, or `OFF_A_PLOT`.
-        points: pairs: number of images seen in training, in millions, and test error at that point, in percent.
+        read: where the points are from, "printed" in a text, the "log" of a training, or `OFF_A_PLOT`.
+        points: pairs of the number of images seen, in millions, and the test error at that point, in percent.
     """
 
     name: str

@@ -21,7 +21,7 @@ COPIES = {
 }
 """Sources that are copies of smallNORB, and how each copy differs from it."""
 _FOR_VALIDATION = 0.02
-"""Share of the document's training images that may be missing without a remark."""
+"""Share of the document's training images that may be missing without a remark, such as images for validation."""
 _STEPS = "training.steps"
 """Key of the number of training steps. A worse number after fewer steps does not test a claim."""
 
@@ -67,7 +67,7 @@ def remarks(
             if place in words:
                 kind: Kind = "budget" if place in of_budget else "setting"
                 told.append(Remark(words[place].format_map(ours), kind, untested=place == _STEPS))
-            elif place not in ("dataset.source", "dataset.train", "dataset.test", "replicas"):  # in other remarks
+            elif place not in ("dataset.source", "dataset.train", "dataset.test", "replicas"):  # remarked on elsewhere
                 name_of = place.rpartition(".")[2].replace("_", " ")
                 listed[place] = f"{name_of} {setting_in_words(mine)} / {setting_in_words(its)}"
         if listed:
@@ -80,7 +80,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """Remarks on data other than the document's, or on fewer images. Training images of other data are not compared."""
+    """Remarks on other data than the document's or fewer training images of its data, and on fewer test images."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -94,7 +94,7 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:
-    """Numbers of training steps: `steps` in all, `epoch_steps` in one epoch (text). Upper bounds with a `holdout`."""
+    """Numbers of training steps: `steps` in total, `epoch_steps` per epoch, as text. Upper bounds with a `holdout`."""
     dataset, holdout = ours.dataset, ours.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
     steps = int(images * share) // ours.training.batch_size
@@ -102,9 +102,9 @@ def _steps(ours: Recorded, share: float) -> dict[str, Any]:
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (dotted key, ours, theirs) for each setting that differs. If theirs is {least: n}, ours is below n."""
+    """Yield (dotted key, ours, theirs) for each setting that differs. {least: n} differs only from numbers below n."""
     for key, value in theirs.items():
-        if key in ("words", "budget", "published_code") or key not in ours:  # these three are no settings
+        if key in ("words", "budget", "published_code") or key not in ours:  # these names are no settings
             continue
         mine = ours[key]
         if isinstance(value, Mapping) and "least" in value:
@@ -117,7 +117,7 @@ def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any], place: str = 
 
 
 def setting_in_words(value: object) -> str:
-    """A setting as text: "none", "on" and "off" rather than Python's words."""
+    """A setting as text. None, True and False become "none", "on" and "off"."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "on", False: "off"}[value]
     return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""What was measured for a claim, how its settings differ from the document's, and how far a network was trained."""
+"""What was measured for a claim, how our settings differ from the document's, and how far a network was trained."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from pipeline.results.reading import Numbers, Results, training_behind
 NOT_THE_PAPERS_DATA = "not the paper's data"
 """The beginning of a remark on data other than the paper's."""
 _PART = 8
-"""Errors at the end of training are means over the last eighth of the epochs, because errors change little there."""
+"""Errors at the end of training are means over the last 1 / `_PART` of the epochs, in which errors change little."""
 _NEAR = 0.02
 """An accuracy of at most 1 / classes plus this number counts as guessing."""
 Kind = Literal["budget", "data", "setting", "noise"]
@@ -24,7 +24,7 @@ class Remark(str):
     """How a setting differs from the document's, in words.
 
     Attributes:
-        untested: whether this difference may explain a worse number, which is then "not tested", as is any statement.
+        untested: whether this difference makes a claim "not tested" if it has no number, or if our number is worse.
     """
 
     kind: Kind
@@ -43,8 +43,8 @@ class Learned:
     Attributes:
         training_error: error on the augmented training images in the last epoch; None if unknown. It is unknown with
             mixup, which gives images two classes.
-        measured: images measured after every epoch: "test" (watched test images) or "validation".
-        before, last: mean errors on these images, over the second to last eighth of the epochs and the last eighth.
+        measured: images on which errors were measured after every epoch, "test" (some test images) or "validation".
+        before, last: mean errors on these images over the next-to-last eighth of the epochs, and over the last one.
         images: number of images measured; 0 if this number or the errors are unknown.
     """
 
@@ -63,10 +63,10 @@ class Finding:
         ours: our number, in the claim's unit.
         holds: whether the statement holds; None for a claim with a number, because the scorecard judges numbers.
         records: provenance of every item that the measurement uses.
-        remarks: how the setting differs from the paper's; empty if it does not.
+        remarks: differences from the paper's settings and data; empty if there are none.
         notes: other observations that a reader of the verdict should know.
-        others: our numbers with other protocols, by protocol. The scorecard adds them and their verdicts to notes.
-        learned: how far the network was trained; None if this is unknown, or if the claim is not about its error.
+        others: numbers measured in other ways, by a description. The scorecard adds them and their verdicts to notes.
+        learned: how far the network was trained; None if unknown, or if the claim is not about the network's error.
     """
 
     ours: Measured | None
@@ -79,11 +79,11 @@ class Finding:
 
 
 Measure = Callable[[Results], Finding | None]
-"""A check of one claim on a profile's results. Without results, it returns None or raises `NotMeasuredError`."""
+"""A function that measures one claim. If a result is missing, it returns None or raises `NotMeasuredError`."""
 
 
 def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
-    """How far the classifier `run` was trained for the result `numbers`; None without its training or history."""
+    """How far the classifier `run` was trained for the result `numbers`; None if its training or history is missing."""
     trained = training_behind(results, numbers, run)
     columns = ("replica", "epoch", "train_accuracy", "validation_accuracy")
     table = results.table("train", run, columns) if trained else None
@@ -94,7 +94,7 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
     training = None if settings.model.get("mixup") else _error([each["train_accuracy"][-1:] for each in accuracies])
     if "test_accuracy" in table:
         measured, images = "test", min(settings.watched, dataset.test)
-    else:  # settings do not give the number of images held out by factor of variation
+    else:  # settings do not give the number of validation images of a `holdout`
         measured, images = "validation", 0 if settings.get("holdout") else dataset.validation
     parts = [len(each) // _PART for each in accuracies]
     if not images or not all(parts):
@@ -105,7 +105,7 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
 
 
 def _error(accuracies: list["pd.Series[float]"]) -> float:
-    """Error in percent from accuracies in [0, 1], one series of epochs per seed: mean over epochs, then over seeds."""
+    """Error in percent, a mean over epochs, then over seeds. `accuracies` in [0, 1]: a series over epochs per seed."""
     return 100 * (1 - sum(float(each.mean()) for each in accuracies) / len(accuracies))
 
 

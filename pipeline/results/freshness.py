@@ -1,7 +1,7 @@
-"""Each item's state, a key of `STATES`, and the hours that the item takes. States compare results with parameters.
+"""The state of each item, such as "stale", from its result and the parameters, and the hours that the item takes.
 
 When parameters change, old results stay until their stage runs again. Results of items that were removed from the
-parameters stay until someone deletes them. Reports mark both kinds. `dvc status` finds changes of code.
+parameters stay until someone deletes them. Reports mark both kinds. Only `dvc status` finds changes of code.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,7 +24,7 @@ STATES: dict[State, str] = {
     "gone": "no longer in the profile",
 }
 """Every state, in words."""
-_FEW = 3  # changed settings shown of a stale item
+_FEW = 3  # number of changed settings that are shown of a stale item
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ItemStatus:
 
     Attributes:
         hours: hours that the item took, or would take; None if unknown.
-        estimated: whether `hours` is an estimate, the median of the items of its stage.
+        estimated: whether `hours` is an estimate, the median of all hours recorded for the stage's items.
         commit: short hash of the commit that the result was made from; "" if unknown.
         changed: (dotted name, value in the result, value now) of each changed setting of a stale item; else empty.
     """
@@ -47,7 +47,7 @@ class ItemStatus:
 
 
 def current_settings(graph: Graph, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of each item that writes a record, by `<stage>/<item>`, given all parameters."""
+    """The settings of each item that writes a record, by `<stage>/<item>`. `values` has all parameters."""
     return {
         f"{stage}/{name}": graph.settings(stage, name, values)
         for stage, items in graph.items.items()
@@ -69,7 +69,7 @@ def statuses(
     Args:
         expected: the settings by `<stage>/<item>`, for every item of the profile.
         publish: whether to mark results made from uncommitted changes as drafts.
-        locked: labels of the items whose results have the hash in the profile's `dvc.lock`; by default, all items.
+        locked: labels of the items whose results have the hashes in the profile's `dvc.lock`; by default, all items.
         running: a function that says whether the item with a given label is running.
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
@@ -81,7 +81,7 @@ def statuses(
         made = recorded.get(label)
         settings = made.records[-1].get("settings", {}) if made else {}
         stale = label in expected and made is not None and settings != expected[label]
-        states: dict[State, bool] = {  # the first that applies
+        states: dict[State, bool] = {  # the first that applies is the item's state
             "gone": label not in expected,
             "running": label in expected and running(label),
             "missing": made is None,
@@ -92,7 +92,7 @@ def statuses(
         }
         state = next(state for state, applies in states.items() if applies)
         time = known.get(label)
-        if estimated := made is None or stale:  # a stale item's recorded time may be of quite other settings
+        if estimated := made is None or stale:  # a stale item's recorded time is that of other settings
             alike = [hours for other, hours in known.items() if other.partition("/")[0] == label.partition("/")[0]]
             time = median(alike) if alike else None
         commit = str(made.records[-1].get("commit") or "")[:7] if made else ""
@@ -102,8 +102,8 @@ def statuses(
 
 
 def compare(results: Results, expected: Mapping[str, Mapping[str, Any]], *, publish: bool = False) -> dict[str, str]:
-    """States, in the words of `STATES`, of items whose results differ from the profile, by `<stage>/<item>`. The order:
-    missing items, stale ones, drafts, and results that are not in the profile. Arguments as for `statuses`.
+    """The state, in words (`STATES`), of each item whose result differs from the profile, by `<stage>/<item>`. First
+    are missing items, then stale items, drafts, and results not in the profile. Arguments are as for `statuses`.
     """
     found = statuses(results, expected, publish=publish)
     kinds: tuple[State, ...] = ("missing", "stale", "draft", "gone")
@@ -120,15 +120,15 @@ def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, l
 
 
 def recorded_hours(numbers: Numbers) -> float | None:
-    """Hours that an item took; None if they are not recorded. The larger of two recorded times counts: after a training
-    was resumed, its numbers have the seconds in total, and its provenance has only those after the interruption.
+    """Hours that an item took, the larger of the times in its numbers and its provenance; None if both are missing. If
+    a training was interrupted, its numbers have the whole time, its provenance only that after the interruption.
     """
     known = [each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if each is not None]
     return max(known) / 3600 if known else None
 
 
 def table(found: list[ItemStatus]) -> list[str]:
-    """Lines of text: items, named as for `dvc repro`, with changed settings; last, counts and hours of the states."""
+    """Lines of text: items, named as for `dvc repro`, with their changed settings, then totals by state."""
     width = max((len(each.label) for each in found), default=0)
     lines = []
     for each in found:

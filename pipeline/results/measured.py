@@ -13,7 +13,7 @@ SIGNIFICANT_SES = 2.0
 
 @dataclass(frozen=True)
 class Measured:
-    """A number measured on `n` replicas: their mean and sample standard deviation (0 if n is 1).
+    """A number measured on `n` replicas: its mean and sample standard deviation over the replicas (0 if n is 1).
 
     Attributes:
         standard_error: whether `sd` is the standard error of the mean instead.
@@ -40,12 +40,12 @@ class Measured:
     def minus(self, other: Measured) -> Measured:
         """The difference of two means. Its sd assumes independent measurements, and is 0 if unknown (see `_with`).
 
-        For numbers of the same replicas this sd is too large if they correlate positively, too small if negatively.
+        If both were measured on the same replicas, the sd is too large (positive correlation) or too small (negative).
         """
         return self._with(other, self.mean - other.mean, math.hypot(self.sd, other.sd))
 
     def over(self, other: Measured) -> Measured:
-        """The ratio of two numbers of at least 0. Its sd is to first order, for independent measurements (see `_with`).
+        """The ratio of two numbers of at least 0. Its first-order sd assumes independent measurements (see `_with`).
         If `other` is 0, the ratio is infinite (1 if both are 0), and its sd is 0.
         """
         if other.mean == 0:
@@ -54,13 +54,13 @@ class Measured:
         return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
 
     def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """`mean`, `sd` and the smaller n of the two. If n is 1, an sd that is no standard error becomes 0 (unknown)."""
+        """Replace mean, sd and n (by the smaller n). If n is 1, an sd that is no standard error becomes 0 (unknown)."""
         n = min(self.n, other.n)
         return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 
     @property
     def se(self) -> float:
-        """The standard error of the mean over replicas; 0 for one replica, whose noise is unknown."""
+        """The standard error of the mean: `sd` if `standard_error`, else `sd` / sqrt(`n`), 0 (unknown) if n is 1."""
         return self.sd if self.standard_error else self.sd / math.sqrt(self.n)
 
     def clearly_above(self, other: Measured) -> bool:
@@ -68,5 +68,5 @@ class Measured:
         return self.mean - other.mean > SIGNIFICANT_SES * math.hypot(self.se, other.se)
 
     def variance_of_share(self, images: float) -> float:
-        """The squared standard error of `mean`, a share in [0, 1] of `images` images: binomial plus squared `se`."""
+        """The squared standard error of `mean`, a share in [0, 1] of `images` images: binomial variance + `se`**2."""
         return self.mean * (1 - self.mean) / images + self.se**2

@@ -52,7 +52,7 @@ def combined(outcomes: Mapping[str, Outcome], datasets: Mapping[str, str | None]
         An outcome with numbers under `studies`, arrays named `<study>/<name>`, and one table with the rows and columns
         of all studies. Its first column is `study`. `pipeline.results.reading` separates the studies again.
     """
-    import pandas as pd  # here: all studies import this module, and their settings must load quickly
+    import pandas as pd  # not at the top: all studies import this module, and must load quickly
 
     table = pd.concat([each.table.assign(study=name) for name, each in outcomes.items()], ignore_index=True)
     table.insert(0, "study", table.pop("study"))
@@ -84,7 +84,7 @@ def _leaves(numbers: object, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple
 def headlines(numbers: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """The headline numbers `names` (means over replicas), nested as in `numbers`, with four significant digits.
 
-    Names are keys of `numbers` joined by dots. A key may contain dots, too. Names without a number are left out.
+    A name joins the nested keys of a number by dots. Keys may contain dots, too. Names without a number are left out.
     """
     found = {".".join(keys).removesuffix(".mean"): (keys, value) for keys, value in _leaves(numbers)}
     nested: dict[str, Any] = {}
@@ -123,7 +123,7 @@ def write_outcome(path: Path, arrays: Path | None, outcome: Outcome, provenance:
     write_text(path, shown.replace("[]", json.dumps([record], allow_nan=False)) + "\n")
     write_text(path.with_suffix(".csv"), outcome.table.to_csv(index=False, float_format="%.7g"))
     if arrays is not None:
-        arrays.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, empty for items without arrays
+        arrays.mkdir(parents=True, exist_ok=True)  # DVC expects a folder, even an empty one
     if outcome.arrays:
         assert arrays is not None, f"dvc.yaml has no folder for the arrays of {outcome.kind}"
         write_arrays(arrays / "examples.npz", outcome.arrays)

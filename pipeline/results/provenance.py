@@ -19,7 +19,7 @@ def distinct(records: Iterable[Record]) -> list[Record]:
 
 
 def item_name(record: Record) -> str:
-    """`<stage>/<item>` of a record, or just the stage if it has no items."""
+    """`<stage>/<item>` of a record, or just the stage if the record has no item."""
     stage, item = str(record.get("stage", "?")), record.get("item")
     return f"{stage}/{item}" if item else stage
 
@@ -38,9 +38,9 @@ def merged_provenance(records: Sequence[Record]) -> dict[str, Any]:
     """One provenance for a number that is based on several items.
 
     Returns:
-        a dictionary. commit ("-dirty" with uncommitted changes), params_hash, device: all values, joined by commas.
-        seconds: the sum. epochs: the largest number. items, tracking_runs: lists. A value is None, or an empty list,
-        if no record has it.
+        A dictionary. `commit` ("-dirty" with uncommitted changes), `params_hash` and `device` each join all distinct
+        values by commas. `seconds` is the sum, `epochs` the maximum. `items` and `tracking_runs` are lists. An entry
+        is None, or an empty list, if no record has it.
     """
     records = distinct(records)
     commits = unique(_commit(each) for each in records)

@@ -1,7 +1,7 @@
 """Reads and checks the result files of one profile.
 
 If a file is missing, its item was not executed. Methods then return `None` or raise `NotMeasuredError`. If a file is
-corrupt or lacks what is asked for, they raise `ResultError`. So no figure or verdict is based on a guess.
+corrupt or has an unexpected form, they raise `ResultError`. They never replace a number by a guess.
 
 An item of a stage such as `regression` is one study. An item of `regression_sets` is a set of studies (`studies_of`).
 """
@@ -80,7 +80,7 @@ class Numbers:
         return list(value) if isinstance(value, dict) else []
 
     def measured(self, *keys: str) -> Measured | None:
-        """The mean, sd and n under `keys`, or None if they are missing; `ResultError` if the value lacks one."""
+        """Mean, sd and n under `keys`; None if there is no value, `ResultError` if the value lacks one of the three."""
         value = self.at(*keys)
         if value is None:
             return None
@@ -144,7 +144,7 @@ class Numbers:
 
     @property
     def records(self) -> list[Record]:
-        """The provenance records, the stage's own last. Raises `ResultError` if there is none."""
+        """The provenance records. The last one is the item's own. Raises `ResultError` if there is none."""
         records = self.values.get("provenance")
         if not isinstance(records, list) or not records or not all(isinstance(each, dict) for each in records):
             raise ResultError.at(self.path, "has no provenance (a list of records)")
@@ -168,20 +168,20 @@ class Results:
     evidence: EvidenceParams = field(default_factory=EvidenceParams)
 
     def executed(self, stage: str) -> Iterator[tuple[str, Numbers]]:
-        """Name and numbers, as from `numbers`, of each executed item of a stage, in natural order (45 before 180)."""
+        """Yield each item of a stage with its `numbers`, unless these are None, in natural order (45 before 180)."""
         for item in sorted((path.stem for path in (self.records / stage).glob("*.json")), key=natural):
             if numbers := self.numbers(stage, item):
                 yield item, numbers
 
     def answering(self, stage: str, item: str | None) -> tuple[str, Numbers]:
-        """The item that evidence names, and its numbers. `NotMeasuredError` if `item` is None or was not executed."""
+        """Return `item`, which evidence names, and its `numbers`. Raises `NotMeasuredError` if either is None."""
         numbers = self.numbers(stage, item) if item else None
         if not item or not numbers:
             raise NotMeasuredError(f"evidence of {stage} is not there")
         return item, numbers
 
     def numbers(self, stage: str, item: str) -> Numbers | None:
-        """The numbers of an item of a stage, or None if it was not executed, or is a draft and drafts are left out."""
+        """The numbers of an item of a stage. None if it was not executed, or if it is a draft and `drafts` is False."""
         path = self.records / stage / f"{item}.json"
         if not path.exists():
             return None
@@ -231,10 +231,10 @@ class Results:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """A context that raises `ResultError` if the file at `path` is damaged."""
+    """A context in which an error becomes a `ResultError` about the file at `path`."""
     try:
         yield
-    except Exception as error:  # json, pandas, zipfile and numpy raise many kinds on damaged files
+    except Exception as error:  # json, pandas, zipfile and numpy raise many kinds of errors for damaged files
         raise ResultError.at(path, f"is corrupt: {error or type(error).__name__}") from None
 
 
@@ -245,10 +245,10 @@ def _require(path: Path, what: str, wanted: Iterable[str], found: Container[str]
 
 
 def with_training(results: Results, numbers: Numbers, *runs: str) -> list[Record]:
-    """The provenance records of the trainings of `runs`, then those of the result `numbers` that is based on them.
+    """The provenance records of the trainings of `runs`, then those of `numbers`, a result based on these trainings.
 
-    Trainings that `training_behind` does not find are left out. Drafts are included in any case, because their records
-    show that the result rests on a draft.
+    Trainings that `training_behind` does not find are left out. Drafts are included even if `results.drafts` is False,
+    because their records show that the result rests on a draft.
     """
     everything = replace(results, drafts=True)
     found = (training_behind(everything, numbers, run) for run in runs)
@@ -264,7 +264,7 @@ def training_behind(results: Results, numbers: Numbers, run: str) -> Numbers | N
 
 
 def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
-    """Settings of the run and of its data set that weights depend on. `patience` above `epochs` counts as `epochs`."""
+    """Settings of a run and of its data set. A `patience` above `epochs` has no effect, and is replaced by `epochs`."""
     settings, dataset = numbers.run(run), numbers.dataset_of(run)
     training = settings.training
     return {**settings, "training": {**training, "patience": min(training.patience, training.epochs)}}, dataset
@@ -272,7 +272,7 @@ def _training_of(numbers: Numbers, run: str) -> tuple[dict[str, Any], Recorded]:
 
 def _rows_of(path: Path, study: str, columns: Sequence[str]) -> pd.DataFrame:
     """The rows of one study in the table of a set, without columns of other studies. Types of columns are inferred from
-    these rows alone, because a column of integers may hold text in another study.
+    these rows only, because a column of integers may hold text in another study.
     """
     whole = pd.read_csv(path, dtype=str, keep_default_na=False)
     if "study" not in whole:
@@ -336,9 +336,9 @@ class Study:
 
 
 def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]:
-    """All executed studies of a stage and of the sets beside it (`<stage>_sets`), as objects of the class `kind`.
+    """All executed studies of a stage and of its sets (`<stage>_sets`), as objects of the class `kind`.
 
-    Sets come last. Items are in natural order, studies in their set's order. `ResultError` if a result is corrupt.
+    Sets come last. Items are in natural order, studies in the order of their set. `ResultError` if a result is corrupt.
     """
     for item, numbers in results.executed(stage):
         yield kind(results, stage, item, None, numbers, numbers.settings[stage][item])
@@ -352,5 +352,5 @@ def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]
 
 
 def study_of(results: Results, stage: str, name: str | None, kind: type[Kind]) -> Kind | None:
-    """The first study called `name`, alone or in a set; None if there is none. Raises `ResultError` as `studies_of`."""
+    """The first study called `name`, in a set or not; None if there is none. Raises `ResultError` as `studies_of`."""
     return next((study for study in studies_of(results, stage, kind) if study.name == name), None)

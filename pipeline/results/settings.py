@@ -1,7 +1,7 @@
 """The section `evidence` of `params.yaml`: it names the items that answer the documents' claims.
 
-A role stands for evidence that claims rest on, such as the capsules of Table 1. Claims on the same evidence share a
-role. The profile names an item for each role. If it leaves out a role, the claims of the role are "not run".
+A role names evidence that claims need, such as the capsules of Table 1. Claims that need equal evidence share a role.
+The profile names an item for each role. If the profile leaves out a role, the claims that need it are "not run".
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
-"""Item by name of the role. An item is a key of `Role.section`; for `networks`, a run or <ablation>/<condition>."""
+"""Items by role. An item is a key in section `Role.section`. For `networks`, it is a run or <ablation>/<condition>."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 ROWS = (
@@ -22,12 +22,12 @@ ROWS = (
 
 
 class Role(NamedTuple):
-    """A role that the profile gives an `item`. `where` is the role's place in `params.yaml`.
+    """A role, and the `item` that the profile names for it. `where` is the role's place in `params.yaml`.
 
     Attributes:
-        section: section of `params.yaml` that has the item. `networks` stands for runs and conditions of `ablation`.
-        kind: what the item must be: the variant of a run, the kind of a study, or the axis of a study of viewpoints.
-            "" allows every item. None marks an unknown role in params.yaml, which is an error.
+        section: section of `params.yaml` that has the item. `networks` means `runs` and the conditions of `ablation`.
+        kind: the kind of study that the item must be, the variant that its run must have, or its axis of viewpoints.
+            "" allows every item. None marks an unknown role in `params.yaml`, which is an error.
     """
 
     where: str
@@ -37,7 +37,7 @@ class Role(NamedTuple):
 
 
 def one(section: str, kind: str = "", **more: Any) -> Any:
-    """A pydantic field for one role (see `Role`). By default, the profile leaves the role out."""
+    """A pydantic field for one role (see `Role`). By default, the profile may leave out the role."""
     return Field(**{"default": None, "json_schema_extra": {"section": section, "kind": kind}, **more})
 
 
@@ -48,7 +48,7 @@ def group(section: str, kinds: Mapping[str, str]) -> Any:
 
 class GenerativeEvidence(Section):
     """Evidence for document 000. `affine` has the runs for affNIST, `table_1` the runs for other claims about runs.
-    `optimise` is a study of all rotations, `optimise_upright` a larger one of upright images, for the gain in accuracy.
+    `optimise`: a study of rotated images. `optimise_upright`: a larger one of upright images, for the gain in accuracy.
     """
 
     table_1: Roles = group("runs", VARIANTS)
@@ -67,8 +67,8 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Evidence for the networks of document 001. `inference.as_coded` is inference as in the code behind the document,
-    in the network without routing. The first entry of `middle` that was measured answers the claim.
+    """Evidence for the networks of document 001. `inference.as_coded` is inference in the network without routing, as
+    in the code behind the document. The first measured entry of `middle` answers the claim about a middle layer.
     """
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
@@ -77,7 +77,7 @@ class CapsNetEvidence(Section):
 
 
 class RegressionEvidence(Section):
-    """Evidence for document 002. Each kind of study has a role per data set, which a study on other data may fill."""
+    """Evidence for document 002. Each kind of study has a role per data set of the document. Items may use others."""
 
     grid: Roles = group("regression", dict.fromkeys(DATASETS, "grid"))
     convergence: Roles = group("regression", dict.fromkeys(DATASETS, "convergence"))
@@ -103,8 +103,8 @@ class ComparisonEvidence(Section):
 
 
 class MatrixCapsulesEvidence(Section):
-    """Evidence for document 004. `crops`: the run tested with mean scores of crops. `votes`: the run of Figure 2.
-    `published`: the run with the authors' own settings, which no claim rests on; its curve is drawn.
+    """Evidence for document 004. `crops`: the run whose scores are means over crops. `votes`: the run for Figure 2.
+    `published`: the run with the authors' own settings. No claim rests on it, but its curve is drawn.
     """
 
     table_1: Roles = group("networks", dict.fromkeys(ROWS, "matrix_capsules"))

@@ -27,9 +27,7 @@ def stack_replicas(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]:
-    """The spread over replicas of column `value`, for each combination of values of the columns `keys`. The result is
-    nested: one level of dictionaries for each column.
-    """
+    """`spread` of column `value` over rows that agree in columns `keys`, nested by their values, one level per key."""
     nested: dict[str, Any] = {}
     for key, column in table.groupby(list(keys), sort=False)[value]:
         level = nested
@@ -40,7 +38,7 @@ def nest(table: pd.DataFrame, keys: Sequence[str], value: str) -> dict[str, Any]
 
 
 def flat(numbers: dict[str, Any], prefix: str = "") -> dict[str, float]:
-    """The means (and plain numbers) of nested metrics by dotted name, as tracking expects them. Lists are left out."""
+    """Means and plain numbers of nested metrics, by dotted name, as tracking expects them. Other values are omitted."""
     named: dict[str, float] = {}
     for key, value in numbers.items():
         name = f"{prefix}.{key}" if prefix else key

@@ -1,13 +1,13 @@
-"""Studies, one module each. Studies of any system are here. A study of one system is in the system's `studies`.
+"""Studies, one module each. Those for any system are in this folder, those for one system in its folder `studies`.
 
 A study's kind is the name of its module, of its stage in `dvc.yaml` and of its section in `params.yaml`. A module has
 
 - `measure`, a function from a `Context` to an `Outcome`, which `stages/study.py` calls;
-- `SETTINGS`, if it has a section: the class of an entry or, with `ONE_SECTION`, of a section that all items share;
-- `SET`, if it has sets: the class of an item that runs several short studies;
+- `SETTINGS`, if the study has a section: the class of an entry, or of a section for all items (`ONE_SECTION`);
+- `SET`, if the study has sets: the class of an item that runs several short studies;
 - `check`, if needed: a function that raises `ValueError` if an entry does not fit other sections of `params.yaml`.
 
-Importing a study needs no torch: `measure` imports the code that computes.
+Importing a study does not import torch. Only a call of `measure` imports the code that computes.
 """
 
 from functools import cache
@@ -30,16 +30,12 @@ def _files() -> dict[str, Path]:
 
 
 def file_of(kind: str) -> Path | None:
-    """The file of a kind of study, also by the name of its sets (`<kind>_sets`); None if there is none."""
+    """The file of a kind of study; None if there is none. The argument may also name its sets, as `<kind>_sets`."""
     return _files().get(kind.removesuffix(SETS))
 
 
 def study_of(kind: str) -> ModuleType:
-    """The module of a kind of study, also by the name of its sets (`<kind>_sets`).
-
-    Raises:
-        UserError: there is no study of that kind.
-    """
+    """The module of `kind`, which is as for `file_of`. Raises `UserError` if there is no such study."""
     if (file := file_of(kind)) is None:
         raise UserError(f"'{kind}' is not one of the studies {', '.join(_files())}")
     return import_module(".".join(file.relative_to(ROOM.parents[1]).with_suffix("").parts))

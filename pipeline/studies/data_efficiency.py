@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 LONGEST = 10_000
-"""Largest `epochs` / share, about the epochs trained on a share: more if its incomplete last batch is left out."""
+"""Limit of `epochs` / share, which is about the number of epochs on a share (more if last batches are left out)."""
 ITSELF = "itself"
 """Entry of the column `features` if the model itself classifies. Other entries are features of a linear probe."""
 _FEWEST = 10
@@ -39,8 +39,8 @@ class DataEfficiencyParams(Section):
     shares: list[Annotated[float, Field(gt=0, le=1)]] = Field(
         min_length=1, description="shares of the training and validation images, the same share of every class"
     )
-    epochs: int = Field(ge=1, le=1000, description="passes over all images; smaller shares take as many steps")
-    replicas: int = Field(ge=1, le=1000, description="seeds trained on each share")
+    epochs: int = Field(ge=1, le=1000, description="number of passes over all images; smaller shares get as many steps")
+    replicas: int = Field(ge=1, le=1000, description="number of replicas trained on each share")
 
     @model_validator(mode="after")
     def _consistent(self) -> DataEfficiencyParams:
@@ -55,7 +55,7 @@ SETTINGS = DataEfficiencyParams
 
 
 def check(params: SharedParams, where: str, study: DataEfficiencyParams) -> None:
-    """ValueError if there is no such run."""
+    """ValueError if there is no run `study.run`."""
     params.run_of(f"{where}.run", study.run)
 
 
@@ -85,8 +85,8 @@ def measure(context: Context) -> Outcome:
 def share_of(dataset: Dataset, share: float) -> Dataset:
     """The data set with a share of its training and validation images, the same share of every class.
 
-    It has the first images of each class, in the order of the split, so a larger share contains a smaller one. It has
-    at least about `_FEWEST` validation images, and all test images.
+    It has the first images of each class, in the order of the split, so a larger share contains every smaller one. It
+    has about `_FEWEST` validation images or more, and all test images.
     """
     import pandas as pd
 

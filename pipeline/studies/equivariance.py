@@ -21,7 +21,7 @@ SETTINGS = EquivarianceParams
 
 
 def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
-    """ValueError without such a run, or if its crop cannot be centred exactly: images are moved about the centre."""
+    """ValueError if there is no such run, or if images are moved about a centre that their crops cannot have."""
     run = params.run_of(f"{where}.run", study.run)
     side, augmentation = params.images_of(run.dataset).side, run.augmentation
     if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
@@ -64,8 +64,9 @@ def measure(context: Context) -> Outcome:
 
 
 def _steps(dataset: Dataset, settings: EquivarianceParams) -> dict[str, list[NDArray[np.int64]]]:
-    """By factor, two arrays `[N, 2]` of pairs of test images one viewpoint step apart, as indices: up to `fit_images`
-    pairs of half of the toys, and up to `images` pairs of the others. A factor is left out if a half has under 8 pairs.
+    """By factor, two arrays `[N, 2]` of N pairs of test images (indices) whose viewpoints differ by one step. The first
+    array has up to `fit_images` pairs of half of the toys, the second up to `images` pairs of the other toys. A factor
+    is left out if either half of the toys has under 8 pairs.
     """
     from pipeline.data.viewpoints import STEPS, neighbours
 

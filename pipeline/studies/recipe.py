@@ -1,7 +1,7 @@
 """The effect of single changes in training on the error on held-out images.
 
 Settings of runs are chosen by this error, never by the test error. Training images with one value of a factor of
-variation are held out, for each of the values `held_out` in turn. Images of held-out instances show new toys.
+variation are held out, for each of `held_out` in turn. If the factor is `instance`, held-out images show new toys.
 Networks are evaluated after the last epoch. If the epoch were chosen by this error, the error would be too low.
 """
 
@@ -26,32 +26,31 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=CroppedRun)
 
 ERRORS = {"new": "validation_accuracy", "known": "known_accuracy", "train": "train_accuracy"}
-"""By name of an error in the result: the column of the training's history that has the accuracy (1 - error)."""
+"""The column of the training's history that has the accuracy (1 - error), by the name of the error in the result."""
 
 
 class RecipeParams(Section):
     """Single changes in the training of a network, compared by the error on held-out images."""
 
     run: Name = Field(description="a key of `runs` whose variant is matrix_capsules or cnn")
-    factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(description="as in a run's `holdout`")
+    factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(description="factor of held-out values")
     held_out: Annotated[list[Annotated[int, Field(ge=0, le=360)]], AfterValidator(check_once)] = Field(
-        min_length=1, description="values of the factor: a network is trained without each of them"
+        min_length=1, description="values of the factor; a network is trained without each value in turn"
     )
-    known_share: float = Field(ge=0, lt=1, description="as in a run's `holdout`")
-    replicas: int = Field(ge=1, le=1000, description="seeds trained")
-    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, unless a condition sets them")
+    known_share: float = Field(ge=0, lt=1, description="share of other images that are measured, not trained on")
+    replicas: int = Field(ge=1, le=1000, description="number of replicas for each condition and held-out value")
+    epochs: int = Field(ge=1, le=10_000, description="passes over the training images; a condition may change them")
     conditions: dict[
         Name, dict[Literal["augmentation", "training", "model"], dict[str, bool | int | float | str | list[int]]]
     ] = Field(
         min_length=1,
-        description="for each condition, the settings of the run that it changes; none for the unchanged run",
+        description="changed settings of the run, by condition; empty for the unchanged run",
     )
 
     def changed(self, run: AnyRun, condition: str) -> AnyRun:
-        """A run with a condition's settings and the study's seeds. Its epochs are the condition's, or else the study's.
+        """The run with a condition's settings and the study's `replicas`. A condition's `epochs` replace the study's.
 
-        Raises:
-            ValidationError: the settings do not give a valid run.
+        Raises `ValidationError` if the settings do not give a valid run.
         """
         changes = self.conditions[condition]
         epochs = changes.get("training", {}).get("epochs", self.epochs)
@@ -59,7 +58,7 @@ class RecipeParams(Section):
         for part, changed in changes.items():
             values[part] |= changed
         type(run).model_validate(values)  # raises also if the condition's epochs are invalid
-        values["training"]["epochs"] = run.training.epochs  # `with_epochs` scales schedules from these
+        values["training"]["epochs"] = run.training.epochs  # the schedule fits these epochs; `with_epochs` scales it
         return type(run).model_validate(values).with_epochs(int(epochs))  # type: ignore[arg-type]
 
     def without(self, run: AnyRun, value: int) -> AnyRun:
@@ -72,7 +71,7 @@ SETTINGS = RecipeParams
 
 
 def check(params: SharedParams, where: str, study: RecipeParams) -> None:
-    """ValueError if run or factor is unknown, a condition is invalid, or its changes of the model have no effect."""
+    """ValueError if the run or factor is unknown, or if a condition is invalid or changes the model without effect."""
     run = params.run_of(f"{where}.run", study.run, "matrix_capsules", "cnn")
     assert isinstance(run, CroppedRun)
     params.check_factor(f"{where}.factor", study.factor, run.dataset)
@@ -85,7 +84,7 @@ def check(params: SharedParams, where: str, study: RecipeParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train the run of an entry of `recipe` in every condition, without images of each `held_out` value in turn."""
+    """Train the run of an entry of `recipe` in every condition, each time without images of one `held_out` value."""
     import pandas as pd
 
     settings: RecipeParams = context.settings
@@ -103,8 +102,8 @@ def measure(context: Context) -> Outcome:
 def errors(trained: Trained) -> pd.DataFrame:
     """Errors in [0, 1] and seconds of training: one row per replica and metric. Columns: replica, metric, value.
 
-    After the last epoch, `new` is the error on held-out images, `known` on the random `known_share` of other images, if
-    any. `train` is the mean error on augmented training images in the last epoch. `seconds` is a mean over replicas.
+    Errors after the last epoch: `new` is on held-out images, `known` on a random share of other images (`known_share`).
+    `train` is the mean error on augmented training images in the last epoch. `seconds` is a mean over replicas.
     """
     last = trained.history.groupby("replica").tail(1).rename(columns={column: name for name, column in ERRORS.items()})
     measured = [name for name in ERRORS if name in last]

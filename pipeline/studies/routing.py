@@ -17,7 +17,7 @@ class RoutingParams(Section):
     run: Name = Field(description="a key of `runs` whose network routes: matrix_capsules, or capsnet with iterations")
     images: int = Field(ge=1, le=10_000_000, description="maximum number of test images (the first ones)")
     iterations: int = Field(
-        ge=2, le=1000, description="iterations followed: at least the network's own; more show whether routing settles"
+        ge=2, le=1000, description="iterations to follow, at least the network's; more show whether routing settles"
     )
 
 

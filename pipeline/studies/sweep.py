@@ -1,4 +1,4 @@
-"""Train and test on rotations within one angle (document 000, Figure 4)."""
+"""Train and test models on images rotated within an angle (document 000, Figure 4)."""
 
 from typing import Annotated
 
@@ -11,14 +11,14 @@ from pipeline.shared_params import SharedParams
 
 
 class SweepParams(Section):
-    """Training and testing on rotations up to an angle, document 000, Figure 4."""
+    """Training and testing on images rotated within an angle, document 000, Figure 4."""
 
-    angles: Angles = Field(description="degrees: train and test for each, with rotations uniform in [-angle, +angle]")
+    angles: Angles = Field(description="degrees: a training and a test for each, on rotations in [-angle, +angle]")
     runs: Annotated[list[Name], AfterValidator(check_once)] = Field(
-        min_length=1, description="keys of `runs` that the sweep starts from"
+        min_length=1, description="keys of `runs`, which are trained again at each angle"
     )
-    replicas: int = Field(ge=1, le=1000, description="seeds trained at each angle, at most a run's own")
-    training_share: float = Field(gt=0, le=1, description="epochs at each angle / the run's own epochs")
+    replicas: int = Field(ge=1, le=1000, description="replicas trained at each angle, at most as many as the run has")
+    training_share: float = Field(gt=0, le=1, description="number of epochs at each angle, divided by the run's epochs")
 
 
 SETTINGS = SweepParams
@@ -35,7 +35,7 @@ def check(params: SharedParams, where: str, study: SweepParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train a run on images rotated within an angle, and probe it on such images. The item gives run and angle."""
+    """Train a run on images rotated within an angle, and probe it on such images. `context.axes` has run and angle."""
     from pipeline.learning.model import EvaluationInputs
     from pipeline.probes import sweep as probes
     from pipeline.systems import SYSTEMS

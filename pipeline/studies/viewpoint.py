@@ -1,4 +1,4 @@
-"""Errors on novel viewpoints of two networks with equal errors on familiar ones (document 004, Table 2)."""
+"""Errors of two networks on novel viewpoints, at equal errors on familiar viewpoints (document 004, Table 2)."""
 
 from typing import Literal
 
@@ -11,14 +11,14 @@ from pipeline.shared_params import SharedParams
 
 
 class ViewpointParams(Section):
-    """Novel viewpoints, compared at matched errors on familiar ones: document 004, section 5.1, Table 2."""
+    """Errors on novel viewpoints at equal errors on familiar viewpoints: document 004, section 5.1, Table 2."""
 
     axis: Literal["azimuth", "elevation"] = Field(description="the angle that separates familiar and novel viewpoints")
     dataset: Name = Field(description="a key of `datasets` whose viewpoints are known")
     capsules: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
     cnn: Name = Field(description="a key of `runs` whose variant is cnn")
-    epochs: int = Field(ge=1, le=10_000, description="passes over the familiar training images")
-    replicas: int = Field(ge=1, le=1000, description="seeds trained")
+    epochs: int = Field(ge=1, le=10_000, description="number of passes over the familiar training images")
+    replicas: int = Field(ge=1, le=1000, description="number of replicas of each network")
 
 
 SETTINGS = ViewpointParams
@@ -36,7 +36,7 @@ def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train both networks of an entry of `viewpoint` on familiar viewpoints. Compare them at equal errors on these."""
+    """Train both networks of an entry on familiar viewpoints. At equal errors there, compare errors on novel ones."""
     from pipeline.classification.viewpoint_matching import errors, familiar_views, outcome, viewed
 
     settings: ViewpointParams = context.settings

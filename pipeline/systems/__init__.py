@@ -1,7 +1,4 @@
-"""The list of all systems. A system is a model family of the documents, in a package of its own.
-
-To add a system, see CONTRIBUTING.md.
-"""
+"""All systems: the model families of the documents, one package each. CONTRIBUTING.md says how to add a system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of a system (a model family of the documents) for other code. This module must not import torch."""
+"""The record that describes a system (a model family of the documents) to other code. It must not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ class System:
         run: class of an entry of `runs`; None if no model of the system is trained by gradient descent.
         model: class of the system's models, as `<module>.<class>` in the system's package `model`. The class takes the
             settings of a model, and the side of the square images that the model sees, in pixels.
-        swept: whether the study `sweep`, over ranges of rotations, can train the system.
+        swept: whether the study `sweep` (training on rotations up to an angle) can train the system.
         capsules: whether the system's layers are capsules.
-        layers: for each layer that should be equivariant, by its name, the map that predicts the moved layer: "own",
-            the action that theory gives this layer, or "fitted", a linear map fitted to data.
+        layers: the map that predicts a layer's values for a moved image, by name of the layer, for all layers that
+            should be equivariant. "own" is the map that theory gives, "fitted" a linear map that is fitted to data.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Tracked runs. Each run writes a local journal, and MLflow is updated from the journals.
+"""Tracked runs: each executed stage writes a local journal of events, from which MLflow is updated.
 
 Training never waits for MLflow and never fails because of it: `TrackedRun` appends to `<folder>/<run id>/events.jsonl`,
-and another process (`delivery.py`) delivers the journals of the folder, including events that an outage delayed.
+and another process (`delivery.py`) delivers all journals of the folder to MLflow, also after an outage.
 """
 
 from pipeline.tracking.run import Store, TrackedRun

@@ -1,9 +1,9 @@
-"""Delivers journals (a file of events for each tracked run) to an MLflow store, from where the last delivery stopped.
+"""Delivers new events of journals (`run.py`), the files in which tracked runs write their events, to an MLflow store.
 
-A file beside each journal has the byte offset where delivery continues. The file's name has the id and creation time of
-MLflow's experiment, so another store, or a new one, gets all events. After an interruption, some events are delivered
-twice. This changes nothing: runs are found by the tag `tracking_run`, and metrics have the journal's times, so that
-MLflow recognises the same value.
+A file beside each journal has the byte offset where delivery continues. The file's name has the id and the creation
+time of MLflow's experiment. Another or a new store has no such file yet, and so gets all events. After an interruption,
+some events are delivered twice. This does no harm: existing runs are found by the tag `tracking_run`, and metrics keep
+the times of the journal, by which MLflow recognises a value that it already has.
 
 During training, a separate process delivers, because MLflow takes seconds to import and may block for minutes. The
 process outlives the stage that started it, and ends when no run has been in progress for a while.
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
 IDLE_SECONDS = 20.0  # longer than it takes DVC to go from one stage to the next
-HANG_SECONDS = 600  # for one run's events
+HANG_SECONDS = 600  # the longest that MLflow may take for the events of one run
 LOCK_SECONDS = 60.0
 SETTINGS = {
     "DO_NOT_TRACK": "true",
@@ -44,11 +44,11 @@ SETTINGS = {
 BATCH, DIGEST_LENGTH = 100, 36  # MLflow's limits
 REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
 ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError, FileNotFoundError)
-"""Raised for malformed events, and for artifacts whose file is gone."""
+"""Errors caused by malformed events, and by artifacts whose file is gone."""
 
 
 def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SECONDS) -> None:
-    """Deliver until no run has been in progress for `idle_seconds`. Return after a second if another process does so.
+    """Deliver until no run has been in progress for `idle_seconds`. Return if another process is delivering already.
 
     Only the first of consecutive failures is reported. If the store blocks this process for `HANG_SECONDS`, an alarm
     kills the process. The next process delivers the rest.
@@ -68,7 +68,7 @@ def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SE
                     background_log(folder).write_text("")
                 failed = False
             except TimeoutError:
-                pass  # `sync-mlflow` delivers; what it leaves is delivered in the next round
+                pass  # the command `sync-mlflow` is delivering: the next round delivers what remains
             except UserError as error:
                 if not failed:
                     later = "Runs are recorded locally; `python -m pipeline sync-mlflow` delivers them later."
@@ -81,7 +81,7 @@ def deliver_until_idle(folder: Path, store: Store, idle_seconds: float = IDLE_SE
 
 
 class Delivery:
-    """Delivers journals to a store, one process at a time. With `measure`, MLflow records the machine's load."""
+    """Delivers journals to a store, one process at a time. With `measure`, MLflow also records the machine's load."""
 
     def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
         self.folder, self.store, self._measure = folder, store, measure
@@ -91,9 +91,9 @@ class Delivery:
     def run(self) -> Iterator[str]:
         """Deliver all new events, oldest run first. Yield the ids of runs that had new events.
 
-        A run whose process is gone without an end event is marked as killed. If one delivery fails, the others go on.
-        Raises `UserError` if the store does not answer or rejected a run, and `TimeoutError` if another process
-        delivers for over a minute.
+        A run whose process is gone without an `end` event is marked as killed. If one run's delivery fails, other runs
+        are still delivered. Raises `UserError` if the store does not answer or rejected a run, and `TimeoutError` if
+        another process delivers for over a minute.
         """
         failures = []
         with FileLock(self.folder / "delivery.lock", timeout=LOCK_SECONDS, thread_local=False):
@@ -102,7 +102,7 @@ class Delivery:
                 try:
                     if self._deliver(journal):
                         yield journal.id
-                except Exception as error:  # of MLflow and its dependencies
+                except Exception as error:  # MLflow and its dependencies raise errors of many kinds
                     self.store.probe()
                     failures.append(f"{journal.id}: {without_passwords(str(error)):.300}")
         if failures:
@@ -123,7 +123,7 @@ class Delivery:
             logging.getLogger(name).setLevel(logging.ERROR)
         database = self.store.database
         if database and not database.exists():
-            # Under another name first: MLflow cannot mend a database whose creation was interrupted.
+            # A new database gets its name when complete: MLflow cannot mend one whose creation was interrupted.
             unfinished = database.with_name(f"{database.name}.new")
             for leftover in database.parent.glob(f"{unfinished.name}*"):
                 leftover.unlink()
@@ -133,7 +133,7 @@ class Delivery:
 
     def _deliver(self, journal: Journal) -> bool:
         """Deliver the events of one journal that are not yet in the store. Returns whether the store took any."""
-        is_written = journal.is_written()  # before reading, so that no event is missed
+        is_written = journal.is_written()  # must precede reading, or the last events of an ending run are missed
         start = next((event for event, _ in journal.read()), {})
         run = self._deliver_news(journal, start) if start.get("event") == "start" else None
         if run and is_written and self._measure and journal.id not in self._measured:
@@ -147,7 +147,7 @@ class Delivery:
         return bool(run)
 
     def _deliver_news(self, journal: Journal, start: Mapping[str, Any]) -> str | None:
-        """Deliver a journal's new events. Returns the run's MLflow id; None if nothing is new or the run is deleted."""
+        """Deliver new events. Returns MLflow's id of the run, or None if nothing is new or the run was deleted."""
         name = start["experiment"]
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
@@ -169,8 +169,8 @@ class Delivery:
 
 
 class _Run:
-    """The run of one journal in MLflow and, if it is in a group, the run that represents the group. A missing run is
-    created. `id` is MLflow's id of the journal's run; None if somebody has deleted the run in MLflow.
+    """A journal's run in MLflow and, if it is in a group, the MLflow run that represents the group. Runs that MLflow
+    lacks are created. `id` is MLflow's id of the journal's run, or None if somebody has deleted this run in MLflow.
     """
 
     def __init__(self, client: Any, experiment: str, start: Mapping[str, Any], folder: Path) -> None:
@@ -192,7 +192,7 @@ class _Run:
                 run = self._group if event.get("of_group") else self.id
                 if event.get("of_run"):
                     run = self._find("tracking_run", {"tracking_run": event["of_run"]})
-                if run is None:  # MLflow never had it, or somebody has deleted it there
+                if run is None:  # MLflow never had this run, or somebody has deleted it there
                     continue
                 for key, value in event.get("values", {}).items():
                     batches[run, "metrics"].append(Metric(_key(key), float(value), event["time"], event["step"]))
@@ -208,7 +208,7 @@ class _Run:
                         self._client.log_artifact(run, str(self._folder / event["file"]), event["folder"] or None)
                     case "end":
                         self._client.set_terminated(run, event["status"], event["time"])
-                        if self._group:  # the group ends for now; it fails if any of its runs fails
+                        if self._group:  # the group ends with its latest run, and fails if any run fails
                             group = self._client.get_run(self._group).info
                             failed = event["status"] != "FINISHED" or group.status == "FAILED"
                             until = max(event["time"], group.end_time or 0)
@@ -233,7 +233,7 @@ class _Run:
 
     @contextmanager
     def _unless_refused(self, what: str) -> Iterator[None]:
-        """Skip malformed data, and data that the store would never accept, with a warning. Later events go on."""
+        """Skip, with a warning, malformed data and data that the store would never accept. Other data are delivered."""
         try:
             yield
         except Exception as error:

@@ -1,10 +1,10 @@
-"""One tracked run with its local journal, and the start of the process that delivers journals to MLflow. This module
-does not import MLflow.
+"""A tracked run with its local journal, and the start of the process that delivers journals. MLflow is not imported.
 
-A journal is a file with one JSON event per line, appended and never rewritten. Events, all with `time` (milliseconds
-since 1970): `start` (id, experiment, experiment_tags, name, params, tags, group, host), `params`, `metrics` (step,
-values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run: the id of an earlier run
-that it belongs to), `end` (status). Events with `of_group` are about the run that represents a group of runs.
+A journal is a file to which events are appended, one line of JSON each. Every event has a `time` (milliseconds since
+1970). Events and their other fields: `start` (id, experiment, experiment_tags, name, params, tags, group, host),
+`params`, `metrics` (step, values), `tags`, `dataset` (name, label, sha256, context), `artifact` (file, folder, of_run),
+`end` (status). An artifact with `of_run` belongs to the earlier run with this id. Events with `of_group` belong to the
+run that represents a group of runs in MLflow.
 """
 
 import json
@@ -49,7 +49,7 @@ class Store:
         return Path(self.uri.removeprefix("sqlite:///")) if self.uri.startswith("sqlite:///") else None
 
     def probe(self) -> None:
-        """UserError if the store is a folder, or a server that does not answer within a few seconds."""
+        """Raises `UserError` if the store is a folder, or a server that does not answer within a few seconds."""
         if "://" not in self.uri or self.uri.startswith("file:"):
             raise UserError(f"MLflow 3 keeps no runs in a folder such as {self.uri}: name a server or a database")
         if self.uri.startswith("http"):
@@ -71,13 +71,13 @@ class Store:
         with background_log(folder).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.tracking.delivery", str(folder), str(self.artifacts or "")],
-                cwd=folder.parent,  # import code from this folder: the stage may run in a copy that DVC soon deletes
-                # The address is no argument: it may hold a password.
+                cwd=folder.parent,  # code is imported from cwd, as the stage may run in a copy that DVC soon deletes
+                # Other users can see arguments. So the address, which may hold a password, is not an argument.
                 env={**os.environ, "PYTHONPATH": search, "MLFLOW_TRACKING_URI": self.uri},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # signals from the stage's terminal must not reach it
+                start_new_session=True,  # signals from the stage's terminal must not end the process
             )
         process.returncode = 0  # keeps Python from warning that the process still runs
 
@@ -93,7 +93,7 @@ def background_log(folder: Path) -> Path:
 
 
 def without_passwords(text: str) -> str:
-    """A text on one line, without the user names and passwords that addresses in MLflow's errors have."""
+    """The text on one line, without user names and passwords, which addresses in MLflow's errors may have."""
     return re.sub(r"//[^/\s]*@", "//", " ".join(text.split()))
 
 
@@ -108,7 +108,7 @@ class Journal:
         self.writer = FileLock(folder / "writer.lock", thread_local=False)
 
     def append(self, event: str, **fields: Any) -> None:
-        """Append one event. Raises `OSError`."""
+        """Append one event. Raises `OSError` if this fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"event": event, "time": int(time.time() * 1000), **fields}) + "\n")
@@ -125,7 +125,7 @@ class Journal:
                         yield event, offset
 
     def is_written(self) -> bool:
-        """Whether a process writes the run. If not, and the run has no `end` event, append one with status KILLED."""
+        """Whether a process writes the run. If none does and there is no `end` event, append one with status KILLED."""
         try:
             with self.writer.acquire(blocking=False):
                 last = self.path.read_bytes().rstrip().rpartition(b"\n")[2]
@@ -143,15 +143,15 @@ class Journal:
 class TrackedRun:
     """A run's journal, which a separate process delivers to MLflow. `id` is the run's id, and its folder's name.
 
-    Logging never raises. A full disk causes a warning here, and an error only where the stage writes results.
+    Logging never raises an error. If the disk is full, logging warns, and the stage fails only on writing its results.
 
     Args:
-        folder: parent folder; the run is in `folder/<run id>`.
-        params, tags: params may be nested; tags are converted to text.
-        group: the group that the run belongs to, such as a reproduction: a unique `id`, a `name` and `tags`. In MLflow,
-            a run that represents the group is this run's parent. Without a group, events `of_group` are dropped.
-        context: the use of data sets in the run: "training" or "evaluation".
-        store: the MLflow store; by default none, and the run is only recorded locally.
+        folder: parent folder. The run's own folder is `folder/<run id>`.
+        params, tags: params may be nested. Tags are converted to text.
+        group: the group to which the run belongs, such as a reproduction: a unique `id`, a `name` and `tags`. MLflow
+            shows the run below a run that represents the group. Without a group, events `of_group` are dropped.
+        context: what the run uses data sets for: "training" or "evaluation".
+        store: the MLflow store, or None to record the run only locally.
     """
 
     folder: Path
@@ -169,14 +169,14 @@ class TrackedRun:
         safe_name = "".join(c if c.isalnum() or c in "-._" else "-" for c in self.name)
         self.id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{safe_name}-{secrets.token_hex(3)}"
         self.journal = Journal(self.folder / self.id)
-        with suppress(OSError):  # the first event warns of it
+        with suppress(OSError):  # then writing the first event fails, too, and warns
             self.journal.writer.acquire(blocking=False)
         start = {key: getattr(self, key) for key in ("id", "experiment", "experiment_tags", "name", "group")}
         tags = {key: str(value) for key, value in self.tags.items()}
         self.log("start", host=socket.gethostname(), **start, params=flatten(self.params), tags=tags)
 
     def log(self, event: str, *, of_group: bool = False, **fields: Any) -> None:
-        """Log an event, with its fields as this module's description says."""
+        """Log an event. The module's docstring lists the fields of each kind of event."""
         if of_group and self.group is None:
             return
         try:
@@ -195,7 +195,7 @@ class TrackedRun:
         self.log("metrics", of_group=of_group, step=step, values={key: float(value) for key, value in values.items()})
 
     def log_tags(self, tags: Mapping[str, Any], *, of_group: bool = False) -> None:
-        """Log tags that become known later. They replace earlier tags of the same name."""
+        """Log tags that become known during the run. They replace earlier tags with the same names."""
         self.log("tags", of_group=of_group, tags={key: str(value) for key, value in tags.items()})
 
     def log_dataset(self, name: str, label: str, digest: str) -> None:
@@ -203,10 +203,9 @@ class TrackedRun:
         self.log("dataset", name=name, label=label, sha256=digest, context=self.context)
 
     def log_artifact(self, path: Path, folder: str = "", **target: Any) -> None:
-        """Log a finished file, as it is now: a copy is kept with the journal. `folder` is the file's folder in MLflow.
-
+        """Log a file. A copy of it, as it is now, is kept with the journal. `folder` is the file's folder in MLflow.
         With `of_group=True`, the file is logged for the group in place of this run. With `of_run`, it is logged for the
-        earlier run with this id, of the same experiment. Nothing is logged if MLflow does not have the earlier run.
+        earlier run with this id, of the same experiment. If MLflow does not have the earlier run, nothing is logged.
         """
         try:
             place = self.journal.folder / "artifacts" / sha256(path)[:12] / path.name
@@ -218,7 +217,7 @@ class TrackedRun:
             self.log("artifact", folder=folder, file=str(place.relative_to(self.journal.folder)), **target)
 
     def finish(self, status: Literal["FINISHED", "FAILED", "KILLED"] = "FINISHED") -> None:
-        """End the run. Events that MLflow does not have yet are delivered later."""
+        """End the run. Its events may reach MLflow later."""
         self.log("end", status=status)
         self.journal.writer.release()
 

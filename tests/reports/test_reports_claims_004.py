@@ -46,7 +46,7 @@ def test_table_1_in_percent(studied: Writer, values: dict[str, Any]) -> None:
         assert found[claim]["ours"]["value"] == pytest.approx(100 * ERRORS[condition]), claim
         assert found[claim]["ours"]["sd"] == pytest.approx(1.2)
         assert found[claim]["provenance"]["items"] == ["ablation/toys"]
-    assert found["004.t1.vec"]["notes"] == ["the unchanged network, trained alike: 20.0 %"]
+    assert found["004.t1.vec"]["notes"] == ["error of the unchanged network with equal training: 20.0 %"]
     assert found["004.t1.cnn"]["ours"]["value"] == pytest.approx(12)
     assert found["004.crops"]["ours"]["value"] == pytest.approx(15)
     assert found["004.crops"]["provenance"]["items"] == ["train/matrix-toys", "evaluate/matrix-toys"]
@@ -98,9 +98,12 @@ def test_checks_hold_and_tell_numbers(studied: Writer, values: dict[str, Any]) -
     # BIM: 45 of 80 and 16.5 of 88. Targets: (18.5 + 23.25) / 2 and (36.25 + 64.75) / 2.
     assert ours == pytest.approx([39, 31.5 - 63.5, 35 - 71.5, 20.875 - 50.5, 26, 52.375 - 51.75, 1])
     notes = found["004.fig3.fgsm"]["notes"]
-    assert "capsules 31.5 points, CNN 63.5; accuracy before: 80.0 % and 88.0 %" in notes[0]
+    assert "capsules 31.5 points, CNN 63.5 points; accuracy without attack: 80.0 % and 88.0 %" in notes[0]
     assert "standard error of the difference 2.2 points" in notes[1]
-    assert "lowest under BIM: capsules 26.0 % at epsilon 0.4, CNN 2.0 % at epsilon 0.4" in found["004.floor"]["notes"]
+    assert (
+        "lowest accuracy under BIM: capsules 26.0 % at epsilon 0.4, CNN 2.0 % at epsilon 0.4"
+        in found["004.floor"]["notes"]
+    )
     assert "2e-05 in capsules, 0.001 in the CNN" in found["004.gradzeros"]["notes"][-1]
     assert "tested on 1,500 images (paper: 24,300)" in remarks(found["004.floor"])
     assert found["004.floor"]["provenance"]["items"] == ["train/matrix-toys", "train/cnn-toys", "attack/toys"]

@@ -50,7 +50,7 @@ def test_what_is_drawn_is_what_was_measured(results: Results) -> None:
 def test_errors_and_tables_1_and_2(results: Results) -> None:
     table, novel = runs.build(results)
     assert table.shown["run"].tolist() == ["matrix-toys", "cnn-toys", *["matrix-toys"] * len(CONDITIONS)]
-    assert table.shown["error, middle (%)"].tolist()[:2] == ["17.00 ± 1.00", "12.00 ± 1.00"]
+    assert table.shown["error, central crop (%)"].tolist()[:2] == ["17.00 ± 1.00", "12.00 ± 1.00"]
     assert table.shown["error, 13 crops (%)"].tolist()[:2] == ["15.00 ± 1.00", "11.00 ± 1.00"]
     rows = table.shown.set_index("condition")
     assert list(rows.index) == ["", "", *CONDITIONS]
@@ -59,8 +59,8 @@ def test_errors_and_tables_1_and_2(results: Results) -> None:
     of_conditions = ["9.7", "2.2", "1.8", "3.9", "2.9", "2.6", "3.2", "3.2", "5.8", "4.5"]
     papers = rows["the paper's error (%)"].tolist()
     assert papers == ["1.8", "", *of_conditions, ""], "colder stands for no row of the paper's"
-    assert rows["error, middle (%)"]["iterations-1"] == "30.00 ± 1.20"
-    assert novel.shown.iloc[1][["study", "read where", "network"]].tolist() == ["azimuth", "matched", "CNN"]
+    assert rows["error, central crop (%)"]["iterations-1"] == "30.00 ± 1.20"
+    assert novel.shown.iloc[1][["study", "comparison", "network"]].tolist() == ["azimuth", "matched", "CNN"]
     assert len(novel.shown) == 8
 
 
@@ -167,4 +167,4 @@ def test_every_layer_of_every_network_has_a_row(results: Results) -> None:
     assert list(found.index) == ["2 below", "1 below", "classes"]
     assert found["entropy of routing"].tolist() == ["0.700 ± 0.010", "0.500 ± 0.010", "0.300 ± 0.010"]
     assert found["dead types (%)"].tolist() == ["25.0 ± 1.0", "12.5 ± 1.0", "8.3 ± 1.0"]
-    assert found["types"].tolist() == ["4 ± 0", "4 ± 0", "5 ± 0"]
+    assert found["number of types"].tolist() == ["4 ± 0", "4 ± 0", "5 ± 0"]

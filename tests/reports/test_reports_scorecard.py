@@ -214,7 +214,7 @@ def test_a_silent_run_says_so_in_its_rows_and_in_the_table(full: Writer, params:
         rows = scorecard(full, params, "000")
         return {name: note for name, row in rows.items() for note in row["notes"] if words in note}
 
-    told, silent = noted("probe on samples that are 0 or 1"), "next to no information: 0.00 nats"
+    told, silent = noted("probe on samples that are 0 or 1"), "almost no information: 0.00 nats"
     assert all(number in told["000.t1.t0.0"] for number in (" 78.0 %", " 91.0 %", " 2.10 nats"))
     assert not noted(silent)
     found = table()

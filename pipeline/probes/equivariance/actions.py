@@ -1,6 +1,6 @@
-"""Layers read off a model, and actions rho(g): how theory says that a layer's values change when g moves the image.
+"""Layers of a model, and their actions rho(g): how a layer's values change in theory when g moves the image.
 
-Shapes: B images, n capsules of k values.
+Shapes: B or N images, n capsules with k values each.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ Map = Callable[[Tensor], Tensor]
 """A function from a layer's values `[B, n, k]` to values of the same shape."""
 
 VALIDATION_SHARE = 0.25
-"""Share of `Pairs`, the last ones, on which `linear_map` chooses its penalty."""
+"""Share of the images in `Pairs` on which `linear_map` chooses its penalty. These are the last images."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class Action(Protocol):
     """rho: how a layer's values change when the image is moved."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
-        """rho(g) for the matrix `[2, 3]` of g in the frame that the model sees. None if theory does not give it."""
+        """rho(g), given the matrix `[2, 3]` of g in the frame that the model sees. None if theory does not give it."""
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map | None:
-        """The derivative of rho at the identity, along a `velocity [2, 3]` of g. None if theory does not give it."""
+        """The derivative of rho at the identity for a `velocity [2, 3]` of g's matrix. None if theory gives none."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Layer:
 
     Attributes:
         numbers: the capsules' values, `[B, n, k]`.
-        weights: presences of the capsules, `[B, n]`. The pose of an absent capsule means nothing.
+        weights: presences of the capsules, `[B, n]`. They weight errors, because poses of absent capsules mean nothing.
         action: the action according to theory. None if theory gives none, or if values should not change.
-        fitted: whether a linear map of all n k values is fitted as well.
+        fitted: whether a linear map of all n * k values is fitted as well.
     """
 
     numbers: Tensor
@@ -64,7 +64,7 @@ class Layer:
 
 
 Read = Callable[[Tensor], dict[str, Layer]]
-"""A function from images as a model sees them, `[B, C, s, s]` in [0, 1], of any float type, to its layers by name."""
+"""Returns a model's layers by name, given images `[B, C, s, s]` in [0, 1] as the model sees them, of any float type."""
 
 
 def plain(values: Tensor, action: Action | None, fitted: bool = True) -> Layer:
@@ -73,7 +73,7 @@ def plain(values: Tensor, action: Action | None, fitted: bool = True) -> Layer:
 
 
 class Poses:
-    """Affine poses as offsets from the identity, k = 6: g multiplies them from the left (`pipeline.layers.poses`)."""
+    """Affine poses I + A, k = 6, with values A (`pipeline.layers.poses`). g multiplies I + A from the left."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
         """A becomes g (I + A) - I."""
@@ -86,10 +86,10 @@ class Poses:
 
 @dataclass(frozen=True)
 class FromTheLeft:
-    """Square pose matrices, k = side^2, row by row, that g multiplies by a matrix T from the left.
+    """Square pose matrices, k = side^2, row by row, which g multiplies by a matrix T from the left.
 
-    A vote is a pose times a matrix on its right. So a T that multiplies poses of all primary capsules from the left
-    also multiplies the poses of all capsules above (document 003, equation 5; document 004, section 3). Theory does not
+    A vote is a pose times a matrix on its right. So a T that multiplies the poses of all primary capsules from the left
+    also multiplies the poses in all higher layers (document 003, equation 5; document 004, section 3). Theory does not
     determine T. One T for all capsules is fitted to `Pairs` by least squares.
     """
 
@@ -114,7 +114,7 @@ class FeatureMaps:
     """Feature maps: n channels of k = side^2 pixels, in the frame of the image. They move as the image does.
 
     Attributes:
-        side: pixels a side.
+        side: height and width of a feature map in pixels.
         edge: `zeros` or `border`, as in `transformations.moving`.
     """
 
@@ -122,7 +122,7 @@ class FeatureMaps:
     edge: str
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map:
-        """Resamples each picture as the image is resampled."""
+        """Resamples each feature map as the image is resampled."""
 
         def move(values: Tensor) -> Tensor:
             pictures = values.unflatten(-1, (self.side, self.side))
@@ -133,20 +133,20 @@ class FeatureMaps:
         return move
 
     def generator(self, velocity: Tensor, pairs: Pairs) -> Map:
-        """The derivative of each picture, as `transformations.moving` computes it for the image."""
+        """The derivative of each feature map, as `transformations.moving` computes it for the image."""
         return lambda values: moving(values.unflatten(-1, (self.side, self.side)), velocity, self.edge).flatten(-2)
 
 
 def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
     """Fit a linear map from a layer's values to its values for moved images (Lenc and Vedaldi 2015). The map is a ridge
-    regression. It predicts a capsule's values after the move from the n k values of all capsules before the move.
+    regression. It predicts a capsule's values after the move from the n * k values of all capsules before the move.
 
-    In the regression of a capsule, images are weighted by its weights. Values are centred, so that the map is affine
-    and the mean is not penalised. To choose the penalty, maps are fitted without the last quarter of the
-    images. The smallest error on this quarter, summed over capsules, decides. Then the map is fitted to all images.
+    In the regression of a capsule, images have the capsule's weights. Values are centred, so that the map is affine and
+    the mean is not penalised. To choose the penalty, maps are fitted without the last quarter of the images. The
+    smallest error on this quarter, summed over capsules, decides. The final map is fitted to all images.
 
     Args:
-        penalties: penalties to choose from, as shares of the largest eigenvalue of the values' covariance.
+        penalties: penalties to choose from, in units of the largest eigenvalue of the values' covariance.
     """
     count = len(pairs.before)
     before, after, weights = pairs.before.flatten(1).double(), pairs.after.double(), pairs.weights.double()
@@ -163,10 +163,9 @@ def linear_map(pairs: Pairs, penalties: Sequence[float]) -> Map:
 
 
 def _regressions(before: Tensor, after: Tensor, weights: Tensor) -> Callable[[float, Tensor], Tensor]:
-    """Weighted regressions of `after [N, n, k]` on `before [N, d]`, solved by eigenvectors of the normal equations.
-
-    The eigenvectors are the same for every penalty, and for all capsules if weights are equal. Returns a function that
-    predicts `[M, n, k]` from a penalty and values `[M, d]`.
+    """Weighted ridge regressions of `after [N, n, k]` on `before [N, d]`, where d = n * k. The eigenvectors
+    of the covariance of `before` serve for every penalty and, if the capsules of each image have equal weights, for
+    every capsule. Returns a function that predicts `[M, n, k]` from a penalty and values `[M, d]` of M images.
     """
     alike = bool((weights == weights[:, :1]).all())
     groups = [slice(None)] if alike else [slice(i, i + 1) for i in range(weights.shape[1])]

@@ -1,11 +1,11 @@
-"""Functions whose equivariance is known. Their errors check the measurement, and give a scale for a network's.
+"""Functions whose equivariance is known. Their errors check the measurement, and give a scale for a network's errors.
 
 - `pixels`: f(x) = x. Its action is the resampling that moves images. So its error is zero, except for content that
   enters a crop at its edges.
-- `moments`: centroid and second moments of an image's content. They move exactly with every affine map of the plane.
-  Their error comes from the pixel grid and from edges.
+- `moments`: centroid and second moments of an image's content. How an affine map of the plane changes them is
+  known exactly. Their error comes from the pixel grid and from edges.
 - `quarter turns`: a network of two group convolutions over turns by 90 degrees (Cohen and Welling 2016), with random
-  weights. Only quarter turns are exact on a grid. So its error at 90 and 180 degrees is rounding.
+  weights. Only quarter turns are exact on a grid. So its error at 90 and 180 degrees is only rounding.
 """
 
 import math
@@ -79,9 +79,8 @@ def _numbers(S: Tensor) -> Tensor:
 
 
 class QuarterTurnNetwork:
-    """Averages channels and 2x2 pixels, convolves twice over positions and turns (with ReLU), and averages positions.
-
-    The weights are random and always the same.
+    """Averages channels and blocks of 2x2 pixels, convolves twice over positions and turns (with ReLU), and averages
+    positions. The weights are random and always the same.
     """
 
     def __init__(self) -> None:
@@ -92,20 +91,20 @@ class QuarterTurnNetwork:
         self.second = torch.randn(shape, generator=generator, dtype=torch.float64) / scale
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Features `[B, FILTERS, 4]` (last axis: turns) of images `[B, C, S, S]`, S even."""
+        """Features `[B, FILTERS, 4]` of images `[B, C, S, S]`, where S is even. The last axis has the four turns."""
         x = F.avg_pool2d(images.mean(1, keepdim=True), 2)
         first, second = self.first.to(images), self.second.to(images)
-        lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 F, H, H)
+        lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 FILTERS, H, H)
         by_turn = []
         for r in range(4):
             # The filter for content turned r times: rotated in the plane, and shifted by r along the axis of turns.
-            turned = second.roll(r, 2).rot90(r, (-2, -1)).transpose(1, 2).flatten(1, 2)  # (F, 4 F, k, k)
+            turned = second.roll(r, 2).rot90(r, (-2, -1)).transpose(1, 2).flatten(1, 2)  # (FILTERS, 4 FILTERS, k, k)
             by_turn.append(F.conv2d(lifted, turned).relu().mean((-1, -2)))
         return torch.stack(by_turn, -1)
 
 
 class QuarterTurnAction:
-    """A quarter turn of the image moves values to the next turn. Other transformations have no action."""
+    """Turns of the image by 90, 180 or 270 degrees shift values along the axis of turns. Other maps have no action."""
 
     def finite(self, matrix: Tensor, pairs: Pairs) -> Map | None:
         """The cyclic shift for a turn by 90, 180 or 270 degrees, else None."""

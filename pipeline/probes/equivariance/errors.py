@@ -1,21 +1,21 @@
 """Relative errors, and guards against features that hardly vary.
 
-The error of a prediction of f(g x) is the root of
+The error of a prediction of f(g x) is the square root of
 
     sum |f(g x) - prediction|^2  /  sum (|f(x) - mean|^2 + |f(g x) - mean'|^2) / 2
 
 over images x, where mean and mean' are the means of f(x) and of f(g x). The denominator is a variance, so errors do not
-change if f is scaled or a constant is added. So they are no smaller for a network that maps all images to nearly the
-same features. If f(x) and f(g x) vary equally, the prediction mean' has an error of 1. Predicting the features of
+change if f is scaled or a constant is added. So a network that maps all images to nearly the same features does not get
+smaller errors. If f(x) and f(g x) vary equally, the prediction mean' has an error of 1. Predicting the features of
 another image has an error of about 1.4. No error is computed for features whose relative sd is below `COLLAPSED`.
 
-For errors within classes, the means are taken over images of the same class. So these errors are no smaller for
-features that depend on little but the class.
+For errors within classes, the means are taken over images of the same class. So features that say hardly more
+than the class do not get smaller errors, either.
 
 Capsules with presences are weighted by the mean of their presences in an image and in its moved copy. So a
-capsule that is absent in the moved copy alone still counts, by half its weight.
+capsule that is present in the image, but absent in the moved copy, still has half its weight.
 
-Shapes: values `[N, n, k]`, weights `[N, n]`, of N images.
+Shapes: values `[N, n, k]` and weights `[N, n]` of n capsules with k values each, for N images.
 """
 
 import torch
@@ -52,7 +52,7 @@ def variation(values: Tensor, weights: Tensor) -> float:
 
 
 def dimensions(values: Tensor, weights: Tensor) -> float:
-    """Effective number of directions in which values vary: (tr C)^2 / tr(C^2), C their covariance. 0 if constant."""
+    """Effective number of directions in which values vary: (tr C)^2 / tr(C^2) of their covariance C. 0 if constant."""
     w = weights.double().unsqueeze(-1)
     mean = (w * values.double()).sum(0) / w.sum(0).clamp_min(torch.finfo(torch.float64).tiny)
     flat = (w.sqrt() * (values.double() - mean)).flatten(1)

@@ -1,4 +1,4 @@
-"""Measures equivariance and invariance errors on the same images, of trained and untrained models and of controls."""
+"""Measures equivariance and invariance errors of trained models, an untrained model and controls on the same images."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,19 +20,19 @@ from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
 
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures. The first three predict f(g x): from f(x) by theory's action or by a fitted linear map, or as f(x) itself.
+"""Measures. Three predict f(g x): `OWN` by the action of theory, `FITTED` by a linear map, `INVARIANCE` as f(x) itself.
 `RESAMPLING` predicts f(x) by f(g^-1 g x). Its errors come only from resampling and the edges of images.
 """
 TRAINED, UNTRAINED = "trained", "untrained"
 FINITE, DERIVATIVE = "finite", "derivative"
-"""Kinds of errors: of a transformation, and of the derivative at the identity, per unit of `transformations.UNITS`."""
+"""Kinds of errors: of one transformation, or of the derivative at the identity, per unit of `transformations.UNITS`."""
 BATCH = 250
 STEP = 1e-5
-"""Largest change of a pixel in a central difference. Images are in double precision."""
+"""Largest change of a pixel in a central difference. It can be small, because images are in double precision."""
 
 Layers = Mapping[str, Layer]
 Sides = Sequence[Layers]
-"""Two entries: layers read off images before a change, and after it."""
+"""Two entries: the layers for images before a change, and the layers for the changed images."""
 Row = dict[str, Any]
 COLUMNS = ("error", "se", "within", "within_se")
 
@@ -44,9 +44,9 @@ class Images:
     Attributes:
         fit: training images, to which linear maps are fitted.
         test: test images, on which errors are measured.
-        classes: of the test images, `[N]`.
-        steps: pairs of test images one step of the viewpoint apart, by factor (such as azimuth). Maps are fitted to
-            pairs of some toys. Errors are measured on pairs of other toys.
+        classes: classes of the test images, `[N]`.
+        steps: by factor (such as azimuth), pairs of images from the test set whose viewpoints differ by one step.
+            Maps are fitted to pairs of some toys (photographed objects). Errors are measured on pairs of other toys.
     """
 
     fit: Tensor
@@ -58,13 +58,13 @@ class Images:
 
 @dataclass(frozen=True)
 class Steps:
-    """Pairs of images of one toy (a photographed object) in the same light, before and after a step of the viewpoint.
+    """Pairs of images of one toy in the same light, before and after a step of the viewpoint.
 
     Attributes:
         degrees: size of the step.
         fit: pairs `[2, N, C, S, S]` that maps are fitted to.
         test: pairs `[2, N, C, S, S]` of other toys. Errors are measured on these pairs.
-        classes: of the test pairs, `[N]`.
+        classes: classes of the test pairs, `[N]`.
     """
 
     degrees: int
@@ -96,11 +96,12 @@ def outcome(
     settings: EquivarianceParams,
     title: str = "equivariance",
 ) -> Outcome:
-    """Measure all errors: a row per subject (trained, untrained, each control), replica, layer, change and measure.
+    """Measure all errors. The table has a row per subject (trained, untrained, control), replica, layer, change
+    and measure.
 
     Args:
         models: one per replica.
-        untrained: a model of the same settings with initial weights.
+        untrained: a model with the same settings and with initial weights.
         read_of: returns the reader of a model's layers (its system's `equivariance.read`).
     """
     from tqdm import tqdm
@@ -178,7 +179,7 @@ def _measure(
             pairs = Pairs(fit_before.numbers, fit_after.numbers, (fit_before.weights + fit_after.weights) / 2)
             action = before.action
             if matrix is None and not isinstance(action, FromTheLeft):
-                action = None  # theory only says that a change of viewpoint multiplies all poses by one unknown matrix
+                action = None  # theory gives no matrix of a change of viewpoint: only `FromTheLeft` fits one to `pairs`
             rho = action.finite(torch.empty(0) if matrix is None else matrix, pairs) if action else None
             scales = [
                 (errors.deviations(before.numbers, weights, of) + errors.deviations(after.numbers, weights, of)) / 2
@@ -213,7 +214,7 @@ def _not_collapsed(layers: Layers) -> Layers:
 
 
 def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:
-    """The predictions `OWN` and `FITTED`, where they exist, of a layer's values on moved images, or of derivatives."""
+    """Predictions of a layer's values on moved images, or of their derivatives: `OWN` and `FITTED`, if they exist."""
     found = {OWN: rho(before.numbers)} if rho else {}
     if before.fitted:
         found[FITTED] = linear_map(pairs, settings.penalties)(before.numbers)
@@ -247,8 +248,8 @@ def _rows(
     scales: Sequence[Tensor],
     settings: EquivarianceParams,
 ) -> Iterator[Row]:
-    """Yield for each measure a copy of `row` with the errors of its prediction of `truth`. `scales` has
-    `errors.deviations [N]` from the mean of all images and, if it has two tensors, from the means of classes.
+    """For each measure, yield a copy of `row` with the errors of the measure's prediction of `truth`. `scales` has
+    `errors.deviations [N]` from the mean of all images and, as an optional second tensor, from the means of classes.
     """
     for measure, prediction in predictions.items():
         off = errors.squared(truth - prediction, weights)
@@ -258,7 +259,7 @@ def _rows(
 
 @torch.no_grad()
 def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
-    """Layers by name, read in batches off images `seen` by a model."""
+    """Layers by name for the images `seen`, computed in batches."""
     batches = [read(batch) for batch in seen.split(BATCH)]
     return {
         name: replace(
@@ -273,8 +274,8 @@ def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
 def changes(read: Read, seen: Tensor, directions: Tensor) -> dict[str, Tensor]:
     """Derivatives of layers' values as images `seen` change along `directions` of the same shape (Gruver et al. 2022).
 
-    They are central differences (f(x + h u) - f(x - h u)) / 2h, where h is `STEP` over the largest |u|. Images should
-    be in double precision. Automatic differentiation fails if a network stops gradients or has no forward mode.
+    They are central differences (f(x + h u) - f(x - h u)) / 2h, where h is `STEP` / max |u|. Images should be in double
+    precision. Automatic differentiation would fail if a network stops gradients or has no forward mode.
     """
     h = STEP / float(directions.abs().max().clamp_min(1e-30))
     below, above = (_read(read, seen + sign * h * directions) for sign in (-1, 1))

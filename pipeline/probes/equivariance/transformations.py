@@ -18,7 +18,7 @@ from pipeline.layers.images import centre_crop, warped_crops
 ROTATION, SHIFT, SCALE, SHEAR = "rotation", "shift", "scale", "shear"
 FAMILIES = (ROTATION, SHIFT, SCALE, SHEAR)
 UNITS = {ROTATION: "degree", SHIFT: "pixel", SCALE: "percent", SHEAR: "percent"}
-"""Units of derivatives: they are per degree, per pixel, per factor of e^0.01, and per shear of 0.01."""
+"""Units of derivatives: per degree, per pixel to the right, per scaling by e^0.01, and per shear by 0.01."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def velocity(family: str, size: int) -> Tensor:
 def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:
     """The derivative of moved images at the identity: minus each pixel's velocity times the image's gradient there.
 
-    The gradient is by central differences. Bilinear interpolation is not differentiable at the centres of pixels. A
-    central difference is the mean of the left and right derivatives there.
+    The gradient is computed by central differences, because bilinear interpolation is not differentiable at the centres
+    of pixels. A central difference is the mean of the derivatives on both sides.
 
     Args:
         images: `[B, C, S, S]`.
@@ -91,8 +91,7 @@ def moving(images: Tensor, velocity: Tensor, edge: str) -> Tensor:
 
 @dataclass(frozen=True)
 class View:
-    """The part of an image that a model sees: all of it, or its middle `crop` pixels a side.
-
+    """The part of an image that a model sees: the whole image, or the central square of `crop` x `crop` pixels.
     Images given to its methods are `[B, C, S, S]` in [0, 1].
     """
 
@@ -104,11 +103,11 @@ class View:
         return "zeros" if self.crop is None else "border"
 
     def seen(self, images: Tensor) -> Tensor:
-        """The part of the images that the model sees. Images are not moved."""
+        """The part of the images that the model sees, not moved."""
         return images if self.crop is None else centre_crop(images, self.crop)
 
     def size(self, images: Tensor) -> int:
-        """Pixels a side of the part of images that the model sees."""
+        """The side, in pixels, of the part of an image that the model sees."""
         return self.crop or images.shape[-1]
 
     def moved(self, images: Tensor, g: Transformation) -> Tensor:

@@ -1,4 +1,4 @@
-"""Top-down attention and its inversion, document 001 (Kiefer et al. 2022), on generated scenes."""
+"""Top-down attention as a generative model, and its inversion by inference: document 001 (Kiefer et al. 2022)."""
 
 from pipeline.systems.system import System
 

@@ -17,14 +17,14 @@ class ToyStudy(Section):
 
 
 class _SceneStudy(Section):
-    scenes: int = Field(ge=2, le=100_000, description="scenes generated for every setting")
+    scenes: int = Field(ge=2, le=100_000, description="number of scenes to generate for each setting")
     parts: int = Field(ge=2, le=1000, description="number m of parts in a scene")
     objects: int = Field(ge=2, le=1000, description="number n of object capsules")
     dimensions: int = Field(ge=2, le=256, description="dimensions of the poses of parts and objects")
     sigmas: list[Annotated[float, Field(gt=0, le=100)]] = Field(
-        min_length=1, description="to try: sds of parts around their predictions, in units of the sd of objects' poses"
+        min_length=1, description="sds to try, of parts around their predictions, in units of the sd of objects' poses"
     )
-    seed: Seed = Field(description="seed of transformations, scenes and starts")
+    seed: Seed = Field(description="seed of transformations, scenes and the methods' random numbers")
 
 
 class IteratedStudy(_SceneStudy):
@@ -33,7 +33,7 @@ class IteratedStudy(_SceneStudy):
     study: Literal["iterated"]
     iterations: int = Field(ge=2, le=10_000, description="iterations of equation 6")
     scales: list[Annotated[float, Field(gt=0, le=1e6)]] = Field(
-        min_length=1, description="factors on attention scores to try; 1 is the paper's"
+        min_length=1, description="factors to try on attention scores; the document's factor is 1"
     )
 
 
@@ -42,16 +42,16 @@ class DensityStudy(Section):
 
     study: Literal["density"]
     dimensions: list[Annotated[int, Field(ge=2, le=256)]] = Field(
-        min_length=1, description="dimensions of poses to try"
+        min_length=1, description="numbers of dimensions of poses to try"
     )
     kappas: list[Annotated[float, Field(gt=0, le=1e6)]] = Field(
-        min_length=1, description="geometric means of the components' concentrations to try"
+        min_length=1, description="geometric means to try for the concentrations of the components' cues"
     )
-    components: int = Field(ge=2, le=1000, description="number of predictions of one part")
+    components: int = Field(ge=2, le=1000, description="number of predictions (and mixture components) of a part")
     sigma: float = Field(
-        gt=0, le=100, description="geometric mean of the components' sds of poses; predictions have sd 1"
+        gt=0, le=100, description="geometric mean of the components' sds of poses, in units of the sd of predictions"
     )
-    samples: int = Field(ge=1000, le=100_000_000, description="samples of each density")
+    samples: int = Field(ge=1000, le=100_000_000, description="number of samples from each density")
     seed: Seed = Field(description="seed of predictions and samples")
 
 
@@ -60,20 +60,20 @@ class ParsingStudy(_SceneStudy):
 
     study: Literal["parsing"]
     shown: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
-        min_length=1, description="to try: numbers of objects in a scene"
+        min_length=1, description="numbers of objects per scene to try"
     )
-    clutter: float = Field(ge=0, lt=1, description="share of parts without a parent")
-    kappa: float = Field(gt=0, le=1e6, description="concentration of cues")
-    iterations: int = Field(ge=1, le=1000, description="iterations of the published routing")
-    long_iterations: int = Field(ge=1, le=10_000, description="iterations of the long variants of routing")
-    routing_starts: int = Field(ge=1, le=1000, description="starts per scene of EM routing with several starts")
+    clutter: float = Field(ge=0, lt=1, description="probability that a part has no parent")
+    kappa: float = Field(gt=0, le=1e6, description="concentration of cues around the directions of predictions")
+    iterations: int = Field(ge=1, le=1000, description="iterations of dynamic and EM routing as published")
+    long_iterations: int = Field(ge=1, le=10_000, description="iterations of the long runs of routing, and of k-means")
+    routing_starts: int = Field(ge=1, le=1000, description="starts in every scene of EM routing with several starts")
     steps: int = Field(ge=2, le=100_000, description="steps of the inversion")
     rate: float = Field(gt=0, le=10, description="step size of the inversion")
     starts: int = Field(ge=1, le=1000, description="starts of the inversion in every scene")
-    kept: int = Field(ge=1, le=1000, description="best starts kept for the second half of the steps")
+    kept: int = Field(ge=1, le=1000, description="number of best starts that continue in the second half of the steps")
     samples: int = Field(ge=1, le=1000, description="samples of the poses at each step of the inversion")
-    judging: int = Field(ge=1, le=10_000, description="samples of the poses for comparing starts")
-    widest: float = Field(ge=1, le=1000, description="initial sd of parts in the inversion, divided by their own sd")
+    judging: int = Field(ge=1, le=10_000, description="samples of the poses to compare starts by their bounds")
+    widest: float = Field(ge=1, le=1000, description="initial sd of parts in the inversion, divided by the final sd")
 
     @model_validator(mode="after")
     def _enough(self) -> Self:

@@ -1,4 +1,4 @@
-"""Routing by agreement (document 001), read off a CapsNet for the stage `routing`. The stage measures class capsules
+"""Routing by agreement (document 001) in a trained CapsNet, for the stage `routing`. The stage measures class capsules
 in every iteration, and every routed layer after the last iteration.
 """
 
@@ -21,10 +21,10 @@ def iterations_of(model: CapsNet) -> int:
 
 @torch.no_grad()
 def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
-    """Run `iterations` of routing to class capsules, even if the network has fewer, on images `[B, 1, S, S]` in [0, 1].
+    """Run routing to class capsules on images `[B, 1, S, S]` in [0, 1], for `iterations` even if the network has fewer.
 
-    Parts are the capsules below: primary capsules at X positions, or middle capsules without positions (X is 1). In
-    iteration 1, a part gives all classes the same share. Activations of parts and classes are lengths.
+    The capsules below are called parts: primary capsules at X positions, or middle capsules without positions (X is 1).
+    In iteration 1, a part gives all classes the same share. The activation of a part or class capsule is its length.
     """
     capsules = forward_pass(model.layers()[:-1], images)[-1]
     types = capsules.shape[1] if model.middle else model.params.types
@@ -47,7 +47,7 @@ def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
 def routed_layers(model: CapsNet, images: Tensor) -> list[RoutedLayer]:
     """Measures of middle capsules, if there are any, then of class capsules, on images `[B, 1, S, S]` in [0, 1].
 
-    Every capsule sees all capsules below. Activations are lengths. Shares are the weights of the last sum of votes.
+    All capsules below vote for every capsule. Activations are lengths. Shares are the weights of the last sum of votes.
     """
     updates, over_parents = iterations_of(model) - 1, partial(torch.sum, dim=1)  # (B, n, m) -> (B, m)
     found, layers = [], model.layers()

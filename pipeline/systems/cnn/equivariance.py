@@ -1,7 +1,7 @@
 """The layers whose equivariance is measured, and their actions: how a transformation of the image should change them.
 
-The maps after the second pooling should be resampled as the image is resampled. Apart from edges, these maps shift by
-one pixel if the image shifts by four. Theory gives no action for the hidden features, the input of the last layer.
+The maps after the second pooling should move as the image does. Except at edges, they shift by one pixel if the image
+shifts by four. Theory gives no action for the hidden features, the input of the last layer.
 """
 
 from torch import Tensor

@@ -15,7 +15,7 @@ class CNNModelParams(Section):
     channels: list[Annotated[int, Field(ge=1, le=4096)]] = Field(
         min_length=2, max_length=2, description="feature maps of the two convolutions"
     )
-    kernel: int = Field(ge=1, le=31, description="pixels: side of both convolutions' kernels, odd")
+    kernel: int = Field(ge=1, le=31, description="pixels: side of both convolutions' kernels, an odd number")
     hidden: int = Field(ge=1, le=65_536, description="units of the fully connected layer")
     dropout: float = Field(ge=0, lt=1, description="dropout probability of the fully connected layer's units")
     mixup: Mixup

@@ -1,4 +1,4 @@
-"""The measurements of capsule models in the sweep over rotations: probes, and consistency of part use (Figure 7)."""
+"""Measures probes and consistency of part use in the sweep over rotations (document 000, Figures 4 and 7)."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from pipeline.systems.generative.settings import FailureParams
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """Accuracies of probes, consistency of part use, and arrays: digits of class 2 as drawn by the first replica."""
+    """The outcome of `probes.sweep` with consistency of part use, and with `part_use`'s arrays of the first replica."""
     outcome = probes.sweep(inputs, trained)
     failures = inputs.sections["failures"]
     assert isinstance(failures, FailureParams)

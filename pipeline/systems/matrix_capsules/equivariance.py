@@ -1,8 +1,8 @@
 """The layers of matrix capsules whose equivariance is measured, and the action rho (document 003, equation 5).
 
-If a matrix T multiplies all poses of the layers below from the left, it also multiplies the poses of class capsules
-from the left (document 004, section 3). rho is this multiplication. Theory does not give T, so T is fitted to data.
-Vector poses have no rho. A pose's weight is its capsule's activation, which should not change when the image moves.
+If a matrix T multiplies all poses of a lower layer from the left, it also multiplies the poses of class capsules from
+the left (document 004, section 3). rho is this multiplication. Theory does not give T, so T is fitted to data. There is
+no rho for vector poses. Poses are weighted by activations, which should not change when the image moves.
 """
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsule
 
 
 def read(model: MatrixCapsules, images: Tensor) -> dict[str, Layer]:
-    """Layers of class capsules, for images `[B, C, S, S]` in [0, 1], by name: "poses", "presences" (activations)."""
+    """The class capsules' "poses" and "presences" (activations) as two layers, for images `[B, C, S, S]` in [0, 1]."""
     poses, activations = (each[:, 0] for each in model.capsules(images)[-1])
     action = FromTheLeft(model.params.pose_side) if model.params.pose == "matrix" else None
     return {"poses": Layer(poses, activations, action), "presences": plain(activations.unsqueeze(1), None, False)}

@@ -1,5 +1,5 @@
-"""EM routing (document 004, Procedure 1) of matrix capsules, read off a network for the stage `routing`. The stage
-measures class capsules in every iteration, and every routed layer in the last iteration.
+"""The routing of matrix capsules (document 004, Procedure 1), as measured by the stage `routing`: of class capsules in
+every iteration, and of every routed layer in the last iteration.
 """
 
 from functools import partial
@@ -15,7 +15,7 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 
 
 def iterations_of(model: MatrixCapsules) -> int:
-    """Number of routing iterations that the network itself runs."""
+    """The network's own number of routing iterations."""
     return model.params.iterations
 
 
@@ -23,8 +23,8 @@ def iterations_of(model: MatrixCapsules) -> int:
 def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations:
     """Route class capsules for `iterations`, even if the network runs fewer, on images `[B, C, s, s]` in [0, 1].
 
-    Parts are the capsules below the class capsules. In iteration 1, all classes get the same share of a part. The
-    M-step computes the class capsules from the shares. The E-step then computes the shares of the next iteration.
+    Parts are the capsules in the layer below. In iteration 1, all classes get the same share of a part. The M-step
+    computes the class capsules from the shares. The E-step then computes the shares of the next iteration.
     """
     layer = model.routed[-1]
     below = model.capsules(images)[-2]
@@ -43,8 +43,8 @@ def routed_layers(model: MatrixCapsules, images: Tensor) -> list[RoutedLayer]:
     """Measures of each layer of convolutional capsules, then of class capsules, on images `[B, C, s, s]` in [0, 1].
 
     Shares are the assignments used by the last M-step. A child's shares sum to 1 over all parents that see it. With
-    competition "position", they sum to 1 over the parents at each position that sees it, so to more if several do.
-    With activation "mixing", a layer's activations sum to 1. Here they are multiplied by the number of capsules.
+    competition "position", they sum to 1 at each position that sees the child, so their total may be larger than 1.
+    With activation "mixing", a layer's activations sum to 1. Here they are multiplied by the number of its capsules.
     """
     found = []
     for layer, (below, above) in zip(model.routed, pairwise(model.capsules(images)), strict=True):

@@ -13,22 +13,20 @@ Competition = Literal["all", "position"]
 class RoutingLayerParams(Section):
     """Initial values of the parameters of a layer of routed capsules."""
 
-    sd: float = Field(gt=0, le=10, description="initial standard deviation of the transformation matrices")
+    sd: float = Field(gt=0, le=10, description="initial sd of the numbers in transformation matrices")
     beta_a: float = Field(ge=-1e6, le=1e6, description="nats: minus the fixed cost of an active capsule")
-    beta_u: float = Field(ge=-1e6, le=1e6, description="nats per element of a vote: minus its cost if unexplained")
+    beta_u: float = Field(ge=-1e6, le=1e6, description="nats: minus the cost of an unexplained element of a vote")
 
 
 class BayesParams(Section):
     """Priors of variational Bayes, in the symbols of Ribeiro et al. 2020."""
 
     alpha0: float = Field(gt=0, le=1e6, description="concentration of the Dirichlet prior of mixing proportions")
-    kappa0: float = Field(gt=0, le=1e6, description="weight, in votes, of the prior mean of a pose, which is 0")
-    nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions: pose_side^2 + 1 in the paper")
-    psi0: float = Field(gt=0, le=1e6, description="scale of precisions, whose prior mean is nu0 psi0")
-    precisions: Literal["gamma", "wishart"] = Field(description="gamma: one per number; wishart: a matrix (paper)")
-    shares_of: Literal["layer", "position"] = Field(
-        description="mixing proportions sum to 1 over a layer, or at each position (authors: position)"
-    )
+    kappa0: float = Field(gt=0, le=1e6, description="number of votes that the prior mean of a pose, 0, counts as")
+    nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions (paper: pose_side^2 + 1)")
+    psi0: float = Field(gt=0, le=1e6, description="scale of the prior of precisions, whose mean is nu0 psi0")
+    precisions: Literal["gamma", "wishart"] = Field(description="gamma: one for each number; wishart: a matrix (paper)")
+    shares_of: Literal["layer", "position"] = Field(description="where mixing proportions sum to 1 (authors: position)")
 
 
 _ACTS_WITH = {
@@ -37,47 +35,50 @@ _ACTS_WITH = {
     ("mdl", "bayes"): ("saving", "beta_a_unit"),
     ("bayes",): ("bayes",),
 }
-"""Names of the model's settings that have an effect only with some values of `activation`, by these values."""
+"""Settings that only some values of `activation` use, by these values. But see `coordinate_unit`."""
 
 
 class MatrixCapsulesModelParams(Section):
     """Matrix capsules with EM routing, document 004."""
 
-    views: int = Field(ge=1, le=16, description="channels of an image: 2 for a stereo pair")
-    channels: int = Field(ge=1, le=4096, description="feature maps of the convolution, A")
+    views: int = Field(ge=1, le=16, description="number of channels of an image: 2 for a stereo pair")
+    channels: int = Field(ge=1, le=4096, description="number A of feature maps of the convolution")
     kernel: int = Field(ge=1, le=31, description="pixels: side of the convolution's kernels")
     stride: int = Field(ge=1, le=16, description="pixels: stride of the convolution")
-    primary_types: int = Field(ge=1, le=1024, description="primary capsules at each position, B")
-    types: list[Annotated[int, Field(ge=1, le=1024)]] = Field(description="capsules at a position, by layer: C, D")
-    capsule_kernel: int = Field(ge=1, le=31, description="positions: side of receptive fields, K")
+    primary_types: int = Field(ge=1, le=1024, description="number B of primary capsules at each position")
+    types: list[Annotated[int, Field(ge=1, le=1024)]] = Field(description="capsules at a position, by layer (C, D)")
+    capsule_kernel: int = Field(ge=1, le=31, description="positions: side K of receptive fields")
     capsule_strides: list[Annotated[int, Field(ge=1, le=16)]] = Field(description="positions: stride of each layer")
-    pose: Literal["matrix", "vector"] = Field(description="a vote: matrix times matrix, or vector times full matrix")
-    pose_side: int = Field(ge=2, le=16, description="rows, and columns, of a pose")
-    coordinate_addition: bool = Field(description="positions are added to votes for class capsules")
-    coordinate_scale: float = Field(gt=0, le=100, description="offset per position, in coordinate_unit")
+    pose: Literal["matrix", "vector"] = Field(description="votes: matrix times matrix, or vector times full matrix")
+    pose_side: int = Field(ge=2, le=16, description="side of a pose matrix; a pose vector has pose_side^2 numbers")
+    coordinate_addition: bool = Field(description="whether a child's position is added to its votes for classes")
+    coordinate_scale: float = Field(gt=0, le=100, description="offset per step of position, in coordinate_unit")
     coordinate_unit: Literal["absolute", "floor_sd"] = Field(
-        description="absolute: unit of poses; floor_sd: root of variance_floor (authors, with coordinate_scale 1.8)"
+        description="absolute: unit of poses; floor_sd: root of variance_floor (authors' code, with a scale of 1.8)"
     )
-    classes: int = Field(ge=2, le=1000, description="class capsules")
+    classes: int = Field(ge=2, le=1000, description="number of class capsules")
 
-    iterations: int = Field(ge=1, le=100, description="iterations of EM routing")
-    early_iterations: int = Field(ge=1, le=100, description="iterations in the first early_epochs of training only")
-    early_epochs: float = Field(ge=0, le=10_000, description="epochs with early_iterations; 0: none")
+    iterations: int = Field(ge=1, le=100, description="number of iterations of EM routing")
+    early_iterations: int = Field(ge=1, le=100, description="iterations in the first early_epochs epochs")
+    early_epochs: float = Field(ge=0, le=10_000, description="number of epochs with early_iterations")
     activation: Literal["mdl", "mixing", "bayes"] = Field(
-        description="mdl: by the description length saved (equation 2); mixing: share of the layer (section 5); bayes"
+        description="mdl: from the description length that a capsule saves (equation 2); mixing: mixing proportion in "
+        "the layer (section 5); bayes: from variational Bayes (Ribeiro et al. 2020)"
     )
     bayes: BayesParams
-    batch_norm: bool = Field(description="normalise feature maps, poses and activations, as in Ribeiro et al. 2020")
+    batch_norm: bool = Field(description="whether feature maps, poses and activations are normalised (Ribeiro et al.)")
     competition: Competition = Field(description="a child's shares sum to 1 over all parents, or at each position")
-    first_shares: Competition = Field(description="competition in iteration 1, if it is all later (authors: position)")
-    inverse_temperature: float = Field(gt=0, le=1e6, description="lambda after infinitely many iterations")
-    inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i, from 0: lambda (1 - rate^(i + 1))")
+    first_shares: Competition = Field(description="used in iteration 1 if `competition` is all (authors: position)")
+    inverse_temperature: float = Field(gt=0, le=1e6, description="limit of lambda for many iterations")
+    inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i >= 0 has lambda (1 - rate^(i + 1))")
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
-    damping: float = Field(ge=0, lt=1, description="weight of the previous mean in the new mean of a pose")
-    damped_first: bool = Field(description="damp the first iteration, too, with 0 as previous mean (authors' code)")
-    variance_floor: float = Field(gt=0, le=1, description="added to votes' variances; bayes uses it for floor_sd only")
-    saving: float | None = Field(gt=0, le=1e4, description="nats: betas start so that a vote saves this; null: as set")
-    beta_a_unit: float = Field(gt=0, le=1e6, description="nats: unit of the learnt beta_a (authors' 5,000: 2,500 here)")
+    damping: float = Field(ge=0, lt=1, description="weight of the previous pose in the new pose of a capsule")
+    damped_first: bool = Field(description="whether iteration 1 is damped, with 0 as previous pose (authors' code)")
+    variance_floor: float = Field(gt=0, le=1, description="added to variances of votes; bayes uses it in floor_sd only")
+    saving: float | None = Field(
+        gt=0, le=1e4, description="nats: mean cost that a vote saves under the initial betas; null: betas as given"
+    )
+    beta_a_unit: float = Field(gt=0, le=1e6, description="nats: unit of learnt beta_a; 2,500 equals the authors' 5,000")
     convolutional: RoutingLayerParams
     last: RoutingLayerParams
     primary_pose_sd: float = Field(gt=0, le=10, description="initial sd of the weights of primary poses")
@@ -85,12 +86,12 @@ class MatrixCapsulesModelParams(Section):
     primary_bias: float = Field(ge=-100, le=100, description="initial bias of the logits of primary activations")
 
     loss: Literal["spread", "margin", "cross-entropy", "softmax"] = Field(
-        description="of activations a; cross-entropy: of a / sum a; softmax: of a's softmax (Ribeiro et al.)"
+        description="loss of activations a; cross-entropy: of a / sum(a); softmax: of softmax(a) (Ribeiro et al.)"
     )
     first_margin: float = Field(ge=0, le=1, description="margin of the spread loss at the start of training")
-    last_margin: float = Field(ge=0, le=1, description="margin at the end of training, and in validation")
+    last_margin: float = Field(ge=0, le=1, description="margin of the spread loss at the end, and in validation")
     margin_epochs: float = Field(gt=0, le=10_000, description="margin rises as logistic(epoch / margin_epochs - 4)")
-    weight_decay: float = Field(ge=0, le=1, description="factor on half the squared weights in the loss")
+    weight_decay: float = Field(ge=0, le=1, description="weight, in the loss, of half the sum of squared weights")
     mixup: Mixup
 
     @model_validator(mode="after")
@@ -116,7 +117,7 @@ class MatrixCapsulesRun(CroppedRun):
     model: MatrixCapsulesModelParams
 
     def without_effect(self) -> dict[str, str]:
-        """The settings that the model ignores, as in `RunSettings`."""
+        """As `RunSettings.without_effect`: the settings that the model ignores."""
         model, unit = self.model, self.model.coordinate_addition and self.model.coordinate_unit == "floor_sd"
         first_shares = {"first_shares": "competition: all"} if model.competition == "position" else {}
         return first_shares | {

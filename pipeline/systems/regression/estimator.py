@@ -31,24 +31,24 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         capsule_size: dimensions of a capsule.
         decision: "multiclass": one model of all classes. "one-vs-all": a model for each class against all others.
             "all-vs-all": a model for each pair of classes, with a vote.
-        fit_intercept: whether to append a one to every input. Without it, x and -x give the same result, because
-            lengths are even functions of the input.
+        fit_intercept: whether to append a constant 1 to every input. Without it, x and -x have the same probabilities,
+            because these depend only on the lengths of vectors that are linear in the input.
         ridge: penalty on squared weights, in units of the features' mean square times the number of examples.
         momentum: gamma of equation 27.
         thresholds: nu of each round of training (equation 26).
-        patience: number of iterations without a new lowest validation error after which a round ends, for each round.
+        patience: for each round, after how many iterations without a new lowest validation error the round ends.
         max_iter: maximum number of iterations.
-        validation_fraction: share of each class's examples held out to end rounds and choose the weights. If no example
-            is held out, the training examples do both.
+        validation_fraction: share of each class's examples that are held out, to end rounds and to choose the weights.
+            If no example is held out, the training examples are used for this.
         device: "cpu", "cuda" or another torch device.
         random_state: seed or generator for the choice of held-out examples.
 
     Attributes:
         classes_: the class labels, sorted.
         capsules_: weights `[problems, capsules, size, features]`, or features + 1 with `fit_intercept`.
-        n_iter_: number of iterations, the maximum over the problems.
+        n_iter_: largest number of iterations of any problem. A problem is one model (see `decision`).
         n_features_in_: number of features.
-        history_: data frame with one row per iteration and problem, see `fits.fit`.
+        history_: data frame with one row per iteration and problem (see `fits.fit`).
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -121,7 +121,7 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Labels `[n]` of inputs `X [n, features]` by the document's rule: the most probable class, or in all-vs-all
-        the class that wins the most pairs. This class may not be the most probable one in `predict_proba`.
+        the class that wins the most pairs. The winner need not be the most probable class in `predict_proba`.
         """
         scores = self._for_rows(class_scores, X)  # raises if the estimator is not fitted
         return self.classes_[scores.argmax(axis=1)]
@@ -129,9 +129,10 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the classes, `[n, classes]`, in the order of `classes_`. Rows sum to one.
 
-        multiclass, or two classes: the model's exact probabilities (equation 16). one-vs-all: each class's probability
-        against all others, normalised. all-vs-all: the probabilities of all pairs, coupled by the second method of Wu,
-        Lin and Weng (2004), as in LIBSVM. Only in all-vs-all may the most probable class differ from `predict`.
+        With "multiclass", or two classes, they are the model's exact probabilities (equation 16). With "one-vs-all",
+        they are each class's probability against all others, normalised. With "all-vs-all", they are combined from the
+        probabilities of all pairs by the second method of Wu, Lin and Weng (2004), as in LIBSVM. Only then may the most
+        probable class differ from `predict`.
 
         The default schedule aims at few errors, and leaves probabilities of the predicted class too low. Calibrate them
         before use, for example with `sklearn.calibration.CalibratedClassifierCV`.

@@ -14,10 +14,10 @@ class ScheduleParams(Section):
     thresholds: list[Annotated[float, Field(ge=0, le=1)]] = Field(
         min_length=1,
         description="nu of each round: an example keeps its prior means if the most probable other class is at most nu "
-        "times as probable as its own",
+        "times as probable as its own class",
     )
     patience: list[Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
-        min_length=1, description="iterations without a lower validation error after which each round ends"
+        min_length=1, description="iterations without a lower validation error after which a round ends, by round"
     )
     most_iterations: int = Field(ge=1, le=1_000_000, description="maximum number of iterations of one problem")
 
@@ -35,9 +35,7 @@ CapsuleSize = Annotated[int, Field(ge=1, le=256)]
 
 class _RegressionStudy(Section):
     dataset: Name = Field(description="a key of `datasets`")
-    features: int = Field(
-        ge=1, le=65_536, description="number p of inputs: leading singular vectors of the training images"
-    )
+    features: int = Field(ge=1, le=65_536, description="number p of inputs: projections of images on singular vectors")
 
 
 class GridStudy(_RegressionStudy):
@@ -45,15 +43,15 @@ class GridStudy(_RegressionStudy):
 
     study: Literal["grid"]
     sizes: list[CapsuleSize] = Field(min_length=1, description="capsule sizes d to try")
-    decisions: list[Decision] = Field(min_length=1, description="architectures fit at every size")
+    decisions: list[Decision] = Field(min_length=1, description="architectures to fit at every size")
     baselines: list[Literal["logistic-regression", "nearest-neighbours", "random-forest", "support-vectors"]] = Field(
-        description="classifiers of scikit-learn on the same inputs"
+        description="classifiers of scikit-learn that are fitted to the same inputs"
     )
     schedule: ScheduleParams
 
 
 class ConvergenceStudy(_RegressionStudy):
-    """Likelihood and error over iterations, document 002, Figures 6 and 7."""
+    """Likelihood and error after each iteration, document 002, Figures 6 and 7."""
 
     study: Literal["convergence"]
     size: CapsuleSize = Field(description="dimensions d of a capsule")
@@ -70,10 +68,8 @@ class StartsStudy(_RegressionStudy):
     iterations: int = Field(ge=2, le=100_000, description="iterations of every fit")
     momentum: float = Field(ge=0, lt=1, description="gamma of equation 27")
     threshold: float = Field(ge=0, le=1, description="nu of equation 26")
-    sds: list[Annotated[float, Field(gt=0, le=100)]] = Field(
-        min_length=1, description="sds of the weights in random starts"
-    )
-    seeds: int = Field(ge=1, le=1000, description="random starts for each sd")
+    sds: list[Annotated[float, Field(gt=0, le=100)]] = Field(min_length=1, description="sds of random weights")
+    seeds: int = Field(ge=1, le=1000, description="number of random starts for each sd")
     seed: Seed = Field(description="seed of the first random start")
 
 
@@ -82,7 +78,7 @@ class ExactnessStudy(_RegressionStudy):
 
     study: Literal["exactness"]
     size: CapsuleSize = Field(description="dimensions d of a capsule")
-    images: int = Field(ge=1, le=10_000_000, description="test images used (the first ones)")
+    images: int = Field(ge=1, le=10_000_000, description="maximum number of test images (the first ones)")
     samples: int = Field(ge=100, le=100_000_000, description="samples of the hidden variables of each image")
     seed: Seed = Field(description="seed of the samples")
     schedule: ScheduleParams
@@ -93,8 +89,8 @@ class OnlineStudy(_RegressionStudy):
 
     study: Literal["online"]
     size: CapsuleSize = Field(description="dimensions d of a capsule")
-    batches: int = Field(ge=2, le=10_000, description="batches in one pass over the training images")
-    passes: int = Field(ge=1, le=100_000, description="passes over the training images, for every method")
+    batches: int = Field(ge=2, le=10_000, description="number of batches in a pass over the training images")
+    passes: int = Field(ge=1, le=100_000, description="number of passes of each method over training images")
     momentum: float = Field(gt=0, lt=1, description="gamma of the methods with momentum")
     rate: float = Field(gt=0.5, le=1, description="alpha: online EM's step sizes are 1, 3^-alpha, 4^-alpha, ...")
     seed: Seed = Field(description="seed of the batches")
@@ -136,8 +132,8 @@ RegressionStudy = Annotated[
 class RegressionSet(Section):
     """Several short studies of one data set that run together as one item, because an item takes seconds to start."""
 
-    dataset: Name = Field(description="a key of `datasets`, the same for all studies")
-    studies: dict[Name, RegressionStudy] = Field(min_length=1, description="the studies, by name")
+    dataset: Name = Field(description="a key of `datasets`, which all studies use")
+    studies: dict[Name, RegressionStudy] = Field(min_length=1, description="studies by name")
 
     @model_validator(mode="after")
     def _one_dataset(self) -> Self:

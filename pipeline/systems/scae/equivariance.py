@@ -1,7 +1,7 @@
 """The layers whose equivariance is measured, and how a transformation of the image should change each of them.
 
 Two layers are the poses of parts, and the votes (predictions of these poses by objects). A transformation multiplies
-both from the left. For votes this holds because a vote is the object's pose times a pose in the object's frame. Errors
+poses from the left, and so also votes: a vote is the object's pose times the part's pose in the object's frame. Errors
 are weighted by the presences of parts or votes. The third layer, the presences of objects, should not change.
 """
 

@@ -11,30 +11,30 @@ from pipeline.settings import Section
 class SCAEModelParams(Section):
     """The stacked capsule autoencoder (Kosiorek et al. 2019), a baseline in Figure 4 of document 000."""
 
-    objects: int = Field(ge=1, le=256, description="object capsules")
-    parts: int = Field(ge=1, le=256, description="part capsules, one template each")
+    objects: int = Field(ge=1, le=256, description="number of object capsules")
+    parts: int = Field(ge=1, le=256, description="number of part capsules; each has a template")
     template_size: int = Field(ge=2, le=64, description="template height and width, in template pixels")
-    part_features: int = Field(ge=1, le=1024, description="features of a part, for its colour and as input of objects")
+    part_features: int = Field(ge=1, le=1024, description="features of a part: inputs of its colour and of objects")
     channels: int = Field(ge=1, le=1024, description="channels of each of the encoder's four convolutions")
     hidden: int = Field(ge=1, le=4096, description="width of the set transformer's blocks")
-    blocks: int = Field(ge=1, le=32, description="self-attention blocks")
+    blocks: int = Field(ge=1, le=32, description="number of self-attention blocks")
     attention: Literal["published", "presence"] = Field(
-        description="how presences d mask attention scores: minus (1 - d) 1e32 as published, or plus log d"
+        description="term added to attention scores of parts with presence d: -1e32 (1 - d) as published, or log d"
     )
-    code: int = Field(ge=1, le=4096, description="features per object after the set transformer")
-    object_features: int = Field(ge=1, le=1024, description="features per object for its predictions")
+    code: int = Field(ge=1, le=4096, description="number of features per object after the set transformer")
+    object_features: int = Field(ge=1, le=1024, description="number of features per object for its predictions")
     presence_noise: float = Field(ge=0, le=10, description="half width of the uniform noise on presence logits")
-    deformation: float = Field(ge=0, le=1e6, description="weight of half the squared deformations")
+    deformation: float = Field(ge=0, le=1e6, description="weight of half the sum of squared deformations")
     posterior_within: float = Field(ge=0, le=1e6, description="weight of the entropy of objects' shares in an image")
-    posterior_between: float = Field(ge=0, le=1e6, description="weight of the same entropy over the batch, subtracted")
-    prior_within: float = Field(
-        ge=0, le=1e6, description="weight of the squared distance of an image's sum of presences to prior_sum"
+    posterior_between: float = Field(
+        ge=0, le=1e6, description="weight of the entropy of objects' shares in a batch, subtracted from the loss"
     )
+    prior_within: float = Field(ge=0, le=1e6, description="weight of (sum of an image's presences - prior_sum)^2")
     prior_between: float = Field(
-        ge=0, le=1e6, description="weight of the squared distance of an object's sum in B images to B / classes"
+        ge=0, le=1e6, description="weight of (sum of an object's presences in a batch of B images - B / classes)^2"
     )
     prior_sum: float = Field(gt=0, le=256, description="target number of objects present in an image")
-    classes: int = Field(ge=1, le=1000, description="target: an object is present in 1 / classes of the images")
+    classes: int = Field(ge=1, le=1000, description="an object should be present in 1 / classes of the images")
 
 
 class SCAERun(RunSettings):

@@ -1,4 +1,4 @@
-"""The layer of a VAE whose equivariance is measured: the posterior mean of the code. Theory gives no action."""
+"""The layer of a VAE whose equivariance is measured: the mean of its code. Theory does not say how it should change."""
 
 from torch import Tensor
 

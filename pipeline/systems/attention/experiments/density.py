@@ -1,10 +1,10 @@
-"""Is the mixture of `top_down` a density that its samples follow (document 001, section 4.2)? Is equation 7 a density?
+"""Do samples of mixtures in `top_down` follow their densities (document 001, section 4.2)? Is equation 7 a density?
 
 For samples V of a mixture p and any density q with p's support, the mean of q(V) / p(V) is one. If p integrated to c,
-the mean would be 1 / c. If samples followed another density, the mean would not be one. Each q is a component of p,
-slightly narrowed, and computed by another library, because an error that p and q share would not be seen. As q is
-narrower, q / p stays small, and standard errors of the mean are reliable. Concentrations and sds differ between
-components, so that samples with the values of another component would be detected.
+the mean would be 1 / c. If samples followed another density, it would in general not be one. Each q is a component of
+p, made slightly narrower. (For a wider q, q / p could be very large, and standard errors of its mean not reliable.) A
+library computes q, because an error that p and q share would not be seen. Components differ in concentration (of cues)
+and sd (of poses), because otherwise a sample drawn with the values of another component would not be seen.
 """
 
 import math
@@ -27,8 +27,9 @@ APART = 2.0
 
 
 def run(study: DensityStudy) -> Outcome:
-    """One row per dimension, concentration and `what`. If `what` is poses or cues, z is the largest deviation of a mean
-    of q / p from one, in standard errors. For literal and printed, mass is equation 7's integral (`literal_mass`).
+    """Make a table with a row per dimension, concentration and `what`. For `what` = poses or cues, the column `z` has
+    the largest deviation of a mean of q / p from one, in standard errors. For literal or printed, the column `mass` has
+    equation 7's integral (see `literal_mass`).
     """
     random = np.random.default_rng(study.seed)
     n = study.components
@@ -84,6 +85,6 @@ def scores_of_cues(components: Components, cues: Tensor) -> list[float]:
 
 
 def _scores(log_ratios: Tensor) -> list[float]:
-    """Deviations of the means over samples of exp(`log_ratios [samples, tests]`) from one, in standard errors."""
+    """For each test, the deviation of the mean of exp(`log_ratios [samples, tests]`) from one, in standard errors."""
     ratios = log_ratios.exp()
     return [float(z) for z in (ratios.mean(0) - 1) / (ratios.std(0) / math.sqrt(len(ratios)))]

@@ -12,8 +12,9 @@ from pipeline.systems.attention.settings import IteratedStudy
 
 
 def run(study: IteratedStudy) -> Outcome:
-    """One row per sd of parts, scale and iteration: mean entropy of attention (nats), and shares of parts whose largest
-    weight is above 0.99 (`single`), or belongs to the true parent (`right`). Scenes have all objects and no clutter.
+    """One row per sd of parts, scale of scores and iteration: mean entropy of attention (nats), share of parts with a
+    weight above 0.99 (`single`), and share of parts whose largest weight is at the true parent (`right`). Scenes have
+    all objects, no clutter.
     """
     random = np.random.default_rng(study.seed)
     n = study.objects
@@ -39,7 +40,7 @@ def run(study: IteratedStudy) -> Outcome:
                 for step in range(study.iterations)
             ]
     table = pd.DataFrame(rows)
-    means = table.groupby(["iteration", "scale"])[["entropy", "single", "right"]].mean()  # over the sds
+    means = table.groupby(["iteration", "scale"])[["entropy", "single", "right"]].mean()  # over sds of parts
     by_scale = means.rename(index="{:g}".format, level="scale").map(one)
     numbers = {
         "log_objects": one(math.log(n)),

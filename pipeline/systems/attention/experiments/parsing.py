@@ -1,10 +1,12 @@
 """Variational inversion, left open in document 001, section 4.2, is compared with routing on generated scenes.
 
-All methods are given the parts and W (`Hierarchy`). Inversion is also given the model's scales (kappa, sigma), or
-learns them from parts and cues. Baselines use the parts' votes: dynamic routing, EM routing and a form of k-means. The
-two routing methods are run with as few iterations as published, from one start. Dynamic routing is also run with more
-iterations. EM routing is also run with more iterations and starts, without and with the density of clutter. EM
-routing's sds are at least sigma. The posterior of parents given the objects' true poses gives an upper limit.
+All methods are given the parts and the matrices W that predict parts from objects (`Hierarchy`). Inversion may also use
+cues, the directions in which to look for parts. Inversion is given the model's scales (kappa of cues, sigma of parts),
+or learns them from parts and cues. The baselines are dynamic routing, EM routing and a form of k-means. They use votes:
+an object's pose that fits a part best. Dynamic routing and EM routing are run as published, with few iterations and one
+start, and with more iterations. The long EM routing has several starts, with and without a model of clutter. EM
+routing's sds are at least sigma. The posterior of parents given the objects' true poses gives an upper limit for the
+share of parents found.
 """
 
 import math
@@ -27,8 +29,8 @@ INVERSION = "inversion"
 
 
 def run(study: ParsingStudy) -> Outcome:
-    """One row per sd of parts, number of shown objects and method, with the measures of `measured`. The outcome's
-    numbers are each method's means over its rows, and the lead of inversion over each method of `route` (`lead_of`).
+    """The table has one row for each method, sd of parts, and number of objects in a scene, with the measures of
+    `measured`. The numbers are each method's means over its rows, and inversion's lead over the methods of `route`.
     """
     random = np.random.default_rng(study.seed)
     W = orthogonal_transforms(study.parts, study.objects, study.dimensions, random)
@@ -58,10 +60,10 @@ def run(study: ParsingStudy) -> Outcome:
 
 
 def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """The scenes' parse by each method of routing, by name."""
+    """Parse the scenes by each method of routing. The keys of the result are the methods' names."""
     at, sigma = hierarchy.votes(scenes.parts), float(hierarchy.sigma)
     many = (at, study.long_iterations, sigma, study.seed, study.routing_starts)
-    # Transformations are orthogonal, so clutter has the same density in votes as in parts.
+    # A vote has its part's density under clutter, which depends on the length only: orthogonal W keep lengths.
     log_clutter = torch.distributions.Normal(0.0, hierarchy.clutter_sd).log_prob(scenes.parts).sum(-1)
     return {
         "k-means": k_means(at, study.long_iterations),
@@ -74,7 +76,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
 
 
 def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """Parses by inversion without cues, with cues, and with cues and scales learned, starting from thrice the truth."""
+    """Parses by inversion without cues, with cues, and with cues and learned scales (starting at thrice the truth)."""
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
     return {
         INVERSION: invert(hierarchy, scenes.parts, None, study).parse,
@@ -84,9 +86,8 @@ def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: Parsing
 
 
 def found(parse: Parse, scenes: Scenes) -> Tensor:
-    """Share of parts whose parent is found, for each scene with at least one part that is not clutter.
-
-    Only parts with a parent count. If such a part is assigned to clutter, its parent is not found.
+    """For each scene in which parts have parents, the share of these parts whose parent is found. If a method takes
+    such a part for clutter, the parent is not found.
     """
     real = scenes.parents < parse.poses.shape[1]  # (B, m)
     right = ((parse.chosen == scenes.parents) & real).sum(1) / real.sum(1).clamp_min(1)
@@ -94,9 +95,9 @@ def found(parse: Parse, scenes: Scenes) -> Tensor:
 
 
 def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
-    """`found`: the mean share over scenes, with its `standard_error`. `clutter_found`: the share of clutter that is
-    assigned to clutter, nan if the scenes or the method have no clutter. `pose_error`: the root mean square error of a
-    pose's numbers, averaged over shown objects.
+    """`found`: the share of parents found, averaged over scenes, with its `standard_error`. `clutter_found`: the share
+    of clutter that the method takes for clutter, nan if there is none or the method models none. `pose_error`: the
+    root mean square error of the numbers of a pose, averaged over the objects in the scenes.
     """
     right, n = found(parse, scenes), parse.poses.shape[1]
     nobody = scenes.parents == n
@@ -111,11 +112,11 @@ def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
 
 
 def lead_of(leads: list[Tensor]) -> dict[str, float]:
-    """Lead in `found` of inversion over a method, from leads by scene `[B]` per setting. Settings have equal weights.
+    """Inversion's mean lead over a method in `found`. `leads` are by scene, `[B]`, for each setting (sigma, shown).
 
     Returns:
-        the mean, its standard error, and the number of scenes; `more`, the number of settings in which inversion finds
-        more parents than the method; `as_many`, the number of settings in which both find equally many.
+        the mean, in which settings have equal weights, its standard error, and the number of scenes; `more`, the number
+        of settings in which inversion finds more parents than the method; `as_many`, the number of ties.
     """
     means = [float(each.mean()) for each in leads]
     variance = sum(float(each.var()) / len(each) for each in leads) / len(leads) ** 2
@@ -134,8 +135,8 @@ def lead_of(leads: list[Tensor]) -> dict[str, float]:
 def shapes(parts: int) -> Tensor:
     """W `[parts, 3, 4, 4]` of a triangle, a square and a star, with `parts` points on the outline of each.
 
-    An object's pose is (x, y, s cos a, s sin a), for position, size s and angle a. The pose of a part is its position
-    and its direction along the outline.
+    An object's pose is (x, y, s cos a, s sin a): position (x, y), size s and angle a. A part is a point on the outline.
+    Its pose is its position, then a vector of length s along the outline there.
     """
     W = np.zeros((3, parts, 4, 4))
     W[..., [0, 1], [0, 1]] = 1
@@ -147,7 +148,7 @@ def shapes(parts: int) -> Tensor:
         at = (np.arange(parts) + 0.5) / parts * lengths[-1]
         places = np.interp(at, lengths, ring.real) + 1j * np.interp(at, lengths, ring.imag)
         edge = np.diff(ring)[np.searchsorted(lengths, at, side="right") - 1]
-        for row, numbers in ((0, places), (2, edge / abs(edge))):  # multiplies s exp(i a) by complex numbers
+        for row, numbers in ((0, places), (2, edge / abs(edge))):  # W multiplies s exp(i a) by `numbers`
             of_shape[:, row, 2], of_shape[:, row, 3] = numbers.real, -numbers.imag
             of_shape[:, row + 1, 2], of_shape[:, row + 1, 3] = numbers.imag, numbers.real
     return torch.from_numpy(W).transpose(0, 1).float()

@@ -1,15 +1,15 @@
 """The toy network of document 001's appendix B: three inputs x, three hidden units h, one output of target t.
 
-Input and output are clamped. The hidden activities h start at the forward pass, h = x, and descend an energy. The
-document's text and its published figure need different energies, called readings here:
+Input and output are clamped. Inference starts at the forward pass, h = x, and minimises an energy by gradient descent
+on h. The document's text and its published figure need different energies, which are called readings here:
 
     two-sided   1/2 |x - h|^2 + 1/2 (t - sum h)^2 + penalty      all squared prediction errors, as in the text
     output      (t - sum h)^2 + penalty                          gives the published figure
 
-The penalty is 0, or a weight w times |h|_1 (L1) or |h|^2 (L2, half of it for two-sided). The document writes no weight:
-w = 1. In two-sided with L1, active units have h = x + e - w sign h, with e = t - sum h. A single unit is active for
-5/3 <= w < 7, so not at w = 1. In output with L1, every h >= 0 with sum h = t - w/2 is a minimum, so the result depends
-on the start.
+The penalty is 0, w |h|_1 (L1), or w |h|^2 (L2; w/2 |h|^2 in two-sided). The document's penalty has no weight, which
+means w = 1. At the minimum of two-sided with L1, active units have h = x + e - w sign h, where e = t - sum h. A single
+unit is active if 5/3 <= w < 7, which excludes w = 1. For output with L1, every h >= 0 with sum h = t - w/2 is a
+minimum. The result then depends on the start.
 """
 
 from itertools import product
@@ -27,7 +27,7 @@ INPUT, TARGET = (-1.0, 5.0, 2.0), 2.0
 
 
 def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) -> NDArray[np.float64]:
-    """Hidden activities `[3]` after inference by gradient steps. With L1 the steps are proximal, so zeros are exact."""
+    """Hidden activities `[3]` after inference by gradient steps. L1 uses proximal steps, which give exact zeros."""
     x = h = np.array(INPUT)
     half = 0.5 if reading == "two-sided" else 1.0
     for _ in range(steps):
@@ -43,25 +43,24 @@ def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) ->
 
 
 def least_weight(rate: float, steps: int) -> float | None:
-    """The least weight of L1 in two-sided with at most one active unit. None if no unit is active at this weight.
-
-    It is found by bisection, because units become silent one after another as the weight rises.
+    """The least weight of L1 at which at most one unit is active in two-sided. None if no unit is active there.
+    Bisection finds the weight, because units become silent (exactly 0) one after another as the weight rises.
     """
 
     def active(weight: float) -> int:
         return int(np.count_nonzero(infer("two-sided", "L1", weight, rate, steps)))
 
     low, high = 0.0, 10.0  # all units are silent from weight 7 on
-    for _ in range(22):  # to 2.4e-6
+    for _ in range(22):  # the interval shrinks to 2.4e-6
         middle = (low + high) / 2
         low, high = (low, middle) if active(middle) <= 1 else (middle, high)
     return high if active(high) == 1 else None
 
 
 def run(study: ToyStudy) -> Outcome:
-    """One row per reading, weight and penalty: h1, h2, h3 after inference, with their `hoyer` and `effective_number`.
-
-    The numbers also have `single_winner_from`, the least weight of L1 in two-sided with a single active unit.
+    """The table has one row for each reading, weight and penalty: the activities h1, h2 and h3 after inference, their
+    Hoyer index and their effective number (`pipeline.probes.sparsity`). The number `single_winner_from` is the least
+    weight of L1 at which a single unit is active in two-sided.
     """
     rows = []
     end: dict[str, Any] = {}

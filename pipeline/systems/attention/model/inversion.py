@@ -1,15 +1,15 @@
-"""Variational inversion of the top-down model. It finds the parents of parts and the poses of objects. Document 001
-leaves this open.
+"""Variational inversion of the top-down model (open in document 001): it infers parents of parts, and poses of objects.
 
 The posterior of the object poses z of a scene is approximated by a Gaussian q, with the means and sds that maximise
 
     E_q[log p(parts, cues | z)] - KL(q(z) || p(z))
 
-Parents are summed out. All scenes are fit at the same time. This bound has many local maxima, because votes of wrong
-parts agree by chance. So each scene has several starts, at poses that some of its parts vote for. In the first half of
-the steps, the parts' sds shrink from larger values to the sds of the model. Only the best few starts of each scene
-continue in the second half. At the end the best start is kept. Estimates of the bound are noisy, and the largest of
-several is biased upwards. So starts are compared with the same noise, and the bound is reported with new noise.
+Parents are summed out. All scenes are fit at the same time. This lower bound on log p(parts, cues) has many local
+maxima, because votes of parts for an object that is not their parent agree by chance. So each scene has several starts,
+at poses that some of its parts vote for. In the first half of the steps, the parts' sds shrink from larger values to
+the sds of the model. Only the best few starts of each scene continue in the second half. At the end the best start is
+kept. The bound is estimated with random noise. All starts of a scene are compared with the same noise. The largest of
+several estimates is biased upwards, so the bound of the best start is estimated again with new noise.
 
 Shapes: B scenes, R starts of each scene, n objects with poses of D numbers, m parts with poses of d numbers.
 """
@@ -48,15 +48,15 @@ class Inverted:
 def invert(
     hierarchy: Hierarchy, parts: Tensor, cues: Tensor | None, settings: ParsingStudy, *, learn: bool = False
 ) -> Inverted:
-    """The approximate posterior of scenes from their parts `[B, m, d]` and their cues `[B, m, d]`, or without cues.
+    """Approximate the posterior of scenes from parts `[B, m, d]` and cues `[B, m, d]`. With None, cues are not used.
 
     Args:
-        learn: whether kappa and sigma (one value of each for all scenes) are learned before the main search. They
-            are learned from the best start of each scene alone. Worse starts would make the densities too wide.
+        learn: whether kappa and sigma (one value of each for all scenes) are learned before the main search. Only the
+            best start of each scene is used for this, because worse starts would make the densities too wide.
     """
     search = _Search(parts, cues, settings, torch.Generator().manual_seed(settings.seed))
     if learn:
-        q = search.best(hierarchy, search.from_starts(hierarchy, 1.0), 1)  # 1.0: the given scales are wide enough
+        q = search.best(hierarchy, search.from_starts(hierarchy, 1.0), 1)  # 1.0: sigma needs no widening at first
         log_scales = torch.stack([hierarchy.kappa.mean().log(), hierarchy.sigma.mean().log()]).requires_grad_()
         search.ascend(hierarchy, q, log_scales)
         hierarchy = _with_scales(hierarchy, log_scales.detach())
@@ -71,8 +71,8 @@ def invert(
 
 
 def starts(hierarchy: Hierarchy, parts: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Object poses of `count` starts, `[B, count, n, D]`. The first start has, for each object, the vote that
-    agrees best with the other parts' votes. The other starts have random votes.
+    """Object poses of `count` starts, `[B, count, n, D]`. In the first start, each object has the vote that agrees
+    best with the other parts' votes for this object. In the other starts, it has the vote of a random part.
     """
     votes = hierarchy.votes(parts)
     B, m, n, D = votes.shape
@@ -108,7 +108,7 @@ class _Search:
     def ascend(
         self, hierarchy: Hierarchy, q: Gaussian, log_scales: Tensor | None = None, widest: float = 1.0
     ) -> Gaussian:
-        """`q` after half of the steps, by Adam. Parts' sds shrink as in `from_starts`. `log_scales` change in place."""
+        """`q` after half of the steps of Adam. Parts' sds shrink as in `from_starts`. `log_scales` change in place."""
         steps = self.settings.steps // 2
         means, log_sds = (each.clone().requires_grad_() for each in q)
         learned = [means, log_sds] + ([] if log_scales is None else [log_scales])
@@ -132,8 +132,8 @@ class _Search:
         return torch.randn(samples, *like.shape, generator=self.generator, dtype=like.dtype)
 
     def bound(self, hierarchy: Hierarchy, q: Gaussian, samples: int) -> Tensor:
-        """The bound of every start `[B, R]`, in nats: the mean over `samples` samples of the model's log density minus
-        the log density of q. All starts of a scene use the same noise.
+        """The bound of every start `[B, R]`, in nats: the mean of log p(z, parts, cues) - log q(z) over `samples`
+        samples z from q. All starts of a scene use the same noise.
         """
         means, log_sds = q
         noise = self.noise(samples, means[:, :1])

@@ -1,8 +1,8 @@
 """Methods that find the parents of parts by agreement of votes: dynamic routing, EM routing and a form of k-means.
 
 A vote is the pose that an object would have if it were the parent of a part. Votes are `[B, m, n, D]` for B scenes of m
-parts and n objects. Each method returns the assignment of every part to the objects, and the objects' poses. As
-published, the methods do not model clutter (parts without a parent).
+parts and n objects with poses of D numbers. Each method assigns every part to the objects and estimates the objects'
+poses. As published, the methods do not model clutter (parts without a parent).
 """
 
 import math
@@ -21,8 +21,8 @@ class Parse:
     """The assignment of parts to objects.
 
     Attributes:
-        parents: weights of the parents of each part, `[B, m, n]`. They sum to one. A method that models clutter has
-            the weight of clutter last, `[B, m, n + 1]`.
+        parents: weights of each part's possible parents, `[B, m, n]`, which sum to one. If the method models clutter,
+            the shape is `[B, m, n + 1]`, and the last weight is that of clutter.
         poses: the objects' poses, `[B, n, D]`.
     """
 
@@ -47,20 +47,20 @@ def dynamic_routing(votes: Tensor, iterations: int) -> Parse:
 def em_routing(
     votes: Tensor, iterations: int, floor: float, seed: int, starts: int = 1, log_clutter: Tensor | None = None
 ) -> Parse:
-    """E- and M-steps of EM routing without trained parameters, for a mixture of one Gaussian per object, with an sd for
-    each dimension. Mixing weights are the shares of parts that are assigned to the objects.
+    """EM routing without trained parameters. It fits a mixture of Gaussians to the votes, one Gaussian for each object,
+    with an sd for each dimension. The mixing weight of an object is the share of all parts that is assigned to it.
 
     Args:
         floor: minimum sd.
-        starts: number of starts. The first has uniform parents, each later one random parents. Each scene keeps the
-            start with the highest likelihood.
-        log_clutter: log density, in the space of votes, of each part under clutter, `[B, m]`, or None without clutter.
+        starts: number of starts. The first start has uniform weights of parents, the others have random weights. Each
+            scene keeps the start with the highest likelihood.
+        log_clutter: log density of each part's vote under clutter, `[B, m]`, in nats. None: clutter is not modelled.
     """
     B, m, n, _ = votes.shape
     noise = torch.randn(B, starts, m, n, generator=torch.Generator().manual_seed(seed), dtype=votes.dtype)
     noise[:, 0] = 0
     votes, parents = votes.repeat_interleave(starts, 0), noise.softmax(-1).flatten(0, 1)
-    if log_clutter is not None:  # clutter starts with the weight of one component
+    if log_clutter is not None:  # clutter starts with the mean weight of a component
         log_clutter = log_clutter.repeat_interleave(starts, 0).unsqueeze(-1)
         parents = torch.cat([parents * n / (n + 1), torch.full_like(log_clutter, 1 / (n + 1))], dim=-1)
     log_likelihood = votes.new_zeros(B * starts)
@@ -79,8 +79,8 @@ def em_routing(
 
 
 def k_means(votes: Tensor, iterations: int) -> Parse:
-    """Assign each part to the object whose pose is nearest to the part's vote for it. A pose is the mean vote of the
-    object's parts, at first of all parts. Objects without parts keep their pose.
+    """Assign each part to the object whose pose is nearest to the part's vote for it. An object's pose is at first the
+    mean vote of all parts, then the mean vote of its own parts. An object that has no parts keeps its pose.
     """
     poses = votes.mean(1)
     parents = votes.new_zeros(votes.shape[:3])

@@ -4,21 +4,23 @@ Object capsules j = 1..n with poses z_j predict the pose of each part i = 1..m b
 
     U_ij = W_ij z_j                                                                          (section 4.1)
 
-Attention of a part over its predictions, iterated, selects one parent:
+The part attends to its n predictions. Iterations of this attention select one parent:
 
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
 Equation 7 turns attention into a density of the part's pose V_i, a mixture of Gaussians around the predictions. Its
-weights are a softmax of von Mises-Fisher (VMF) densities. A softmax of log densities is used here, as in equation 6. In
-the document the weights depend on the same pose as the Gaussians. The mixture's integral (`literal_mass`) is then not
-one: it is near n if directions determine the parent. It is one if weights use the *previous* pose, as in equation 6.
-So a part with parent s_i has two observables here, its pose and a cue q_i, the direction in which to look for the part:
+weights are a softmax of von Mises-Fisher (VMF) densities. Here they are a softmax of log densities, which depend on
+scalar products with the predictions, as the scores in equation 6 do. In the document, weights and Gaussians depend on
+the same pose V_i. The mixture then does not integrate to one, but to nearly n if directions determine the parent
+(`literal_mass`). It integrates to one if the weights depend on another variable, such as the *previous* pose in
+equation 6. Here, this variable is a cue q_i, the direction in which to look for the part.
+A part with parent s_i thus has two observed variables, its cue and its pose:
 
     s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
 
-Given the cue, the parent is distributed as softmax_j(log prior_j + log VMF(q_i; U_ij, kappa_j)), equation 7's p_(i).
-The pose is distributed as equation 7's mixture. Parents are summed out. Clutter (parts without a parent) is one more
-component, with prediction zero, kappa zero and a wide sd.
+Given the cue, the parent has the probabilities softmax_j(log prior_j + log VMF(q_i; U_ij, kappa_j)). They are the
+weights p_(i) of equation 7. With the parent summed out, the pose given the cue has the density of equation 7. Clutter
+(parts without a parent) is one more component, with prediction zero, kappa zero and a wide sd.
 
 Shapes: B scenes, m parts, n objects, poses of D (objects) and d (parts) numbers; with clutter, n + 1 components.
 """
@@ -36,7 +38,7 @@ from pipeline.systems.attention.model import von_mises_fisher
 
 @dataclass(frozen=True)
 class Components:
-    """The n mixture components of a part, one for each parent. All tensors broadcast.
+    """The n mixture components of a part, one for each possible parent. All tensors broadcast.
 
     Attributes:
         predictions: the predictions U, `[..., n, d]`.
@@ -53,7 +55,7 @@ class Components:
     @property
     def directions(self) -> Tensor:
         """Unit vectors `[..., n, d]` along the predictions, zero for a prediction of zero."""
-        # A product with one over the length: the backward pass of a division takes three times as long.
+        # The code multiplies by 1 / length, because the backward pass of a division takes three times as long.
         squares = self.predictions.square().sum(-1, keepdim=True)
         return self.predictions * squares.clamp_min(torch.finfo(squares.dtype).tiny).rsqrt()
 
@@ -75,7 +77,7 @@ class Components:
         """Logs of the weights as printed in equation 7, a softmax of von Mises-Fisher densities: `[..., n]`."""
         log_densities = self.log_cues(cues)
         largest = log_densities.amax(-1, keepdim=True)
-        # A softmax of differences from the largest density, because the densities may overflow.
+        # Subtracting the largest density from all does not change the softmax. A cap on the largest avoids overflows.
         most = math.log(torch.finfo(largest.dtype).max) - 1
         return (largest.clamp_max(most).exp() * (log_densities - largest).expm1()).log_softmax(-1)
 
@@ -101,7 +103,7 @@ class Components:
         return torch.from_numpy(von_mises_fisher.sample(means, kappa, random)).to(self.predictions)
 
     def sample_poses(self, count: int, cue: Tensor) -> Tensor:
-        """Poses of a part `[count, d]` given its cue `[d]`: parents by their weights, then poses around predictions."""
+        """Poses `[count, d]` of a part, given its cue `[d]`. Parents are drawn first, then poses around predictions."""
         parents = Categorical(logits=self.log_weights(cue)).sample((count,))
         means = self.predictions[parents]
         return means + self.sigma[parents].unsqueeze(-1) * torch.randn_like(means)
@@ -112,10 +114,10 @@ class Hierarchy:
     """Two layers of capsules and the parameters between them.
 
     Attributes:
-        W: matrices from objects to parts, `[m, n, d, D]`.
+        W: matrices that predict the poses of parts from those of objects, `[m, n, d, D]`.
         kappa: concentration of cues around an object's prediction, `[n]`, or `[1]` for all objects.
         sigma: sd of poses around an object's prediction, `[n]` or `[1]`.
-        clutter: prior share of parts without a parent.
+        clutter: prior probability that a part has no parent.
         clutter_sd: sd of the poses of parts without a parent.
         object_sd: sd of the objects' poses.
     """
@@ -132,12 +134,12 @@ class Hierarchy:
         return torch.einsum("ijab,...jb->...ija", self.W, poses)
 
     def votes(self, parts: Tensor) -> Tensor:
-        """The least-squares pose `[B, m, n, D]` of each object if it were the parent of each of `parts [B, m, d]`."""
+        """Votes `[B, m, n, D]`: the pose of each object that fits each of `parts [B, m, d]` best, by least squares."""
         return torch.einsum("ijab,...ib->...ija", torch.linalg.pinv(self.W), parts)
 
     def components(self, poses: Tensor, present: Tensor | None = None) -> Components:
-        """Mixture components for object poses `[..., n, D]`, clutter last: predictions `[..., m, n + 1, d]`. Objects
-        in the mask `present [..., n]` (by default all) have equal prior probabilities, absent objects 0.
+        """Mixture components for object poses `[..., n, D]`, with predictions `[..., m, n + 1, d]`. Clutter is last.
+        Objects in the mask `present [..., n]` (by default all) have equal prior probabilities, absent objects have 0.
         """
         U = self.predictions(poses)
         nothing = torch.zeros_like(U[..., :1, :])
@@ -152,9 +154,8 @@ class Hierarchy:
         )
 
     def log_joint(self, poses: Tensor, parts: Tensor, cues: Tensor | None) -> Tensor:
-        """log p(z, q, V) of scenes, `[...]`, nats: object poses `[..., n, D]`, cues and poses of parts `[..., m, d]`.
-
-        Without cues, it is log p(z, V), and the weights of equation 7 are the prior.
+        """log p(z, q, V) of scenes, `[...]`, nats: object poses z `[..., n, D]`, cues q and part poses V `[..., m, d]`.
+        Without cues, the result is log p(z, V), and equation 7's weights are the prior probabilities of parents.
         """
         components = self.components(poses)
         joint = Normal(torch.zeros_like(poses), self.object_sd).log_prob(poses).flatten(-2).sum(-1)
@@ -165,11 +166,11 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class Scenes:
-    """B scenes of m parts, each a random parse tree.
+    """B random scenes of m parts.
 
     Attributes:
-        parts: poses `[B, m, d]`.
-        cues: unit vectors `[B, m, d]`.
+        parts: poses of the parts, `[B, m, d]`.
+        cues: cues of the parts, unit vectors `[B, m, d]`.
         parents: index of the object of each part, `[B, m]`. Clutter has index n.
         poses: poses of all objects, present or absent, `[B, n, D]`.
         present: mask of the objects in the scene, `[B, n]`.
@@ -183,15 +184,14 @@ class Scenes:
 
 
 def orthogonal_transforms(parts: int, objects: int, dimensions: int, random: np.random.Generator) -> Tensor:
-    """W `[m, n, d, d]`: uniformly random orthogonal matrices. A prediction is as long as the object's pose."""
+    """W `[m, n, d, d]`: uniformly random orthogonal matrices. Predictions are as long as the object's pose."""
     gaussian = random.normal(size=(parts, objects, dimensions, dimensions))
     q, r = np.linalg.qr(gaussian)
     return torch.from_numpy(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]).float()
 
 
 def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Generator) -> Scenes:
-    """`count` scenes of `shown` objects each. A part is clutter, or its parent is uniform over the shown objects.
-
+    """`count` scenes of `shown` objects each. A part is clutter, or its parent is a random shown object (uniform).
     Given which objects are present, the scenes are samples of the hierarchy's model.
     """
     W = hierarchy.W
@@ -215,8 +215,8 @@ def plant(hierarchy: Hierarchy, count: int, shown: int, random: np.random.Genera
 
 
 def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale: float) -> Tensor:
-    """Weights `[T, ..., m, n]` in each of T iterations of equation 6, from parts `[..., m, d]` and their predictions
-    `[..., m, n, d]`. The paper's `scale` is 1.
+    """Attention weights `[T, ..., m, n]` in each of T iterations of equation 6, from parts `[..., m, d]` and their
+    predictions `[..., m, n, d]`. `scale` multiplies the scores. In the document it is 1.
     """
     found = []
     for _ in range(iterations):
@@ -226,10 +226,10 @@ def iterate_attention(parts: Tensor, predictions: Tensor, iterations: int, scale
 
 
 def literal_mass(components: Components, samples: int) -> dict[str, float]:
-    """Integral of equation 7 if a pose is its own cue, by Monte Carlo with `samples` draws of each component.
+    """Integral of equation 7 if a pose is its own cue, by Monte Carlo with `samples` draws from each component.
 
-    With weights w_j and Gaussians N_j, the integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V)] over V from N_j. Weights
-    of `literal` are a softmax of log densities (`log_weights`). Weights of `printed` are a softmax of densities.
+    With weights w_j and Gaussians N_j, the integral of sum_j w_j(V) N_j(V) is sum_j E[w_j(V_j)], where V_j has
+    density N_j. In the result, `literal` has a softmax of log densities as weights, `printed` a softmax of densities.
     """
     U, sigma = components.predictions, components.sigma
     V = U + sigma.unsqueeze(-1) * torch.randn(samples, *U.shape, dtype=U.dtype)  # (samples, n, d), from each component

@@ -1,9 +1,10 @@
-"""The von Mises-Fisher distribution on the unit sphere of R^d, d >= 2. Document 001 weights predictions by its density
+"""The von Mises-Fisher distribution on the unit sphere of R^d, d >= 2. Its density is
 
     p(x | mu, kappa) = C_d(kappa) exp(kappa mu^T x),  C_d(kappa) = kappa^v / ((2 pi)^(v + 1) I_v(kappa)),  v = d / 2 - 1
 
-(equation 7), with mean direction mu, concentration kappa from 0 to 1e9, and modified Bessel function I_v. The density
-is differentiable in kappa, too: d log C_d / d kappa = -A_d(kappa), where A_d = I_{v+1} / I_v is the mean of mu^T x.
+with mean direction mu, concentration kappa from 0 to 1e9, and the modified Bessel function I_v. Equation 7 of document
+001 weights predictions by p. Gradients with respect to kappa use d log C_d / d kappa = -A_d(kappa), where the ratio
+A_d = I_{v+1} / I_v is the mean of mu^T x.
 """
 
 import math
@@ -27,7 +28,7 @@ class _ScaledLogNormaliser(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (kappa,) = ctx.saved_tensors
-        # One minus the mean of mu^T x, computed in double precision before rounding to kappa's dtype.
+        # The mean of mu^T x is near 1 for large kappa. So double precision is used until after the subtraction.
         short = 1 - mean_resultant_length(kappa.double().numpy(), ctx.dimensions)
         return gradients[0] * torch.from_numpy(np.asarray(short)).to(kappa), None
 
@@ -35,8 +36,7 @@ class _ScaledLogNormaliser(torch.autograd.Function):
 def scaled_log_normaliser(kappa: Tensor, dimensions: int) -> Tensor:
     """The log density at the mean direction, log C_d(kappa) + kappa, in nats, in the shape of `kappa`.
 
-    The relative error is below 1e-11 in double precision for d up to 1000. `kappa` must be
-    on the CPU, where SciPy computes the function.
+    The relative error is below 1e-11 in double precision for d up to 1000. `kappa` must be on the CPU, for SciPy.
     """
     return _ScaledLogNormaliser.apply(kappa, dimensions)
 
@@ -50,8 +50,8 @@ def mean_resultant_length(kappa: NDArray[np.float64], dimensions: int) -> NDArra
 def log_density(x: Tensor, mean: Tensor, kappa: Tensor) -> Tensor:
     """log p(x | mean, kappa) in nats, `[...]`. Unit vectors `x` and `mean [..., d]` and `kappa [...]` are broadcast.
 
-    kappa mu^T x and log C_d(kappa) are both of size kappa with opposite signs and would cancel. The exponent is instead
-    kappa (mu^T x - 1) = -kappa |x - mu|^2 / 2, which is accurate in single precision.
+    The sum of kappa mu^T x and log C_d(kappa) would lose digits: both are of size kappa, with opposite signs. So it is
+    computed as (log C_d(kappa) + kappa) - kappa |x - mu|^2 / 2, which is accurate in single precision.
     """
     return scaled_log_normaliser(kappa, x.shape[-1]) - 0.5 * kappa * (x - mean).square().sum(-1)
 
@@ -83,7 +83,7 @@ def _log_bessel(order: float, kappa: NDArray[np.float64]) -> NDArray[np.float64]
     """log of I_v(kappa) / (kappa / 2)^v / exp(kappa), for v = `order`. Near 0 it is computed by I_v's power series."""
     from scipy.special import ive
 
-    is_near = kappa**2 < 32 * (order + 1)  # the series converges here, SciPy's function does not underflow elsewhere
+    is_near = kappa**2 < 32 * (order + 1)  # the series converges here; elsewhere `ive` does not underflow
     near = np.where(is_near, kappa, 0.0)
     away = np.where(is_near, np.sqrt(32 * (order + 1)), kappa)
     term, total = np.ones_like(near), np.ones_like(near)

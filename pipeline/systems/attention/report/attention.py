@@ -1,7 +1,7 @@
 """Measures of the claims about document 001's generative model, and figures of the studies of top-down attention.
 
 The profile's `evidence` names the studies that answer the claims. The document gives no data and no settings for these
-claims. Findings thus have no remarks (differences from the document).
+claims. So findings have no remarks, which would name differences from the document.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from pipeline.results.provenance import dataset_label
 from pipeline.results.reading import Numbers, Results, Study, studies_of, study_of
 
 AS_WRITTEN = "1"
-"""The key in results of penalties of weight 1, which is the weight in the document's energy."""
+"""The key of penalties with weight 1 in results. This is the weight in the document's energy."""
 SINGLE = 1.05
 """Largest effective number of hidden units that counts as a single winner."""
 METHODS = {
@@ -34,8 +34,8 @@ METHODS = {
     "dynamic routing, long": (VERMILLION, "v", "-"),
     "k-means": (ORANGE, "x", "--"),
 }
-"""Colour, marker and dashes of the methods that are drawn."""
-OBJECTIVES = {"output": "output's error alone", "two-sided": "all errors"}
+"""Colour, marker and line style of each method that is drawn."""
+OBJECTIVES = {"output": "only the output's error", "two-sided": "all errors"}
 SHAPES = ((BLUE, "^"), (VERMILLION, "s"), (GREEN, "*"))
 """Colours and markers of a triangle, a square and a star, in their order in results."""
 
@@ -53,8 +53,8 @@ def _measure(results: Results, kind: str, check: Callable[[Numbers], Answer]) ->
 
 
 def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> Answer:
-    """Figure 3: effective number of hidden units with L1 at weight 1. `reading` tells which prediction errors the
-    energy sums: all (`two-sided`), or the output's alone.
+    """Figure 3: effective number of active hidden units with L1 of weight 1. `reading` says which prediction errors the
+    energy has: all errors (`two-sided`), or only the output's (`output`).
     """
     single = []
     for weight, penalties in numbers.at("end", reading).items():
@@ -71,20 +71,20 @@ def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> 
 
 
 def one_parent(numbers: Numbers) -> Answer:
-    """Section 4.1: mean entropy (nats) of the last iteration's attention, at the paper's scale of scores, 1."""
+    """Section 4.1: mean entropy (nats) of attention in the last iteration, with scores as in the document (scale 1)."""
     entropy = numbers.needed("last", "1", "entropy")
     first, last = (numbers.at(when, "1") for when in ("first", "last"))
     note = (
-        f"{100 * last['right']['mean']:.0f} % of parts end at their own parent, {100 * first['right']['mean']:.0f} % "
-        "start there"
+        f"parts whose own parent has the largest weight: {100 * first['right']['mean']:.0f} % in the first iteration, "
+        f"{100 * last['right']['mean']:.0f} % in the last"
     )
     most = 0.1 * numbers.at("log_objects", "mean")  # near 0: at most a tenth of the entropy of uniform attention
     return entropy, entropy.mean < min(first["entropy"]["mean"], most), [note]
 
 
 def density_and_samples_agree(numbers: Numbers) -> Answer:
-    """Section 4.2: the largest deviation between density and samples over all tests, in standard errors. The claim
-    holds below a limit. If density and samples agree, the limit is exceeded with probability at most 1e-3.
+    """Section 4.2: the largest deviation of samples from the density in any test, in standard errors. The claim holds
+    if it is below a limit, which samples of the density itself would exceed with a probability of at most 1e-3.
     """
     z = numbers.needed("largest_z")
     limit = float(norm.isf(1e-3 / numbers.at("tests") / 2))
@@ -93,16 +93,16 @@ def density_and_samples_agree(numbers: Numbers) -> Answer:
         for mass in ("literal_mass", "printed_mass")
     )
     note = (
-        f"if a pose is its own cue, as in equation 7, the mixture integrates to {literal}; with weights from "
-        f"densities, as printed, to {printed}"
+        f"if a pose is its own cue, as in equation 7, the mixture integrates to {literal} (weights: a softmax of log "
+        f"densities), or to {printed} (weights: a softmax of densities, as printed)"
     )
     return z, z.mean < limit, [note]
 
 
 def inversion_finds_more(numbers: Numbers) -> Answer:
-    """Section 4.2: percent of parents found by inversion minus percent found by dynamic routing, mean over settings.
-    Routing runs with two numbers of iterations, and the better result counts. `Measured.sd` is the standard error of
-    this mean over scenes.
+    """Section 4.2: percent of parents found by inversion minus percent found by dynamic routing, mean over settings
+    (sd of parts, number of objects). Of two runs of routing, short and long, the one that finds more is compared. The
+    `sd` of the result is the standard error of this mean, due to the choice of scenes.
     """
     ours, settings = 100 * numbers.at("found", "inversion", "mean"), numbers.at("settings")
     leads = {
@@ -115,7 +115,7 @@ def inversion_finds_more(numbers: Numbers) -> Answer:
     notes = [
         f"found: {ours:.1f} % by inversion, {ours - lead.mean:.1f} % by {rival}; both on the same {lead.n:,} scenes; "
         f"inversion finds fewer in {settings - counts['more'] - counts['as_many']} of {settings} settings",
-        f"best routing: {best}; inversion is ahead of it by {leads[best].mean:.1f} ± {leads[best].se:.1f} points",
+        f"best routing: {best}; inversion finds {leads[best].mean:.1f} ± {leads[best].se:.1f} points more",
     ]
     return lead, lead.mean > SIGNIFICANT_SES * lead.se, notes
 
@@ -131,7 +131,7 @@ MEASURES: dict[str, Measure] = {
 
 @in_house_style
 def minimisers(table: pd.DataFrame) -> Figure:
-    """Figure 3: the three hidden activities after inference, by penalty. Each objective and weight has a panel."""
+    """Figure 3: the three hidden activities after inference, by penalty. Each reading and weight has a panel."""
     cases = list(table.groupby(["reading", "weight"], sort=False))
     figure, axes = panels(len(cases), 2.3, sharey=True)
     for axis, ((reading, weight), rows) in zip(axes, cases, strict=True):
@@ -149,7 +149,7 @@ def minimisers(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parents_found(table: pd.DataFrame) -> Figure:
-    """Percent of parents found over the number of objects in a scene, a line per method, a panel per sd of parts."""
+    """Percent of parents found against the number of objects in a scene: a line per method, a panel per sd of parts."""
     figure, axes = panels(table["sigma"].nunique(), 2.9, sharey=True)
     for axis, (sigma, at_sigma) in zip(axes, table.groupby("sigma"), strict=True):
         for method, (colour, marker, dashes) in METHODS.items():
@@ -166,7 +166,7 @@ def parents_found(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
-    """Overlapping shapes, one scene per row. Panels colour parts by their parent: true, by routing, by inversion."""
+    """Overlapping shapes, a scene per row. Columns colour parts by their parent: true, from routing, from inversion."""
     views = (
         ("true", "truth", "outlines"),
         ("dynamic routing, long", "routing", "routed_outlines"),
@@ -202,9 +202,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 f"attention-{study.name}",
                 "svg",
                 "Result of inference in the toy network",
-                "Hidden activities without a penalty, with L1 and with L2, for the published figure's objective (the "
-                "output's error alone) and the text's (all errors), by penalty weight.",
-                "Bars of three hidden activities by penalty, one panel for each objective and weight.",
+                "Activities of the hidden units after inference, by penalty. Panels differ in the penalty's weight "
+                "and the energy: all errors (as in the text), or only the output's (as the published figure needs).",
+                "Bars of the activities of three hidden units by penalty, in a panel for each energy and weight.",
                 records,
                 partial(minimisers, table),
             )
@@ -215,10 +215,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"attention-{study.name}",
             "svg",
             "Parents found by inversion and by routing",
-            f"Share of parts whose parent is found, over the number of objects in a scene ({dataset_label(records)}; "
-            f"bars: one standard error over scenes). Long routing has {long}. "
-            '"True poses" is given the poses of the objects in the scene.',
-            "One line for each method over the number of objects, one panel for each sd of the parts.",
+            f"Percentage of parts whose parent a method finds, on {dataset_label(records)}. Error bars: one standard "
+            f"error over scenes. The long run of routing has {long}. "
+            'The method "true poses" is given the poses of the objects in the scene.',
+            "Percentage of parents found against the number of objects: a line per method, a panel per sd of parts.",
             records,
             partial(parents_found, table),
         )
@@ -229,11 +229,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"scenes-{study.name}",
             "png",
-            "Overlapping objects, parsed",
-            "Parts of a triangle, a square and a star, with clutter (crosses), coloured by their parent; lines show "
-            f"the objects at the poses that each method finds. Dynamic routing has {long} and no class for clutter; a "
-            "part that is taken for clutter does not count as found.",
-            "Three scenes of overlapping shapes: true parents, those of dynamic routing and of inversion.",
+            "Scenes of overlapping objects, parsed by two methods",
+            "A part has the colour of its parent: a triangle, a square or a star. Crosses are clutter (no parent). "
+            f"Lines show objects at true poses, or at poses that a method finds. Dynamic routing has {long} and cannot "
+            "recognise clutter. If inversion takes a shape's part for clutter, the part's parent is not found.",
+            "Three scenes of overlapping shapes: true parents, parents by dynamic routing, and parents by inversion.",
             records,
             partial(parsed_scenes, arrays),
         )

@@ -1,1 +1,1 @@
-"""The study of top-down attention; its kinds are in `experiments`."""
+"""The study of top-down attention, with a module in `experiments` for each of its kinds."""

@@ -13,13 +13,13 @@ DATA = {"toy": "the toy network", "iterated": "planted scenes", "density": "samp
 
 
 def measure(context: Context) -> Outcome:
-    """Run a study with the settings of an entry of `attention`. It reads no data set: scenes are generated."""
+    """Run the study that an entry of `attention` describes. The study generates its data, and reads no data set."""
     import torch
 
     from pipeline.compute import prepare
 
     study: AttentionStudy = context.settings
     context.generates(DATA[study.study])
-    prepare(torch.device("cpu"))  # SciPy computes the special functions, and all arrays are small
+    prepare(torch.device("cpu"))  # no GPU: SciPy computes special functions, and arrays are small
     outcome: Outcome = import_module(f"pipeline.systems.attention.experiments.{study.study}").run(study)
     return outcome

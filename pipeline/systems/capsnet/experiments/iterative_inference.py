@@ -1,20 +1,20 @@
 """Does predictive coding instead of routing make the capsules of a trained CapsNet sparse (document 001, sections 3 and
-3.1, Figure 1B-E, appendix C)? It infers the activities x_l of all layers l at once, by minimising the energy
+3.1, Figure 1B-E, appendix C)? Predictive coding infers the activities x_l of all layers l by minimising an energy:
 
     E = 1/2 sum_l |x_l - f_l(x_{l-1})|^2  +  1/2 sum_j (t_j - |v_j|)^2  +  weight * penalty(v)
 
-x_0 is the image, f_l is a layer of the network, and v_j are the class capsules. The label t_j is 1 for the image's
-class, else 0. The label's error, the second sum, is left out if the label is free. The penalty is the sum of the
-lengths |v_j| (L1, per capsule as in the document), half the sum of their squares (L2), or 0. E is the variational free
-energy of Gaussians of variance 1, up to a constant.
+Here x_0 is the image, f_l is a layer of the network, and v_j are the class capsules. If the label is clamped, t_j is 1
+for the image's class, else 0. If the label is free, the second sum is left out. The penalty is the sum of the
+lengths |v_j| (L1, per capsule as in the document), half the sum of their squares (L2), or 0. Without the penalty, E is
+the variational free energy of Gaussians of variance 1, up to a constant.
 
 The network is trained with a ReLU in the first layer. The code behind the document leaves the ReLU out of inference
-(`rectified: false`). That code minimises 2 E: its step size 0.01 is 0.02 here, and its L1 weight 1 is 0.5.
+(`rectified: false`). That code minimises 2 E, so its step size 0.01 is 0.02 here, and its L1 weight 1 is 0.5 here.
 
 There are two interpretations of the top layer. With `predicted`, as in appendix C, v is the last layer's prediction
 from the layer below. v is not inferred and has no prediction error. With `free`, v is inferred and has a prediction
-error. With L1 of weight 1, the capsule's length at the minimum is (|f_j| + t_j - 1) / 2, or 0 if this is negative.
-As |f_j| < 1, only the capsule with t_j = 1 stays active.
+error. With a clamped label and L1 of weight 1, a free capsule with prediction f_j has at the minimum a length of
+(|f_j| + t_j - 1) / 2, or 0 if this is negative. As |f_j| < 1, only the capsule with t_j = 1 stays active.
 
 The gradient with respect to a layer's activities depends on the errors of two layers: this one and the one above.
 For free v, L1 has no derivative at its minimum v = 0. So gradient steps leave L1 out. A proximal step for L1, which
@@ -44,13 +44,13 @@ from pipeline.systems.capsnet.model.capsnet import CapsNet, Layer, forward_pass
 from pipeline.systems.capsnet.settings import InferCondition, InferParams
 
 FORWARD, START = "forward", "start"
-"""Conditions without inference: the forward pass of all test images, and of the images used for inference."""
+"""Conditions without inference: the forward pass on all test images, and on the images that are used for inference."""
 EXAMPLES = 6
 BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
-"""Longer capsules count as saturated: if the squash's input grows by 1 %, length L grows by 2 (1 - L) % < 0.2 %."""
+"""Longer capsules count as saturated. If the squash's input grows by 1 %, their length L grows by 2 (1 - L) < 0.2 %."""
 
 
 def _shortens(condition: InferCondition) -> bool:
@@ -63,16 +63,14 @@ def energies_and_gradients(
 ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
     """The terms of each image's energy, and the gradients of their sum with respect to inferred activities.
 
-    Each layer is predicted from the layer below alone. So a layer's activities affect two errors only.
-
     Args:
-        activities: of the inferred layers, `[B, ...]` each, without the images.
-        constant: the first layer's prediction from the images.
+        activities: activities of each inferred layer, `[B, ...]`. The images are not among them.
+        constant: the prediction of the first layer's activities from the images.
         target: 1 for the class of each image, else 0, `[B, n]`. It is not used if the label is free.
 
     Returns:
-        energies `[terms, B]`, a term for each inferred layer, then label and penalty; gradients in the shapes of
-        `activities`, without L1 if a proximal step replaces its gradient; class capsules `[B, n, D]`.
+        energies `[terms, B]`: an error for each inferred layer, then the label's error and the penalty; gradients in
+        the shapes of `activities`, without L1 if a proximal step replaces its gradient; class capsules `[B, n, D]`.
     """
     with torch.enable_grad():
         leaves = [each.detach().requires_grad_() for each in activities]
@@ -105,7 +103,7 @@ def infer(
     """Minimise the energy of all images by gradient descent from the forward pass, where prediction errors are 0.
 
     Args:
-        layers: functions of the activities below, from images to class capsules `[B, n, D]`.
+        layers: functions of the activities below. The first takes images, the last gives class capsules `[B, n, D]`.
         target: as in `energies_and_gradients`.
         steps: one element per step, for example a progress bar.
 
@@ -142,15 +140,16 @@ def sparsity_of_inference(
     The networks' parameters are frozen: inference changes only activities.
 
     Returns:
-        an outcome: a table, a row per replica, condition and layer ("middle", "class"); numbers by condition, layer and
-        measure. Measures of all rows: silent (share of images without an active capsule) and, over the other images,
-        means of hoyer, entropy, effective_number, and hoyer_standard_error. After the forward pass: saturated (share of
-        capsules), length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index before
-        the squash). Class capsules: right (share of images whose class's capsule is longest, not silent), and mean
-        lengths: length_right (of the image's class), length_others. Class capsules after inference: energy (mean over
-        images), falls (share of images whose energy never rose), last_drop (relative fall of the energy over the last
-        tenth of the steps). Arrays of the first replica: `images`, `labels`, `capsules_<condition> [k, n, D]` of k
-        examples; `energies_<condition> [steps + 1, terms]`, means over all images of the inference.
+        an outcome. Its table has a row for each replica, condition and layer ("middle", "class"). All rows have silent
+        (share of images without an active capsule) and, over the other images, means of hoyer, entropy and
+        effective_number, and hoyer_standard_error. Rows of the forward pass have saturated (share of capsules),
+        length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index before the squash).
+        Rows of class capsules have right (share of images whose class's capsule is longest and not silent),
+        length_right (mean length of this capsule) and length_others (of the other capsules). After inference these rows
+        also have energy (mean over images), falls (share of images whose energy never rose), and last_drop (fall of the
+        energy in the last tenth of the steps, divided by that before them). Numbers are by condition, layer and
+        measure. Arrays are of the first replica: `images`, `labels` and `capsules_<condition> [k, n, D]` of k examples,
+        and `energies_<condition> [steps + 1, terms]`, means over all images of the inference.
 
     Raises:
         UserError: inference diverged.
@@ -195,7 +194,7 @@ def _rows(
     for layer, each in zip(("middle", "class")[-len(capsules) :], capsules, strict=True):
         lengths = each.norm(dim=-1).double().cpu().numpy()
         rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(lengths)})
-        if descent is None:  # lengths n^2 / (1 + n^2) after the squash are nearly equal for all large input lengths n
+        if descent is None:  # inputs, too: the squash, n^2 / (1 + n^2), makes all large lengths n nearly equal
             inputs = np.sqrt(lengths / np.maximum(1 - lengths, np.finfo(np.float32).eps))
             rows[-1] |= {
                 "saturated": float((lengths > _SATURATED).mean()),
@@ -216,7 +215,7 @@ def _rows(
 
 
 def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
-    """Sparsity of lengths `[B, n]`, see `sparsity_of_inference`. If no image has an active capsule, only `silent`."""
+    """Measures of sparsity of lengths `[B, n]` (`sparsity_of_inference`). Only `silent` if no capsule is active."""
     active = lengths[lengths.max(1) > _SILENT]
     silent = {"silent": 1 - len(active) / len(lengths)}
     if not len(active):

@@ -2,8 +2,8 @@
 
     image -> convolution, ReLU -> convolution, squash: primary capsules -> [middle capsules ->] class capsules
 
-Routing by agreement weights the votes. With 0 iterations, votes have no weights. A class capsule's length shows whether
-its class is present (equation 3, margin loss). A decoder, if any, reconstructs an image from its class's capsule.
+Routing by agreement gives weights to votes. With 0 iterations, votes have no weights. A class capsule's length shows
+whether its class is present (equation 3, margin loss). A decoder may reconstruct an image from its label's capsule.
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], m primary capsules `[B, m, d]`, n class capsules `[B, n, D]`.
 """
@@ -83,7 +83,7 @@ class CapsNet(Model):
             )
         self.first = ChannelsLastConvolution(1, params.channels, params.kernel, first)
         self.second = FourierConvolution(params.channels, params.types * params.primary_size, params.kernel, second)
-        # With counting "sums", the first iteration is a sum with equal weights, before any update.
+        # With counting "sums", an iteration is a sum of votes. The first has equal weights and needs no update.
         updates = params.iterations - (params.counting == "sums") if params.iterations else None
         below = (side**2 * params.types, params.primary_size)
         middle = (params.middle, params.middle_size)
@@ -101,12 +101,12 @@ class CapsNet(Model):
         return sum(p.numel() for p in self.decoder.parameters()) if self.decoder else 0
 
     def feature_maps(self, images: Tensor) -> Tensor:
-        """Feature maps `[B, channels, H, H]` of images `[B, 1, S, S]`: the first convolution and ReLU."""
+        """Feature maps `[B, channels, H, H]` of side H, of images `[B, 1, S, S]`: the first convolution and ReLU."""
         return self.first(images).relu()
 
     def primary_capsules(self, feature_maps: Tensor) -> Tensor:
-        """Primary capsules `[B, m, d]` of `feature_maps`, position by position."""
-        maps = self.second(feature_maps).permute(0, 2, 3, 1)  # (B, H, H, types d), as in memory
+        """Primary capsules `[B, m, d]` of `feature_maps`, ordered by position, then by type."""
+        maps = self.second(feature_maps).permute(0, 2, 3, 1)  # (B, rows, columns, types d), as in memory
         return squash(maps.reshape(len(maps), -1, self.params.primary_size))
 
     def layers(self) -> list[Layer]:
@@ -131,7 +131,7 @@ class CapsNet(Model):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss, and the metrics `margin_loss`, `accuracy` (whether the right capsule is longest) and, with a
+        """The loss, and the metrics `margin_loss`, `accuracy` (whether the label's capsule is longest) and, with a
         decoder, `pixel_error` (squared, summed over pixels). All are means over images. `noise`, `epoch` are unused.
         """
         assert labels is not None

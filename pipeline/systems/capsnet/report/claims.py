@@ -1,5 +1,5 @@
-"""Measures of document 001's claims about CapsNet: accuracy and loss without routing or reconstruction (appendix A and
-Figure 2), and sparsity of capsules with routing or iterative inference (Figure 1B-E and section 3.1).
+"""Measures of document 001's claims about CapsNet: accuracy and loss with and without routing and reconstruction
+(appendix A, Figure 2), and sparsity with and without routing and iterative inference (Figure 1B-E, section 3.1).
 
 The profile's `evidence` names the items that answer the claims. Two results are compared only if the settings of their
 networks are equal, except for the setting that the comparison is about.
@@ -28,24 +28,24 @@ CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "routed_margin": ({"reconstruction": "none"}, SKY, "--", "routing, no reconstruction"),
     "unrouted_margin": ({"iterations": 0, "reconstruction": "none"}, ORANGE, "--", "no routing, no reconstruction"),
 }
-"""The conditions of appendix A, by their names in evidence and `documents.yaml`: changes to the model of `routed`
-(which has routing and reconstruction), then colour, line style and label in figures."""
+"""The conditions of appendix A, by their names in `evidence` and `documents.yaml`. Each has changes to the model of
+`routed` (with routing and reconstruction), and a colour, line style and label for figures."""
 FIRST_EPOCHS, SLOWER = 3, 1.05
-"""Learning "starts slower" if the loss without routing, divided by the loss with it, exceeds `SLOWER`. The ratio is a
+"""Learning without routing "starts slower" if its loss, divided by that with routing, exceeds `SLOWER`. The ratio is a
 geometric mean over the first `FIRST_EPOCHS` epochs and over replicas."""
 LIKE_LOSS = 1.5
-"""Two best losses are "nearly the same" up to this ratio (the paper's figure has a logarithmic axis)."""
+"""Two losses are "nearly the same" if the larger / the smaller is below this. (The document's axis is logarithmic.)"""
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
 CODED_PLAIN, CODED_SPARSER = "free-clamped-none-unrectified", "free-clamped-L1-0.5-unrectified"
-"""Conditions in results. `FORWARD` and `START` are the forward pass, of all test images and of the images used for
-inference. `PLAIN` and `SPARSER` are inference, without a penalty (Figure 1D) and with L1 (Figure 1E). `CODED_PLAIN` and
-`CODED_SPARSER` follow the code behind the document: class capsules are inferred, and the first layer has no ReLU.
-"""
+"""Conditions in results. `FORWARD` is the forward pass on all test images, `START` that on the images that are used for
+inference. `PLAIN` is inference without a penalty (Figure 1D), `SPARSER` with L1 (Figure 1E). `CODED_PLAIN` and
+`CODED_SPARSER` follow the code behind the document: class capsules are inferred, and the first layer has no ReLU."""
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
-"""Largest difference between two Hoyer indices that count as equal; smallest index that counts as sparse."""
+"""Hoyer's indices count as equal if they differ by at most `LIKE_SPARSITY`, and as sparse from `SPARSE` on."""
 ALMOST_ALL, MOSTLY = 0.95, 0.5
-"""Smallest share of images that counts as almost all; smallest share of saturated capsules in a saturated layer."""
+"""A share of images from `ALMOST_ALL` on counts as almost all. A layer counts as saturated if the share of its capsules
+that are saturated is at least `MOSTLY`."""
 
 
 class Network(NamedTuple):
@@ -66,13 +66,13 @@ class Network(NamedTuple):
     inference: Recorded
 
     def is_but_for(self, other: "Network", **changes: Any) -> bool:
-        """Whether the settings are those of `other` with `changes` to the model, on the same data."""
+        """Whether data and settings equal those of `other`, except for `changes` to the model."""
         wanted = {**other.run, "model": {**other.run.model, **changes}}
         return self.run == wanted and self.dataset == other.dataset
 
     def shortcomings(self, document: str) -> list[Remark]:
-        """Remarks on differences from the paper's network, whose name in `documents.yaml` is `document`."""
-        model = {"transformations": "normal", **self.run.model}  # records leave out this default
+        """Remarks on differences from the document's network, whose name in `documents.yaml` is `document`."""
+        model = {"transformations": "normal", **self.run.model}  # the default, which records leave out
         return remarks("capsnet", document, {**self.run, "model": model, **self.inference}, self.dataset)
 
     def measured(self, condition: str, layer: str = "class", name: str = "hoyer") -> Measured:
@@ -89,12 +89,12 @@ def network(results: Results, stage: str, item: str | None) -> Network:
 
 
 def records_of(results: Results, *found: Network) -> list[Record]:
-    """The provenance records of results. The record of a network's training comes before its result's record."""
+    """The provenance records of results. A result's record comes after the record of its network's training."""
     return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
 
 
 def _said(pair: Mapping[str, Network]) -> list[Remark]:
-    """Remarks on differences from the paper's networks. The keys of `pair` are names in `documents.yaml`."""
+    """Remarks on differences from the document's networks. The keys of `pair` are names in `documents.yaml`."""
     return unique(words for role, each in pair.items() for words in each.shortcomings(role))
 
 
@@ -102,8 +102,8 @@ def _said(pair: Mapping[str, Network]) -> list[Remark]:
 
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
-    """The training, and the losses (a row per epoch and replica), of each of `CONDITIONS`. A condition is left out if
-    it was not trained, or if its run changes other settings. Raises `NotMeasuredError` if `routed` was not trained.
+    """The training of each of `CONDITIONS`, and its table of losses (a row per epoch and replica). A condition is left
+    out if it was not trained or changes other settings, too. Raises `NotMeasuredError` if `routed` was not trained.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}
@@ -120,7 +120,7 @@ def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFram
 
 
 def _accuracy(results: Results, role: str) -> Finding:
-    """Appendix A: test accuracy (percent), with the longest class capsule as the answer."""
+    """Appendix A: test accuracy (percent). The prediction is the class with the longest capsule."""
     found = network(results, "evaluate", results.evidence.capsnet.runs.get(role))
     accuracy = found.numbers.needed("test", "accuracy").scaled(100)
     history = results.table("train", found.name, ("replica", "epoch", "train_gradient_norm"))
@@ -129,9 +129,9 @@ def _accuracy(results: Results, role: str) -> Finding:
 
 
 def slower_to_the_same_loss(results: Results) -> Finding | None:
-    """Figure 2: the best loss without routing divided by the best loss with routing, both with reconstruction. The
-    claim holds if the loss without routing is higher in the first epochs (`SLOWER`) and nearly the same at its best
-    (`LIKE_LOSS`), both with reconstruction and without it. None if a condition was not trained.
+    """Figure 2: the best loss without routing divided by the best loss with routing, in networks with reconstruction.
+    The claim holds if the loss without routing is higher in the first epochs (`SLOWER`) and nearly the same at its best
+    (`LIKE_LOSS`). This must be so with and without reconstruction. None if a condition was not trained.
     """
     trained = trained_conditions(results)
     if len(trained) < len(CONDITIONS):
@@ -163,8 +163,8 @@ def slower_to_the_same_loss(results: Results) -> Finding | None:
 
 
 def inferred_pair(results: Results) -> dict[str, Network]:
-    """The inference results of the networks `routed` and `unrouted` of evidence. Raises `NotMeasuredError` if one is
-    missing, or if the networks differ in more than routing.
+    """The results of inference with the networks `routed` and `unrouted` of `evidence`. Raises `NotMeasuredError` if a
+    result is missing, or if the networks differ in more than routing.
     """
     names = results.evidence.capsnet.inference
     routed, unrouted = (network(results, "infer", names.get(role)) for role in ("routed", "unrouted"))
@@ -174,8 +174,8 @@ def inferred_pair(results: Results) -> dict[str, Network]:
 
 
 def sparse_without_routing(results: Results) -> Finding:
-    """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass, with routing minus without. The
-    claim holds if both indices are at least `SPARSE` and differ by at most `LIKE_SPARSITY`.
+    """Figure 1B-C: Hoyer's index of the class capsules' lengths after the forward pass with routing, minus that without
+    routing. The claim holds if both indices are at least `SPARSE` and differ by at most `LIKE_SPARSITY`.
     """
     pair = inferred_pair(results)
     with_, without = (each.measured(FORWARD) for each in pair.values())
@@ -189,12 +189,12 @@ def sparse_without_routing(results: Results) -> Finding:
 
 
 def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
-    """Figure 1D-E: Hoyer's index after inference with the label clamped, with L1 minus without a penalty.
+    """Figure 1D-E: Hoyer's index after inference with L1 minus that without a penalty, with the label clamped.
 
     The claim holds under three conditions. The index with L1 is at least `SPARSE`. Inference without a penalty does not
-    make capsules sparse: it raises the index by at most two standard errors or, `as_coded`, leaves it below `SPARSE`.
-    With and without L1, the correct capsule is longest in at least `ALMOST_ALL` of the images, and the energy never
-    rises in at least `ALMOST_ALL` of the images.
+    make capsules sparse: it raises the index by at most two standard errors or, in the form of the document's code
+    (`as_coded`), leaves it below `SPARSE`. With and without L1, the correct capsule is longest in at least `ALMOST_ALL`
+    of the images, and the energy never rises in at least `ALMOST_ALL` of them.
     """
     sparser_name, plain_name = (CODED_SPARSER, CODED_PLAIN) if as_coded else (SPARSER, PLAIN)
     role = "as_coded" if as_coded else "unrouted"
@@ -225,9 +225,9 @@ def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
 def middle_stays_dense(results: Results) -> Finding | None:
     """Section 3.1: Hoyer's index of a middle layer minus that of the class capsules, after the forward pass.
 
-    The claim holds if the middle layer is not sparse, is clearly less sparse than the output, and is not saturated
-    (`MOSTLY`), and if it lowers the accuracy by at most two standard errors (binomial, of the difference). The first
-    measured network of evidence answers the claim. Notes are about all networks. None if no network was measured.
+    The claim holds if the middle layer is not sparse, is clearly less sparse than the class capsules, is not saturated
+    (`MOSTLY`), and lowers the accuracy by at most two binomial standard errors of the difference. The first network of
+    `evidence` that was measured answers the claim. Notes are about all networks. None if no network was measured.
     """
     found = []
     for names in results.evidence.capsnet.middle:
@@ -237,15 +237,15 @@ def middle_stays_dense(results: Results) -> Finding | None:
         return None
     (study, judged), *others = found
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
-    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # never updates weights
+    if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # no updates of weights
         notes.insert(0, f"{study.item}: votes have weight 1 / (number of capsules above), not 1")
     records = distinct(record for _, finding in found for record in finding.records)
     return replace(judged, records=records, notes=notes)
 
 
 def _middle(results: Results, inference: str, without: str) -> tuple[Network, Finding]:
-    """The inference result of a network with a middle layer, and the finding from it. Raises `NotMeasuredError` if a
-    number is missing, or if the networks with and without the layer differ in anything else.
+    """The result of inference in a network with a middle layer, and the finding. Raises `NotMeasuredError` if a number
+    is missing, or if this network and the one without the layer (`without`) differ in more than this layer.
     """
     inferred, other = network(results, "infer", inference), network(results, "evaluate", without)
     own = network(results, "evaluate", inferred.name)

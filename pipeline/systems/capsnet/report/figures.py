@@ -26,25 +26,25 @@ _PANELS = (
 """The panels of Figure 1: name of the study in evidence, condition of inference, title."""
 _SPARSITY = {
     "hoyer": ("Hoyer's index", 3),
-    "hoyer_standard_error": ("standard error", 3),
+    "hoyer_standard_error": ("standard error of index", 3),
     "entropy": ("entropy (nats)", 3),
     "effective_number": ("effective capsules", 2),
     "silent": ("silent (%)", 1),
     "saturated": ("saturated (%)", 1),
     "length_sd": ("sd of lengths", 3),
-    "hoyer_inputs": ("index before squash", 3),
+    "hoyer_inputs": ("Hoyer's index before squash", 3),
     "right": ("correct (%)", 1),
-    "length_right": ("length, own class", 3),
-    "length_others": ("length, others", 3),
+    "length_right": ("length, correct class", 3),
+    "length_others": ("mean length, other classes", 3),
     "energy": ("energy", 4),
-    "falls": ("falls (%)", 1),
-    "last_drop": ("last drop (%)", 1),
+    "falls": ("energy never rose (%)", 1),
+    "last_drop": ("last fall of energy (%)", 1),
 }
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Yield Figure 2, from the conditions of `trained_conditions`, and Figure 1, from the studies of `inferred_pair`
-    and `as_coded`. Figures without results are left out. So is Figure 1 if a study lacks arrays of example images.
+    and `as_coded`. Figures without results are left out. Figure 1 also needs every study's arrays of example images.
     """
     with suppress(NotMeasuredError):
         trained = claims.trained_conditions(results)
@@ -53,10 +53,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"capsnet-losses-{dataset}",
             "svg",
             f"CapsNet's loss with and without routing, {dataset}",
-            "Means over seeds. Shifted validation images stand for the test images of Figure 2 of "
-            "document 001. Losses with and without reconstruction are different functions, which are nearly equal "
-            "if reconstruction has a small weight.",
-            "Training and validation loss per epoch of four conditions.",
+            "Lines are means over seeds. Figure 2 of document 001 shows losses on test images. Here, shifted "
+            "validation images take their place. Losses with and without reconstruction differ by the term for "
+            "reconstruction, which is small if its weight is small.",
+            "Training and validation loss against the epoch, with and without routing and reconstruction.",
             [record for found, _ in trained.values() for record in found.numbers.records],
             partial(losses_by_condition, {role: table for role, (_, table) in trained.items()}),
         )
@@ -76,12 +76,12 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"capsnet-capsules-{dataset}",
             "png",
-            f"Class capsules with routing, without routing, and after inference, {dataset}",
-            "The numbers of each class capsule (rows) and its length (right); the image's class is framed. "
-            "B: with routing, C: without (Figure 1 of document 001). After iterative inference with the label clamped, "
-            "D: without a penalty, E: with L1. As coded: as in the document's code, where class capsules are inferred, "
-            "too, and the first layer has no ReLU.",
-            "Heat maps of the class capsules of two images under several conditions.",
+            f"Class capsules with routing, without routing, and after iterative inference, {dataset}",
+            "Each row shows the numbers of a class capsule and, on the right, its length. The image's class is framed. "
+            "Letters are those of Figure 1 of document 001. B has routing, C has none. D and E show C after iterative "
+            "inference with the label clamped: D without a penalty, E with an L1 penalty. As coded: as in the "
+            "document's code, where class capsules are inferred, too, and the first layer has no ReLU.",
+            "Heat maps of the class capsules of two images, one map for each condition.",
             [record for study in studies.values() for record in study.numbers.records],
             partial(class_capsules, arrays["unrouted"]["images"], arrays["unrouted"]["labels"], shown),
         )
@@ -104,8 +104,8 @@ def losses_by_condition(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 @in_house_style
 def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str, np.ndarray]) -> Figure:
-    """Figure 1B-E: the numbers of each class capsule in a row, followed by its length. The correct class is framed. At
-    most two of `images [k, S, S]` are drawn. `capsules` holds arrays `[k, n, D]` by the titles of their panels.
+    """Figure 1B-E: each class capsule's numbers in a row, followed by its length. The correct class is framed. At most
+    two of k `images [k, S, S]` are drawn. `capsules` has arrays `[k, n, D]` of n capsules, by the titles of panels.
     """
     count = min(2, *(len(values) for values in capsules.values()))
     figure = Figure(figsize=(WIDTH, 2.05 * count + 0.7))
@@ -143,13 +143,13 @@ def build(results: Results) -> list[Table]:
                 of_dataset.append((keys, cells(numbers, _SPARSITY, "condition", condition, layer), numbers))
     caption = (
         "Sparsity of the lengths of a layer's capsules, means over images. Hoyer's index: 1 if a single capsule is "
-        "active, 0 if all have the same length. Silent: images without an active capsule, which index and entropy "
-        "leave out. Effective capsules: exp of the entropy, the number of equally long capsules with this entropy. "
-        "Saturated: capsules longer than 0.9. Conditions: `forward` is the forward pass of all test images, `start` "
-        "that of the images used for inference. The others are after inference. Their names give class capsules "
-        "(predicted from the layer below, or free), label (clamped or free), penalty and its weight, and `unrectified` "
-        "if the first layer has no ReLU. Correct: images whose longest class capsule is that of their class. Falls: "
-        "images whose energy never rose. Last drop: fall of the energy over the last tenth of the steps, in percent."
+        "active, 0 if all have the same length. Silent: images without an active capsule; index, entropy and effective "
+        "capsules leave these images out. Effective capsules: exp of the entropy, the number of equally long capsules "
+        "with this entropy. Saturated: capsules longer than 0.9. `forward` is the forward pass of all test images, "
+        "`start` is for the images used in inference. Other conditions are after inference. Their names give class "
+        "capsules (predicted from the layer below, or free), label (clamped or free), penalty and weight, and "
+        "`unrectified` if the first layer has no ReLU. Correct: images whose class has the longest class capsule. "
+        "Last fall of energy: fall in the last tenth of the steps, in percent of the energy before."
     )
     head = ["study", "condition", "layer", "images"]
     return tables_of("sparsity", "Sparsity before and after iterative inference", caption, head, _SPARSITY, rows)

@@ -9,12 +9,12 @@ SETTINGS = InferParams
 
 
 def check(params: SharedParams, where: str, study: InferParams) -> None:
-    """ValueError if the study's `run` is missing, or is not a run of capsnet."""
+    """Raise ValueError if the study's `run` is missing, or is not a run of capsnet."""
     params.run_of(f"{where}.run", study.run, "capsnet")
 
 
 def measure(context: Context) -> Outcome:
-    """Measure how sparse the capsules of trained CapsNets are after inference. Raises `UserError` if it diverges."""
+    """Measure how sparse capsules of trained CapsNets are after inference. Raises `UserError` if inference diverges."""
     from pipeline.systems.capsnet.experiments.iterative_inference import sparsity_of_inference
     from pipeline.systems.capsnet.model.capsnet import CapsNet
 

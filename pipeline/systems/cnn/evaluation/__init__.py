@@ -1,4 +1,4 @@
-"""The evaluation of a trained network, the same as for every classifier that sees crops."""
+"""The evaluation of a trained network, which is the same for every classifier of cropped images."""
 
 from pipeline.classification.errors import evaluate
 

@@ -31,8 +31,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
     Failures are measured on the first test images: the deviation of poses from the image's rotation (Figure 5), the
     share of templates that are copies (Figure 6), and the consistency of `part_use` by range of rotations, in degrees
-    (Figure 7). If parts do not move with the image, consistency falls as the range grows, whatever the training. So the
-    models evaluated here are a control: the sweep's models are trained on wider ranges, and both are tested on these.
+    (Figure 7). If parts do not move with the image, consistency falls as the range grows, whatever the training. So
+    Figure 7, whose models are trained on each range (stage `sweep`), needs a control: the run's models, trained once.
     """
     outcome = evaluation.evaluate(inputs)
     models = of_kind(GenerativeModel, inputs.models)
@@ -71,9 +71,9 @@ def equivariance(model: GenerativeModel, images: NDArray[np.uint8], angles: Sequ
     parts at every angle gives poses R (I + A) in the image rotated by R. Deviations from R (I + A) are measured for the
     rotated image's poses and for I + A. If both deviations are equal, poses do not follow the rotation.
 
-    A deviation is a root mean square over images, parts and six numbers, in units of the image's half width. Parts are
-    weighted by the product of their presences in the two images, because the pose of an absent part means nothing.
-    Images are uint8 `[N, 1, S, S]`.
+    A deviation is a root mean square over images, parts and a pose's six numbers, in units of the image's half width.
+    Parts are weighted by the product of their presences in the upright and in the rotated image, because the pose of an
+    absent part means nothing. Images are uint8 `[N, 1, S, S]`.
 
     Returns:
         one row per angle, with columns angle (degrees), deviation (of the rotated image's poses), unfollowed (the

@@ -21,7 +21,7 @@ from pipeline.systems.generative.evaluation.examples import Arrays, arrange
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 BATCH = 100
-"""Images per batch. It is small because every part of each image has a layer of its own in memory."""
+"""Images per batch. It is small because every part of each image needs a picture of its own in memory."""
 INK = 0.5
 """Brightness above which a pixel of a reconstruction counts as ink."""
 NO_INK = -1
@@ -53,8 +53,8 @@ def consistency(parts: NDArray[np.int64], classes: NDArray[np.int64]) -> float:
 def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
     """Index of the part that contributes most to each pixel, `[B, S, S]`; `NO_INK` if the brightness is at most `INK`.
 
-    Part j, of intensity C_j and opacity a_j, contributes C_j a_j prod_{k > j} (1 - a_k), because later parts hide it.
-    `states [B, P, 7]` of the parts are presence logits, then poses.
+    Part j, with intensity C_j and opacity a_j at the pixel, contributes C_j a_j prod_{k > j} (1 - a_k), because later
+    parts hide it. `states [B, P, 7]` of P parts in B images have the presence logit first, then the pose.
     """
     colour, alpha = model.templates.unbind(1)
     weighted = states[..., :1, None].sigmoid() * alpha  # (B, P, h, w)
@@ -69,7 +69,7 @@ def responsible_parts(model: GenerativeModel, states: Tensor) -> Tensor:
 def part_use(
     model: GenerativeModel, images: NDArray[np.uint8], classes: NDArray[np.int64], angle: float, seed: int
 ) -> tuple[float, Arrays]:
-    """Consistency of part use on images rotated within +-angle degrees, and arrays for a figure of class 2.
+    """Consistency of part use on images rotated within +-angle degrees, and arrays for a figure of digits of class 2.
 
     Images are uint8 `[N, 1, S, S]` and upright, classes `[N]`. The arrays, in [0, 1], show the first n digits of class
     2: images `[n, S, S]`, upright; arrangements `[n, S, S, 3]`, reconstructions with parts in colour, rotated back.

@@ -27,7 +27,7 @@ STEP = 5
 
 
 def part_colours(count: int) -> NDArray[np.float32]:
-    """RGB colours `[count, 3]`. Hues step by the golden ratio, so that neighbours differ. Saturations alternate."""
+    """RGB colours `[count, 3]`. Steps of hue by the golden ratio make neighbours differ. Saturations alternate."""
     golden = 0.618034
     colours = [colorsys.hsv_to_rgb((i * golden) % 1, 0.75 if i % 2 else 1.0, 1.0) for i in range(count)]
     return np.asarray(colours, dtype=np.float32)
@@ -38,7 +38,7 @@ def arrange(model: GenerativeModel, posterior: Capsules) -> Tensor:
     presence = (posterior.part_logits / model.temperature).sigmoid()
     colour, alpha = model.templates.unbind(1)  # (P, h, w)
     tints = torch.from_numpy(part_colours(model.params.parts)).to(colour)
-    tinted = [torch.stack([colour * tint[:, None, None], alpha], dim=1) for tint in tints.T]  # by channel
+    tinted = [torch.stack([colour * tint[:, None, None], alpha], dim=1) for tint in tints.T]  # per RGB channel
     channels = [render(templates, posterior.part_poses, presence, model.image_size) for templates in tinted]
     return torch.stack(channels, dim=-1)
 
@@ -68,12 +68,12 @@ def object_examples(model: GenerativeModel, images: NDArray[np.uint8], labels: N
     """For each object, the mean image and the mean rendering of its parts, over the images that the object owns.
 
     An object's share of a part is the exact posterior probability that the object is the part's parent, times the
-    part's presence. The object with the largest sum of shares owns the image. Of the images, uint8 `[N, 1, S, S]`, the
-    first `OWNED_BY` are used. Labels are classes `[N]`.
+    part's presence. The object with the largest sum of shares owns the image. Images are uint8 `[N, 1, S, S]`, of which
+    the first `OWNED_BY` are used. Labels are classes `[N]`.
 
     Returns:
-        arrays by name: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings of the owned
-        parts; object_classes `[O, classes]`, numbers of images by class. An object without images has zeros.
+        arrays by name, for O objects: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings
+        with shares as presences; object_classes `[O, classes]`, image counts by class. An object without images has 0s.
     """
     found = []
     for pixels in batches(images[:OWNED_BY], model.device, _BATCH):
@@ -97,8 +97,8 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8]) -> dict[str, NDArr
 
     Returns:
         arrays by name: angles `[N]`, degrees; images and reconstructions `[N, S, S]`, uint8; arrangements
-        `[N, S, S, 3]`, parts in colour, uint8; presences `[N, P]` of parts; frames `[N, P, 4, 2]`, corners of templates
-        in the image's frame; colours `[P, 3]` of parts, RGB; pixel_errors `[N]`, squared and summed over pixels.
+        `[N, S, S, 3]`, parts in colour, uint8; presences `[N, P]` of P parts; frames `[N, P, 4, 2]`, the (x, y) of the
+        templates' corners in the image's frame; colours `[P, 3]` of parts, RGB; pixel_errors `[N]`, sums of squares.
     """
     angles = np.arange(-180, 180, STEP, dtype=np.float32)
     images = turned(image, angles, model.device)

@@ -1,7 +1,7 @@
-"""The information about the image that the presences of objects, t0, carry.
+"""How much information about the image is in t0, the presences of the objects.
 
 Objects are encoded from parts without noise (`GenerativeModel.encode`), as for features. Noise of the parts would
-change the objects' log odds, and this change would count as information about the image.
+change the objects' log odds, and this change would be mistaken for information about the image.
 
 A probe on log odds does not measure this information. The log odds may vary between images much less than the logistic
 noise that a sample adds to them. The probe standardises the log odds, and so enlarges this variation.
@@ -33,7 +33,7 @@ MOST_IMAGES = 1000
 SAMPLES = 4
 """Samples of t0 per image for `presence_information` and `binary_information`."""
 _TAIL = 20.0
-"""Distance of an integral's limits from the smallest and the largest log odds. A share e^-20 of the mass is outside."""
+"""Distance of the integration limits from the smallest and largest log odds. A share e^-20 of the mass is outside."""
 _POINTS = 513
 """Points of the trapezoidal rule. If log odds differ by at most 200, the step is below 1/2, the error below 1e-6."""
 
@@ -66,9 +66,9 @@ def presence_measures(model: GenerativeModel, images: NDArray[np.uint8], seed: i
 
 
 def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
-    """As `joint_information`, for presences rounded to 1 if their logit is above 0, otherwise to 0. At most O log 2.
+    """As `joint_information`, for presences rounded to 1 if their sampled logit is above 0, otherwise to 0.
 
-    The information of relaxed presences is at least as large, because rounding can only lose information.
+    The information is at most O log 2. Relaxed presences have at least as much: rounding only loses information.
     """
     on = (logits + noise > 0).to(logits)
     off = F.softplus(logits).sum(-1)  # log p(b | x) = sum_o (b_o logits_o - softplus(logits_o))
@@ -80,8 +80,8 @@ def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
 def information_by_object(logits: Tensor) -> Tensor:
     """Mutual information of each single presence and the image, `[O]`, from log odds `[N, O]` by numerical integration.
 
-    The sum over objects is at least the joint information, because presences are independent given the image.
-    Information that several objects carry counts once for each of them.
+    The sum over objects is at least the joint information, because presences are independent given the image. In the
+    sum, information that several objects share is counted once for each of these objects.
     """
     unit = torch.linspace(0, 1, _POINTS, dtype=logits.dtype, device=logits.device)
     found = []
@@ -90,6 +90,6 @@ def information_by_object(logits: Tensor) -> Tensor:
         log_density = presence_log_prob(low + width * unit, own.unsqueeze(-1), 1.0)  # (N, points)
         log_mean = log_density.logsumexp(0) - math.log(len(own))
         step = width / (_POINTS - 1)
-        entropy = -(log_mean.exp() * log_mean).sum() * step  # the ends contribute next to nothing
+        entropy = -(log_mean.exp() * log_mean).sum() * step  # the ends are near 0, so they need no halving
         found.append(entropy - LOGISTIC_ENTROPY)
     return torch.stack(found)

@@ -1,7 +1,7 @@
 """Which templates are affine copies of each other (document 000, section 5.4, Figure 6).
 
-Templates are compared as drawn (opacity times intensity). In each pair, the affine map that makes the second template
-most similar to the first is sought. The singular values of the map's linear part are from 1 / `MOST_STRETCH` to
+Templates are compared as drawn (opacity times intensity). For each pair, a search finds the affine map that makes the
+second template most similar to the first. The singular values of the map's linear part are from 1 / `MOST_STRETCH` to
 `MOST_STRETCH`. Reflections are allowed. Similarity is the correlation of pixels on a canvas of twice a template's side.
 Ink in only one template lowers similarity. Black pixels outside both templates would raise it and are left out.
 
@@ -28,15 +28,15 @@ from pipeline.systems.generative.settings import FailureParams
 MOST_STRETCH = 2.0
 """Upper limit of the singular values of a map. The lower limit is 1 / `MOST_STRETCH`."""
 CANVAS = 2
-"""Side of the canvas that two templates are compared on, in sides of a template."""
+"""Side of the canvas on which two templates are compared, in units of a template's side."""
 REFINED = 4
-"""Number of starts refined per pair of templates."""
+"""Number of starts that are refined for each pair of templates."""
 STEP = 0.03
 """Adam's step size on the numbers of a map."""
 LEAST_USE = 0.01
-"""Least share of the ink that a part in use draws. The template of an unused part is blank or noise, not a shape."""
+"""A part is in use if it draws at least this share of the ink. The template of an unused part is blank or noise."""
 CONTROLS = 10
-"""Number of samples of strokes that templates are compared with."""
+"""Number of random samples of strokes that are compared with the templates."""
 
 
 @torch.no_grad()
@@ -50,17 +50,17 @@ def drawn(model: GenerativeModel, images: NDArray[np.uint8]) -> Tensor:
 
 
 def placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
-    """Draw pictures `[n, h, h]` on the canvas, each moved by its map in `maps [n, 2, 3]` if given. The two channels of
-    the result `[n, 2, CANVAS h, CANVAS h]` are the picture and its frame (1 inside, 0 outside).
+    """Draw each of `pictures [n, h, h]` on a canvas. If `maps [n, 2, 3]` are given, they move the pictures. The result
+    `[n, 2, CANVAS h, CANVAS h]` has two channels: the picture, and its frame (1 inside, 0 outside).
     """
     frame = poses.identity(pictures) / CANVAS
     poses_of = frame.expand(len(pictures), 2, 3) if maps is None else poses.compose(frame, maps)
-    layers = torch.stack([pictures, torch.ones_like(pictures)], dim=1).unsqueeze(1)  # each a part of two channels
+    layers = torch.stack([pictures, torch.ones_like(pictures)], dim=1).unsqueeze(1)  # one part of two channels
     return warp_templates(layers, poses.to_offset(poses_of).unsqueeze(1), CANVAS * pictures.shape[-1])[:, 0]
 
 
 def correlation(first: Tensor, second: Tensor) -> Tensor:
-    """Correlations `[n]` of two results of `placed`, over the pixels in either frame; 0 if a picture is constant."""
+    """Correlations `[n]` of two results of `placed` on the pixels inside either frame. 0 if a picture is constant."""
     (a, inside), (b, also) = (each.flatten(2).unbind(1) for each in (first, second))
     weight = torch.maximum(inside, also)
     weight = weight / weight.sum(1, keepdim=True)
@@ -70,8 +70,8 @@ def correlation(first: Tensor, second: Tensor) -> Tensor:
 
 
 def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tensor, Tensor]:
-    """Correlations `[n]` of pictures `first [n, h, h]` with `second [n, h, h]` moved by the best affine maps, and these
-    maps `[n, 2, 3]`. Of `starts` rotations, plain and reflected, the best `REFINED` take `steps` gradient steps.
+    """Best correlations `[n]` of `first [n, h, h]` with affinely moved `second [n, h, h]`, and the maps `[n, 2, 3]`.
+    Of `starts` rotations, each with and without a reflection, the best `REFINED` are refined by `steps` gradient steps.
     """
     begin = _starts(first, second, starts)  # (n, 2 starts, 2, 3)
     tried = begin.shape[1]
@@ -101,8 +101,8 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
 
 
 def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
-    """Shares of affine copies among `pictures [P, h, h]`: "pairs", the share of pairs with a correlation (`align`) of
-    at least `failures.threshold`; "copied", the share of pictures in at least one of these pairs. Both are 0 if P < 2.
+    """Shares of affine copies among P `pictures [P, h, h]`: "pairs", the share of pairs with a correlation (`align`) of
+    at least `failures.threshold`; "copied", the share of pictures in at least one such pair. Both are 0 if P < 2.
     """
     pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
     found, _ = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
@@ -124,8 +124,8 @@ def template_copies(model: GenerativeModel, images: NDArray[np.uint8], failures:
     pictures = drawn(model, images)
     size, scale = model.params.template_size, model.params.template_scale
     count = max(len(pictures), 2)  # at least one pair
-    # Strokes are multiplied by the mean template, scaled to a maximum of 1. The mean template fades towards its edges.
-    # Without fading, ink cut off by a window's edge would hardly match any other window.
+    # Strokes are multiplied by the mean template (scaled to a maximum of 1), so that they fade towards the edges, too.
+    # Without fading, strokes that a window's edge cuts off would hardly match any other window.
     fading = pictures.mean(0) if len(pictures) else torch.ones(size, size).to(pictures)
     fading = fading / fading.max().clamp_min(1e-12)
     draws = [strokes(images, count, size, scale, failures.seed + draw).to(pictures) for draw in range(CONTROLS)]
@@ -142,7 +142,7 @@ def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed
     """The control: windows `[count, size, size]` in [0, 1], cut from digits, uint8 `[N, 1, S, S]`. If `count` exceeds
     N, there are N windows. `scale` is a window's side / an image's side.
 
-    Each window is centred on an ink pixel of a different image. Strokes of digits are also similar up to affine maps.
+    Each window is centred on an ink pixel of a different image. Strokes of digits are similar up to affine maps, too.
     So copies among templates are compared with copies among strokes.
     """
     random = np.random.default_rng(seed)
@@ -158,7 +158,7 @@ def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed
 
 
 def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
-    """Initial maps `[n, 2 count, 2, 3]`. They give `second` the centre and covariance of `first` (of ink)."""
+    """Initial maps `[n, 2 count, 2, 3]`: the ink of `second` gets the centre and covariance of the ink of `first`."""
     centre, spread = _moments(first)
     other_centre, other_spread = _moments(second)
     turns = poses.rotation(torch.arange(count, device=first.device) * (360 / count))[:, :, :2].to(first)
@@ -178,7 +178,7 @@ def _moments(pictures: Tensor) -> tuple[Tensor, Tensor]:
     centre = share @ places
     away = places - centre.unsqueeze(1)
     spread = torch.einsum("np,npi,npj->nij", share, away, away)
-    return centre, spread + torch.eye(2).to(spread) / size**2  # no thinner than a pixel
+    return centre, spread + torch.eye(2).to(spread) / size**2  # as if ink were no thinner than a pixel
 
 
 def _root(matrix: Tensor) -> Tensor:

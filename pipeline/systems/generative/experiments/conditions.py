@@ -27,11 +27,11 @@ def measure(
 ) -> Outcome:
     """Train the run of a study with each of the settings in `models`, for the study's epochs and replicas. Measure
     every replica on clean test images: probes on the features `probed`, and pixel_error. The table has one row per
-    replica, metric and condition. Settings in epochs are scaled by the study's epochs / the run's epochs.
+    replica, metric and condition. Model settings that count epochs are scaled like the number of training epochs.
 
     Args:
         kind: name of the column of conditions in the table, and first key of the numbers.
-        models: pairs (name of the training, settings of the model), by condition.
+        models: for each condition, the name of the training and the settings of the model.
         headline: names of the metrics that are headline numbers of each condition.
         more: returns further metrics of a model, by name.
         numbers: further numbers, recorded beside the conditions' numbers.

@@ -1,16 +1,16 @@
 """The benefit of a full variational posterior over poses (document 000, section 2.3).
 
-Four guides are compared:
+A guide is the approximate posterior q(z | x) that an encoder computes. Four guides are compared:
 
-- `delta`: the encoder of a trained run with delta poses. A delta has no density, so its bound is not comparable. Bounds
-  are measured with Gaussians around the delta poses instead. Their sds, one for parts and one for objects, are chosen
-  from a grid by the highest evidence lower bound on validation images.
-- `refined`: an encoder with Gaussian poses, trained further from `delta`. The generative model is frozen.
-- `control`: an encoder with delta poses, trained further from `delta`. The generative model is frozen. Bounds are
-  measured as for `delta`, with the same sds. This guide shows the effect of further training alone.
+- `delta`: the encoder of a trained run. Its poses are points (deltas), which have no density. So bounds are measured
+  with Gaussians around these points. Their sds, one for parts and one for objects, are chosen from a grid by the
+  highest evidence lower bound on validation images.
+- `refined`: an encoder with Gaussian poses. Its training starts from `delta`. The generative model is frozen.
+- `control`: an encoder with delta poses, otherwise trained as `refined` is. Bounds are measured as for `delta`, with
+  the sds of `delta`. This guide shows the effect of further training without Gaussian poses.
 - `scratch`: an encoder with Gaussian poses, trained together with a new generative model, for as many epochs as `delta`
-  and `refined` in total. Training is fully coupled (`early_coupling: 1`) and without seeding (the document has none).
-  The bounds are on log p(x) of the new generative model. The other guides share one generative model.
+  and `refined` together. Training is fully coupled (`early_coupling: 1`, see `GenerativeModel.forward`) and without
+  `seeding` (the document has none). Bounds are on log p(x) of this new model. The other guides share one model.
 """
 
 import math
@@ -36,14 +36,12 @@ from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:
-    """Settings for training the encoder of `run` further: fully coupled, without seeding, at the final temperature."""
+    """Settings for further training of the encoder of `run`: fully coupled, not seeded, at the final temperature."""
     return _changed(run, study, study.epochs, pose_posterior=pose_posterior, temperature=run.model.final_temperature)
 
 
 def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """Settings for training `run` with Gaussian poses from the first step, fully coupled and without seeding. The
-    number of epochs is the sum of the epochs of `run` and of the study.
-    """
+    """Settings for training `run` anew: Gaussian poses, fully coupled, not seeded, and `study.epochs` more epochs."""
     epochs = run.training.epochs + study.epochs
     return _changed(run, study, epochs, pose_posterior="gaussian", seeding_epoch=epochs)
 
@@ -57,16 +55,16 @@ def _changed(run: GenerativeRun, study: PosteriorParams, epochs: int, **model: o
 
 
 def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float) -> GenerativeModel:
-    """Copy a model with delta poses. The copy's guide has Gaussian poses around the delta poses, with the given sds."""
+    """Copy a model that has delta poses. The guide of the copy has Gaussian poses around them, with the given sds."""
     params = model.params.model_copy(update={"pose_posterior": "gaussian"})
     with torch.random.fork_rng(devices=[]):
-        # The seed fixes the hidden layers of the sds' heads, so that a training that starts here is reproducible.
+        # The seed fixes the hidden layers of the heads that compute sds. Training from the copy is then reproducible.
         torch.manual_seed(0)
         gaussian = GenerativeModel(params, model.image_size)
     state = gaussian.state_dict() | model.state_dict()
     start = inverse_softplus(params.pose_posterior_sd_start)
     for head, sd in (("part_sd_head", part_sd), ("object_sd_head", object_sd)):
-        # The weights of a head's last layer are zero in a new model, so its output is the bias of this layer.
+        # In a new model, the weights of a head's last layer are zero. So the head's output is the bias of this layer.
         state[f"{head}.2.bias"] = torch.full_like(state[f"{head}.2.bias"], inverse_softplus(sd) - start)
     gaussian.load_state_dict(state)
     return gaussian.to(model.M).eval()
@@ -75,20 +73,21 @@ def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float
 def draw_weights(
     model: GenerativeModel, images: Tensor, samples: int, generator: Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw K = `samples` samples z_k of the guide for each of images `[B, 1, S, S]`.
+    """Draw K = `samples` samples z_k from the guide for each of the images `[B, 1, S, S]`, and weight the samples.
 
-    The mean of log weights over k estimates the evidence lower bound. The log of the mean weight estimates a tighter
-    bound (Burda et al. 2016). Both are lower bounds on log p(x) of the model with the choice of parent summed out.
+    The log weight of a sample is `log p(x, z_k) - log q(z_k | x)`, with the choice of parent summed out in p. The mean
+    of the log weights over k estimates the evidence lower bound. The log of the mean weight estimates a tighter lower
+    bound on log p(x) (Burda et al. 2016).
 
     Returns:
-        three tensors `[K, B]`: log weights `log p(x, z_k) - log q(z_k | x)`, to compare guides of one model; log
-        weights with a normalised density of part poses, to compare models; squared pixel errors, summed over pixels.
-        The first tensor cannot compare models: its density of part poses, the document's, integrates to Z <= 1
-        (`model.hierarchy`), which lowers log p(x) by an amount that differs between models.
+        three tensors `[K, B]`: the log weights, log weights with a normalised density of part poses, and squared errors
+        summed over pixels. Use the first to compare guides of one model, and the second to compare models. The
+        first has the document's density of part poses, which integrates to Z <= 1 (`model.hierarchy`). This lowers
+        log p(x) by an amount that differs between models.
     """
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
-        # A trace holds all feature maps of the images, so traces are not kept.
+        # To save memory, only numbers are kept, not the trace, which also holds the sampled states of all parts.
         trace = model.trace_bound(images, model.draw_noise((len(images),), generator, images.device))
         layer = model.parts_given_objects(trace.y0, trace.object_poses)
         weights[k], errors[k] = trace.bound, trace.error
@@ -98,8 +97,8 @@ def draw_weights(
 
 @torch.no_grad()
 def image_bounds(model: GenerativeModel, images: NDArray[np.uint8], samples: int, seed: int) -> pd.DataFrame:
-    """Bounds of uint8 images `[N, 1, S, S]`, from `samples` samples per image. There is one row per image, with columns
-    elbo, iwae (the tighter bound), elbo_normalised, all in nats, and pixel_error, squared, summed over pixels.
+    """Bounds of uint8 images `[N, 1, S, S]`, from `samples` samples per image. There is a row per image, with columns
+    elbo, iwae (the tighter bound), elbo_normalised (all three in nats) and pixel_error (squared, summed over pixels).
     """
     generator = torch.Generator(model.device).manual_seed(seed)
     drawn = [draw_weights(model, batch, samples, generator) for batch in batches(images, model.device)]
@@ -130,12 +129,12 @@ def choose_sds(model: GenerativeModel, validation: NDArray[np.uint8], study: Pos
 def measure(context: Context) -> Outcome:
     """Train the guides `control`, `refined` and `scratch`, and measure all four guides.
 
-    The metrics are elbo, iwae, elbo_normalised (nats per image) and pixel_error on the first test images, and the
-    accuracy of a probe on each kind of features of clean test images.
+    On the first test images, the metrics are the columns of `image_bounds`. On all clean test images, the metrics are
+    accuracies of probes, one for each kind of features (`GenerativeModel.features`).
 
     Returns:
-        a table with one row per replica, metric and guide; numbers: metrics by guide, and the sds around delta poses
-        of parts and of objects.
+        a table with one row per replica, metric and guide. The numbers are the metrics by guide, and the sds of the
+        Gaussians around delta poses, of parts and of objects.
     """
     study, params = context.settings, context.params
     run = params.runs[study.run]

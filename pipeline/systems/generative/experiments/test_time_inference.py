@@ -1,13 +1,13 @@
-"""Gains of free-form optimisation by engine (optimiser) and by rotation (document 000, section 2.4, Figure 3).
+"""Gains of free-form optimisation, for each engine (optimiser) and rotation (document 000, section 2.4, Figure 3).
 
-Probes on the log odds of t0 measure the effect on classification. The probe `fixed` is fit to the encoder's output for
-clean training images. Posteriors are of two kinds, "before" and "after" optimisation. A probe `refit` is fit to each
-kind on rotated training images, and tested on the same kind. With restarts, the engine `chosen` has two more kinds:
+Free-form optimisation starts at the encoder's posterior of each image ("before"), and finds a better one ("after").
+Probes on t0, the log odds of the objects' presence, measure the effect on classification. The probe `fixed` is fit to
+the encoder's posteriors of clean training images. The engine `chosen` has a probe `refit` for each kind of posterior,
+fit to this kind for rotated training images, and tested on this kind. With restarts, the engine has two more kinds:
 
 - `once`: optimised without restarts.
-- `kicked`, at the smallest angle only: optimised once more from `once`. Restarts also perturb log odds, and objects are
-  not refined afterwards. t0 keeps this noise, because the bound hardly depends on which objects are present.
-  Accuracies show the effect of the noise.
+- `kicked`, at the smallest angle only: optimised again from `once`. Restarts add noise to log odds, not only to poses,
+  and objects are not refined. The noise remains in t0, because the bound hardly depends on which objects are present.
 """
 
 import math
@@ -44,21 +44,20 @@ BATCH = 512
 def optimisation_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """For each angle, optimise the first test images, rotated within +-angle degrees, as one batch by each engine.
+    """Optimise the first test images by each engine: one batch per angle, rotated at random within +-angle degrees.
 
     Returns:
         two tables. The first has one row per engine and angle, with these columns (NaN if not measured):
 
-        - `bound_<kind>`, in nats: before, after, kicked
-        - `pixel_error_<kind>`, squared, summed over pixels: before, after
-        - `accuracy_<kind>` (of the fixed probe) and, for the chosen engine, `refit_accuracy_<kind>`: before, after,
-          once, kicked
-        - `bound_rise_error`, `pixel_fall_error`, `refit_gain_error`: standard errors over images of these changes from
-          before to after
+        - `bound_<kind>`, in nats, for the kinds before, after and kicked
+        - `pixel_error_<kind>`, squared and summed over pixels, for the kinds before and after
+        - `accuracy_<kind>` of the fixed probe and, for the chosen engine, `refit_accuracy_<kind>`, for all kinds
+        - `bound_rise_error`, `pixel_fall_error`, `refit_gain_error`: standard errors, over images, of the changes of
+          the bound, the pixel error and the refit probe's accuracy from before to after
         - `bound_fell`: share of images whose bound fell
-        - `evaluations` of the gradient (mean per image), `seconds` (of the batch), `images`
+        - `evaluations` of the gradient (mean per image), `seconds` (of the batch), `images` (their number)
 
-        The second table has one row per engine, angle and measured round: evaluations, seconds, bound, pixel_error.
+        The second has one row per engine, angle and measured round, with the columns of `Optimised.curve`.
 
     Raises:
         UserError: a measurement is infinite or NaN.
@@ -69,8 +68,8 @@ def optimisation_gains(
     rows, curves = [], []
 
     def refit_probes(angle: float) -> dict[str, Pipeline]:
-        """Probes on t0 of rotated training images, by kind of posterior, for the chosen engine. The last fifth of the
-        images selects the regularisation strength.
+        """Probes on t0 by kind of posterior, fit to the chosen engine's posteriors of rotated training images. The
+        regularisation strength is selected on the last fifth of these images.
         """
         inputs, classes = dataset.part("train")
         inputs, classes = inputs[: study.refit_images], classes[: study.refit_images]
@@ -115,7 +114,7 @@ def optimisation_gains(
 
 def _optimised(model: GenerativeModel, images: Tensor, study: OptimiseParams, name: str, angle: float) -> Optimised:
     """Optimise images `[N, 1, S, S]` by the engine `name`. If it is the chosen engine and has restarts, the result also
-    has the posterior "once" (without restarts), and at the smallest angle the posterior and bound "kicked".
+    has the posterior "once" and, at the smallest angle, the posterior and bound "kicked" (see the module's docstring).
     """
     engine = study.engines[name]
     found = optimise(model, images, engine, torch.Generator(images.device).manual_seed(study.seed))
@@ -134,9 +133,9 @@ def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
 
 
 def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams) -> Arrays:
-    """Arrays for a figure like the document's Figure 3, of a test image of a 2: seven `angles` (degrees); rotated
-    `images` and their reconstructions `before` and `after` optimisation by the chosen engine, each `[7, S, S]`; these
-    reconstructions with parts in colours, `arrangements_before` and `arrangements_after`, each `[7, S, S, 3]`.
+    """Arrays by name for a figure like Figure 3: a test image of a 2 at seven `angles` (degrees). `images`, and their
+    reconstructions `before` and `after` optimisation by the chosen engine, are `[7, S, S]`. `arrangements_before` and
+    `arrangements_after`, `[7, S, S, 3]`, are the same reconstructions with a colour for each part.
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, model.device)
@@ -149,7 +148,7 @@ def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParam
 
 
 def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.device) -> Tensor:
-    """Values in [0, 1] of uint8 images `[N, 1, S, S]`, each rotated at random within +-`angle` degrees."""
+    """Rotate each of the uint8 images `[N, 1, S, S]` at random within +-`angle` degrees. Returns values in [0, 1]."""
     angles = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     batch = torch.from_numpy(images).to(device)
     return warps.warp(batch, warps.uniform_rotations(len(batch), angle, angles, device))
@@ -161,9 +160,9 @@ def _error(changes: Tensor) -> float:
 
 
 def measure(context: Context) -> Outcome:
-    """Measure gains of all replicas by engine and angle, progress by round, and example arrays of the first replica.
+    """Measure the gains and the progress of all replicas. Arrays for examples are of the first replica.
 
-    The mean bound over replicas is logged by engine and angle at every measured round.
+    At every measured round, the mean of the bound over replicas is logged for each engine and angle.
 
     Raises:
         UserError: a measurement is infinite or NaN.

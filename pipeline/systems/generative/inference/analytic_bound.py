@@ -1,20 +1,20 @@
-"""The bound of a free-form posterior with the noise of its presences integrated out.
+"""The bound of a free-form posterior (fit to each image separately) with the noise of its presences integrated out.
 
-With delta poses, only the relaxed presences t = sigmoid(y) are random: y = (a + l) / tau, with log odds a and
-independent standard logistic noise l. Each term of the bound has a smooth expectation, as second-order methods need:
+With delta poses, only the relaxed presences t = sigmoid(y) are random: y = (a + l) / tau, with log odds a, temperature
+tau and independent standard logistic noise l. Second-order methods need a smooth bound. So l is averaged out:
 
-- Pixels: exact. The image is linear in the presence t_j of each part j ("over" compositing). So the image's first two
-  moments follow, layer by layer, from E t_j and E t_j^2.
+- Pixels: exact. The image is linear in the presence t_j of each part j, and presences are independent. So the means of
+  the image and of its square follow from E t_j and E t_j^2, layer by layer (`picture_moments`).
 - Parts: a lower bound. Given the presences of all objects, log p(y_j, A_j | parents) is a logsumexp of terms whose
-  means over the part's own noise are known. By Jensen's inequality, the logsumexp of the means is a lower bound. It is
-  averaged over a few stratified samples of the objects' presences, with the same noise for every image.
-- Priors of objects and entropies: exact. E softplus(c + l) = c / (1 - exp(-c)).
+  means over the part's own noise are known. By Jensen's inequality, the logsumexp of these means is a lower bound. This
+  bound is averaged over a few stratified samples of the objects' presences, with the same noise for every image.
+- Entropies, and priors of objects: exact, because E softplus(c + l) = c / (1 - exp(-c)) for any number c.
 
 Up to the error of the stratified samples, the sum of the terms is a lower bound on the evidence lower bound (document
 000, appendix A). On trained models it differs from sampled estimates of the evidence lower bound by half a nat.
 
-Shapes: N images, P parts, O objects. A state is one row of numbers per image, `[N, 7 P + 7 O]`. It has the log odds of
-presence and the pose of each part, then of each object.
+Shapes: N images, P parts, O objects. The states of images, `[N, 7 P + 7 O]`, have a row per image. A row has the log
+odds of presence (1 number) and the pose (6 numbers) of each part, then of each object.
 """
 
 import math
@@ -36,7 +36,7 @@ OBJECT_SAMPLES = 8
 """Number of stratified samples of the objects' presences."""
 
 _REACH = 20.0
-"""Limit of the integrals over standard logistic noise l. The probability that |l| exceeds it is 4e-9."""
+"""Integrals over standard logistic noise l are from -`_REACH` to `_REACH`. Larger |l| have probability 4e-9."""
 
 
 def pack(capsules: Capsules) -> Tensor:
@@ -58,8 +58,8 @@ def presence_moments(a: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     The trapezoidal rule integrates over the noise l. The error is below 3e-6, because the integrand is smooth and
     decays fast (Trefethen and Weideman 2014).
     """
-    # Poles of t are at distance pi tau from the real line, poles of the noise's density at distance pi. So sharper
-    # presences need a finer grid.
+    # The error depends on the distance of the integrand's poles from the real line: pi tau for t, pi for the noise's
+    # density. So a temperature tau below 1 needs a finer grid.
     step = min(1.0, temperature)
     count = 2 * math.ceil(_REACH / step) + 1
     noise = torch.linspace(-_REACH, _REACH, count, dtype=a.dtype, device=a.device)
@@ -77,21 +77,21 @@ def expected_softplus(c: Tensor) -> Tensor:
 
 
 def expected_presence_log_prob(a: Tensor, logits: Tensor | float, temperature: float) -> Tensor:
-    """E log density, in nats, of the logits (a + l) / tau under relaxed presences with log odds `logits`."""
-    shift = logits - a  # the noise l has mean 0 and is symmetric
+    """Mean log density, in nats, of y = (a + l) / tau under relaxed presences with log odds `logits`."""
+    shift = logits - a  # logits - tau y = shift - l, and -l has the distribution of l, whose mean is 0
     return shift - 2 * expected_softplus(shift) + math.log(temperature)
 
 
 def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and second moment, each `[N, S, S]`, of pixels of composited layers ("over") with independent presences.
+    """Means of the pixels and of their squares, each `[N, S, S]`, in an image composited from layers (operator "over").
 
     Args:
-        colour, alpha: the layers' intensities, and opacities without presences, each `[N, P, S, S]`.
+        colour, alpha: the layers' intensities, and opacities before the factor t, each `[N, P, S, S]`.
         mean, square: E t and E t^2 of the layers' presences, each `[N, P]`.
     """
     first, second = torch.zeros_like(colour[:, 0]), torch.zeros_like(colour[:, 0])
     for C, opacity, m, q in zip(colour.unbind(1), alpha.unbind(1), mean.unbind(1), square.unbind(1), strict=True):
-        s, s2 = opacity * m[:, None, None], opacity * opacity * q[:, None, None]  # of opacity times presence
+        s, s2 = opacity * m[:, None, None], opacity * opacity * q[:, None, None]  # moments of t * alpha
         second = second + C * (2 * (s - s2) * first + C * s2) + (s2 - 2 * s) * second
         first = torch.lerp(first, C, s)
     return first, second
@@ -106,20 +106,20 @@ def pixel_bound(model: GenerativeModel, images: Tensor, first: Tensor, second: T
 
 @lru_cache(maxsize=4)
 def stratified_noise(samples: int, count: int) -> Tensor:
-    """Standard logistic noise `[samples, count]`: each presence has the same quantiles, in another random order."""
+    """Standard logistic noise `[samples, count]`: evenly spaced quantiles, in a random order for each presence."""
     generator = torch.Generator().manual_seed(0)
     order = torch.stack([torch.randperm(samples, generator=generator) for _ in range(count)], dim=1)
     return ((order.double() + 0.5) / samples).logit()
 
 
 def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of all terms of the bound except the pixels' term. Objects have no effect on the pixels' term.
+    """The sum of all terms of the bound except the pixels' term, which does not depend on the objects.
 
     Args:
         t: means of the parts' presences, `[N, P]`.
 
     Returns:
-        the sum, `[N]`, in nats; and the posterior over parents (routing), `[N, P, 1 + O]`, a mean over the samples.
+        the sum, `[N]`, in nats; and the mean over samples of the posterior over parents (routing), `[N, P, 1 + O]`.
     """
     params, temperature = model.params, model.temperature
     noise = stratified_noise(OBJECT_SAMPLES, params.objects).to(found.object_logits)

@@ -1,16 +1,16 @@
 """Gauss-Newton steps on the analytic bound: gradient, curvature, and the damped linear system of each image.
 
 The negative bound is close to half a sum of squared residuals. Pixel residuals are divided by sigma, the pixels' sd.
-Pose residuals are divided by c_ij, the sd of part j's pose around object i's vote (I + A_i) M_ij. They are weighted by
-presence and by the posterior over parents (the routing). The Gauss-Newton curvature H has mainly these terms:
+Pose residuals are the differences of part j's pose from object i's vote (I + A_i) M_ij, divided by the sd c_ij. Their
+squares are weighted by the part's presence and the posterior probability that object i is the parent (the routing).
+The Gauss-Newton curvature H has mainly these terms:
 
-    pixels   J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image with respect to the parts' states
-    votes    exact for fixed routing and presences, because the residuals are linear in the poses A_i and A_j
-    logits   the second derivative of the log densities of relaxed presences
+    pixels    J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image with respect to the parts' states
+    votes     the second derivative for fixed routing and presences, exact because residuals are linear in A_i and A_j
+    log odds  the second derivative of the log densities of relaxed presences
 
-Object poses are coupled only through the parts. Votes do not couple the two rows of an object's 2x3 pose, and both rows
-have the same 3x3 curvature matrix. Eliminating object poses first (Schur complement) leaves one 7 P x 7 P system per
-image.
+Poses of different objects are coupled only through the parts. Votes do not couple the two rows of an object's 2x3 pose,
+and both rows have the same 3x3 curvature. Eliminating object poses leaves one 7 P x 7 P system (Schur complement).
 
 Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
 """
@@ -36,7 +36,7 @@ from pipeline.systems.generative.model.distributions import Capsules
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 _CHUNK = 64
-"""Images linearised together. Their Jacobians (22 MB for 16 parts on 28 x 28 pixels) should fit the CPU's cache."""
+"""Images linearised at a time. Their Jacobians (22 MB for 16 parts on 28 x 28 pixels) should fit the CPU's cache."""
 
 
 class Linearised(NamedTuple):
@@ -45,9 +45,9 @@ class Linearised(NamedTuple):
     value: Tensor  # (N,)
     gradient: Tensor  # (N, 7 P + 7 O)
     parts: Tensor  # (N, 7 P, 7 P), curvature of the parts
-    coupling: Tensor  # (N, 3 P, 3 O), between a row of the parts' poses and the same row of the objects' poses
-    objects: Tensor  # (N, O, 3, 3), curvature of a row of each object's pose
-    presences: Tensor  # (N, O), curvature of the objects' logits
+    coupling: Tensor  # (N, 3 P, 3 O), mixed second derivatives of a row of part poses and the same row of object poses
+    objects: Tensor  # (N, O, 3, 3), curvature of either row of each object's pose
+    presences: Tensor  # (N, O), curvature of the objects' log odds
 
     def diagonal(self) -> Tensor:
         """The curvature's diagonal, `[N, 7 P + 7 O]`."""
@@ -72,7 +72,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
         first, second = picture_moments(colour, alpha, t, square)
         explained, routing = hierarchy_bound(model, found, t)
         bound = pixel_bound(model, images, first, second) + explained
-        # Each log odds affects only its own presence, so the sum's gradient holds all derivatives.
+        # A part's log odds affect only its own presence. So the gradient of the sum holds each presence's derivative.
         (slope,) = torch.autograd.grad(t.sum(), x, retain_graph=True)
         gradient, to_colour, to_alpha = torch.autograd.grad(-bound.sum(), (x, colour, alpha))
     with torch.no_grad():
@@ -94,12 +94,12 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
 
 
 class _Drawings:
-    """Drawings of all templates at poses `A [N, P, 6]`, and derivatives of drawings with respect to sampling points.
+    """Drawings of all templates at poses `A [N, P, 6]`, and derivatives with respect to the points that pixels sample.
 
     Attributes:
         colour, alpha: intensities and opacities, each `[N, P, S, S]`.
-        colour_slope, alpha_slope: their derivatives with respect to the point (x, y), each `[N, P, S, S, 2]`.
-        pixels: homogeneous coordinates `[S S, 3]`. Sampling points are the inverse poses times these coordinates.
+        colour_slope, alpha_slope: their derivatives with respect to the sampling point, each `[N, P, S, S, 2]`.
+        pixels: homogeneous coordinates of pixels, `[S S, 3]`. The inverse pose maps them to points of the template.
         inverse_slope: derivative of the inverse pose with respect to the pose, `[N, P, 6, 6]`.
     """
 
@@ -150,8 +150,8 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
     """J'J / sigma^2 for the parts' log odds and poses, `[N, 7 P, 7 P]`, from the result of `_jacobian`."""
     flat = jacobian.flatten(1, 2)
     curvature = (flat @ flat.transpose(1, 2)).div_(sd**2)
-    # The curvature is converted from inverse poses to poses. The 7x7 block of two parts is multiplied by the first
-    # part's transposed Jacobian (7x7) from the left, and by the second part's Jacobian from the right.
+    # The chain rule converts the curvature from inverse poses to poses. `turn` has each part's 7x7 derivative of
+    # (log odds, inverse pose) with respect to (log odds, pose). The block of parts i, j becomes turn_i' block turn_j.
     turn = F.pad(drawings.inverse_slope, (1, 0, 1, 0))
     turn[..., 0, 0] = 1
     each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is converted
@@ -160,8 +160,8 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
 
 
 def object_curvature(model: GenerativeModel, found: Capsules, routing: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    """The curvature of the objects' poses, `[N, O, 3, 3]` (the same for both rows), and of their log odds, `[N, O]`,
-    from the mean posterior over each part's parent, `routing [N, P, 1 + O]`, and the parts' mean presences `t [N, P]`.
+    """The curvature of the objects' poses, `[N, O, 3, 3]` (the same for both rows), and of their log odds, `[N, O]`.
+    `routing [N, P, 1 + O]` is the mean posterior over each part's parent, `t [N, P]` are the parts' mean presences.
     """
     M = poses.homogeneous(model.M)
     outer = (M @ M.transpose(-1, -2)).transpose(0, 1)  # (P, O, 3, 3)
@@ -192,7 +192,7 @@ def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
     system is numerically not positive definite.
 
     Args:
-        damping: `[N]`; D is the diagonal of H times `damping`, plus `floor`.
+        damping: `[N]`. D is a diagonal matrix: the diagonal of H times `damping`, plus `floor`.
     """
     O = linearised.presences.shape[1]
     P = linearised.parts.shape[1] // STATE
@@ -200,7 +200,7 @@ def solve(linearised: Linearised, damping: Tensor, floor: float) -> Tensor:
     by_parts, by_objects = gradient[:, :P], gradient[:, P:]
     scale = 1 + damping
 
-    # Eliminate the objects' poses, a 3x3 system per object. The Schur complement remains for the parts' poses.
+    # Eliminate the objects' poses, with a 3x3 system per row of a pose. The Schur complement remains for the parts.
     blocks = linearised.objects.clone()
     diagonal = blocks.diagonal(dim1=-2, dim2=-1)
     diagonal.mul_(scale[:, None, None]).add_(floor)

@@ -1,16 +1,16 @@
 """Free-form variational inference: the bound is optimised for each image separately (document 000, section 2.4).
 
 Every image has its own variational parameters: log odds and poses of its parts and objects. They start at the encoder's
-output, and replace it in the guide. The generative model does not change. All images are one batch. The engines are
+output, and are optimised for all images as one batch. The generative model does not change. Optimisers (engines) are
 
     Adam            on the sampled bound (the paper's method), or on the analytic bound
     L-BFGS          on the analytic bound
     Gauss-Newton    on the analytic bound
 
-All engines share one loop, `methods.minimise`. Then the objects are refined (`refine_objects`). L-BFGS and Gauss-Newton
-may restart from the best state with perturbed poses. An image keeps a restart's result if this raises its bound.
+All engines share one loop, `methods.minimise`. After it, the objects alone are optimised (refined, `refine_objects`).
+L-BFGS and Gauss-Newton may restart from the best state with perturbed poses. Each image keeps its best result.
 
-Shapes: N images; states `[N, V]`, see `analytic_bound`. Values are negative bounds, in nats: lower is better.
+Shapes: N images; states `[N, V]`, where V = 7 P + 7 O for P parts and O objects. Values are negative bounds, in nats.
 """
 
 import copy
@@ -42,7 +42,7 @@ EVALUATION_SAMPLES = 16
 """Number of presence samples for the bounds before and after optimisation. Both use the same samples."""
 
 CURVE_SAMPLES = 4
-"""Number of presence samples for each point of a curve: the first of the `EVALUATION_SAMPLES` samples."""
+"""Number of presence samples for measuring the progress: the first of the `EVALUATION_SAMPLES` samples."""
 
 CURVE_POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 2000, 5000, 10_000)
 """Rounds after which the progress is measured. It is also measured at the start and after the last round."""
@@ -65,8 +65,8 @@ class Progress(Best):
     Attributes:
         once: the best states before restarts, `[N, V]`.
         evaluations: number of gradient evaluations per image, `[N]`. Refinements of objects are not counted.
-        rounds: number of rounds so far, including restarts. A round evaluates every active image once.
-        seconds: wall-clock time for the whole batch, without `watch` (see `minimise_bound`).
+        rounds: number of rounds so far, including restarts. A round evaluates each unconverged image once.
+        seconds: wall-clock time for the whole batch, without the time in `watch` (see `minimise_bound`).
     """
 
     def __init__(self, states: Tensor) -> None:
@@ -92,7 +92,7 @@ def minimise_bound(
     Args:
         watch: called with the progress after each round.
         logit_sd: sd of the noise that a restart adds to the log odds of presence, for studies of this noise. Noise of
-            sd 1 exceeds the differences of log odds between images. Most of it remains if objects are not refined.
+            sd 1 exceeds the differences of log odds between images. Most noise remains if objects are not refined.
         refine: whether objects are refined after each minimisation.
     """
     progress = Progress(states)
@@ -158,9 +158,9 @@ def optimise(
     logit_sd: float = 0.0,
     refine: bool = True,
 ) -> Optimised:
-    """Maximise the bound of each image over the image's variational parameters.
+    """Maximise the bound of each image with respect to the image's variational parameters.
 
-    An image whose analytic bound does not rise keeps its start.
+    An image whose analytic bound does not rise keeps its initial posterior.
 
     Args:
         model: must have `slots: own` and delta poses, for which the analytic bound is derived.
@@ -185,7 +185,7 @@ def optimise(
 
     watch(Progress(states))
     progress = minimise_bound(model, images, states, engine, generator, watch, logit_sd=logit_sd, refine=refine)
-    watch(progress, last=True)  # replaces the last round's point, measured before objects were refined
+    watch(progress, last=True)  # replaces the last round's measurement, made before objects were refined
     better = (value_of(model, images, progress.states)[0] < value_of(model, images, states)[0]).unsqueeze(-1)
     ends = {"once": progress.once, "after": progress.states}
     kept = {when: unpack(torch.where(better, end, states), model.params.parts) for when, end in ends.items()}

@@ -1,10 +1,10 @@
-"""Methods of free-form inference: Adam (the paper's method), L-BFGS, damped Gauss-Newton; their interface and loop.
+"""Methods of free-form inference (Adam, as in the paper; L-BFGS; damped Gauss-Newton), their interface and their loop.
 
-Every image has its own variational parameters, its state. The guide uses the state instead of an encoder's output. The
-bound is estimated with samples of presences (`expected_bound`), or their noise is integrated out (`analytic_bound`).
+Every image has a posterior of its own, whose parameters are the image's state. The state is optimised. The bound is
+estimated with a sample of the presences (`expected_bound`), or their noise is integrated out (`analytic_bound`).
 
-Shapes: N images; n of them active, which means not converged; states `[N, V]`, see `analytic_bound`. Values are
-negative bounds, in nats: lower is better.
+Shapes: N images, n of them active (not yet converged); states `[N, V]`, where V = 7 P + 7 O for P parts and O objects
+(`analytic_bound`). Values are negative bounds, in nats.
 """
 
 import math
@@ -29,11 +29,11 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import AdamEngine
 
 _CHUNK = 128
-"""Images evaluated together, so that a step's arrays fit the cache."""
+"""Number of images evaluated at a time. It is small enough for their arrays to fit the CPU's cache."""
 
 
 def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, noise: Tensor) -> BoundTrace:
-    """The bound's trace under a free-form `posterior` with delta poses, from one sample `[N, P + O]` of the noise."""
+    """The bound and its terms for a `posterior` with delta poses, from one sample `noise [N, P + O]` per image."""
     P, temperature = model.params.parts, model.temperature
 
     def guide(images: Tensor, noise: Tensor, coupling: float) -> None:
@@ -86,7 +86,7 @@ class Method(ABC):
 
     @abstractmethod
     def step(self) -> tuple[Tensor, Tensor]:
-        """Evaluate one trial per image and accept or reject it. Returns states `[n, V]` and values `[n]` for `Best`."""
+        """Evaluate one trial per image and accept or reject it. Returns states `[n, V]` and values `[n]`."""
 
     def keep(self, chosen: Tensor) -> None:
         """Keep only the images in the mask `chosen [n]`."""
@@ -120,7 +120,7 @@ def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> It
     """
     active, best = torch.arange(len(states), device=states.device), Best(states)
     best.values = method.begin(states).clone()
-    anchor, waited = best.values.clone(), torch.zeros_like(active)  # values when they last fell; rounds since
+    anchor, waited = best.values.clone(), torch.zeros_like(active)  # values at the last fall, rounds since it
     for _ in range(steps):
         best.improve(active, *method.step(), method.noisy)
         yield active, best
@@ -138,7 +138,7 @@ def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> It
 class AdamMethod(Method):
     """Adam (Kingma & Ba 2015) with cosine decay of the step size to a tenth, so that the last steps converge.
 
-    Every step is accepted. On the sampled bound, all steps are used, and the last state is kept instead of the best.
+    Every step is accepted. With the sampled bound, which is too noisy to compare states, the last state is kept.
     """
 
     patience = 50.0
@@ -172,9 +172,9 @@ class AdamMethod(Method):
 class LBFGSMethod(Method):
     """Limited-memory BFGS (Liu & Nocedal 1989). In each round, every image tries one point of its own line search.
 
-    A trial with sufficient decrease (Armijo) is accepted and updates the curvature. After a rejected trial, the step is
-    shortened to the minimum of a parabola, within limits. Curvatures of poses and of log odds differ by a factor of
-    thousands. So each variable is scaled by the inverse root of its Gauss-Newton curvature at the initial state.
+    A trial with sufficient decrease (Armijo) is accepted. It updates the curvature estimate if the slope rose along the
+    step. A rejected trial shortens the step to the minimum of a parabola. Curvatures of poses and log odds differ by a
+    factor of thousands. So variables are scaled by the inverse square root of their initial Gauss-Newton curvature.
     """
 
     patience = 8
@@ -209,13 +209,13 @@ class LBFGSMethod(Method):
 
         change = gradient - self.gradient
         curved = taken & ((move * change).sum(-1) > 1e-8 * change.square().sum(-1))
-        # The newest pair comes first. The oldest pair is dropped.
+        # The newest move and its change of the gradient come first. The oldest move and change are dropped.
         moves = torch.cat([move.unsqueeze(1), self.moves[:, :-1]], dim=1)
         changes = torch.cat([change.unsqueeze(1), self.changes[:, :-1]], dim=1)
         self.moves = torch.where(curved[:, None, None], moves, self.moves)
         self.changes = torch.where(curved[:, None, None], changes, self.changes)
 
-        # Minimum of a parabola with the current value and slope and the trial's value, kept in 0.1 to 0.5 of the step.
+        # Minimum of the parabola with the current value and slope and the trial's value, within 0.1 to 0.5 of the step.
         second = 2 * (value - self.value - self.length * slope) / self.length
         shorter = torch.where(second > 0, -slope * self.length / second, self.length / 2).nan_to_num(0.0)
         shorter = torch.maximum(torch.minimum(shorter, self.length / 2), self.length / 10)
@@ -227,7 +227,7 @@ class LBFGSMethod(Method):
         return self.state, self.value
 
     def _direction(self) -> Tensor:
-        """-H^-1 gradient by the two-loop recursion. Empty entries of the memory are zero and have no effect."""
+        """The direction -H^-1 gradient, by the two-loop recursion. Unused memory is zero and has no effect."""
         q = self.gradient.clone()
         product = (self.moves * self.changes).sum(-1)  # (n, memory)
         inverse = torch.where(product > 0, 1 / product.clamp_min(1e-30), torch.zeros_like(product))
@@ -267,12 +267,12 @@ class ObjectMethod(LBFGSMethod):
 
 
 def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-    """Maximise the analytic bound over the objects of states `[N, 7 P + 7 O]`, with the parts fixed.
+    """Maximise the analytic bound with respect to the objects in states `[N, 7 P + 7 O]`, with the parts fixed.
 
-    With fixed parts, the pixels' term is constant and nothing is rendered. An evaluation takes a tenth of the time of
-    the whole bound. The objects' log odds change the bound much less than parts do. So a method that stops when the
-    whole bound hardly rises leaves the log odds near their start. Noise in the start then remains in t0. Refinement
-    removes the noise.
+    The objects' log odds (t0) change the bound much less than parts do. So a method that stops when the whole bound
+    hardly rises leaves these log odds near their start, with any noise that the start has. Refinement removes this
+    noise. Fixed parts make the pixels' term constant, so nothing is rendered. An evaluation takes a tenth of the time
+    that an evaluation of the whole bound takes.
 
     Returns:
         the states with refined objects, and the rise of each bound, `[N]`, in nats, at least 0.
@@ -285,11 +285,11 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
 
 
 class GaussNewtonMethod(Method):
-    """Gauss-Newton on the analytic bound, damped for each image as by Levenberg (1944) and Marquardt (1963).
+    """Gauss-Newton on the analytic bound, with a damping for each image (Levenberg 1944, Marquardt 1963).
 
-    The damping is lowered if the value falls by at least a quarter of the quadratic model's prediction, doubled if it
-    falls by less, tripled if it does not fall. The damping has a minimum, because the quadratic model is inexact: it
-    holds the routing fixed.
+    A step is the minimum of a quadratic model of the value. If the value falls by at least a quarter of the predicted
+    fall, the damping is lowered. If it falls by less, the damping is doubled. If it does not fall, the damping is
+    tripled. The damping has a minimum, because the quadratic model is inexact: it holds the routing fixed.
     """
 
     patience = 4

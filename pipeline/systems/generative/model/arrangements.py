@@ -1,13 +1,14 @@
 """A mixture model of the arrangements of parts: a single object, at any affine pose, explains all parts of an image.
 
-If exactly one object i is present, the pose of a present part j is the vote (I + A0_i) M_ij plus noise of sd c_ij
-(document 000, equations 4 to 6). The vote is linear in A0_i. So the best object pose B = I + A0_i, under the prior
+If only object i is present, the pose I + A1_j of a present part j is the vote (I + A0_i) M_ij plus noise of sd c_ij
+(document 000, equations 4 to 6). The vote is linear in the object pose B = I + A0_i. So the best B, under the prior
 N(0, I) of A0_i (equation 2), solves a ridge regression. Up to a constant, the log density of the parts and this B is
 
-    log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2.
+    log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2,
 
-A mixture of O objects is fitted by EM. Its clusters are arrangements of parts up to affine maps. With `seeding`, the
-objects of the capsule model start from these arrangements. Then the encoder learns which object explains which image.
+where t_j is the part's presence, gamma_ij its log odds, and M_ij its pose in the frame of object i. A mixture of O
+objects is fitted by EM. Each cluster is an arrangement of parts, up to affine maps. With `seeding`, the objects of the
+capsule model start from these arrangements. Then the encoder learns which object explains which image.
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -24,16 +25,16 @@ from pipeline.layers.poses import POSE_SIZE
 from pipeline.systems.generative.model.distributions import BoundTrace
 
 START_SD = 0.08
-"""Initial sd, for EM, of a part's pose around its vote, in units of the image's frame."""
+"""Sd of a part's pose around its vote at the start of EM, in half widths of the image."""
 SMALLEST_SD = 0.01
 RIDGE = 1e-3
 """Added to the normal equations of M, which are nearly singular for parts that hardly any image shows."""
 LIKELIEST = 0.98
 """Upper limit of the probability that a part is present; the lower limit is 1 - `LIKELIEST`."""
 STARTING_IMAGES = 256
-"""Number of images for a start without EM. Each object's M_ij is from one image, the parts' mean poses are from all."""
+"""Number of images for a start without EM. Each object's M_ij is from one image, the parts' mean poses from all."""
 SMALLEST_EXCESS = 2e-3
-"""Least excess of c_ij over its floor after a start from a mixture. At the floor, c_ij would have no gradient."""
+"""Least value of c_ij - `pose_sd_floor` after a start from a mixture. At the floor, c_ij would have no gradient."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Arrangements:
 
 @dataclass(frozen=True)
 class Explanations:
-    """Explanations of each image by each object alone."""
+    """Explanations of each image by each object, as if no other object were present."""
 
     log_probs: Tensor  # (N, O), log p_i of the module's equation, in nats, without the constant
     object_poses: Tensor  # (N, O, 6), the maximiser B, as an offset
@@ -55,16 +56,16 @@ class Explanations:
 
 
 def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
-    """Explain parts with presences `t [N, P]` in [0, 1] and poses `A [N, P, 6]` by each object alone."""
+    """Explain parts with presences `t [N, P]` in [0, 1] and poses `A [N, P, 6]` by each single object."""
     frames = poses.homogeneous(arrangements.M)  # (O, P, 3, 3)
     parts = poses.to_matrix(A)  # (N, P, 2, 3)
     identity = poses.identity(A)
     precision = arrangements.c**-2
     weighted = frames * precision[..., None, None]
-    # Normal equations of the rows of B: B (sum_j t_j M_j M_j' / c_j^2 + 1) = sum_j t_j A_j M_j' / c_j^2 + I
+    # Normal equations: B (I + sum_j t_j M_j M_j' / c_j^2) = I + sum_j t_j Q_j M_j' / c_j^2, for part poses Q_j [2, 3]
     normal = torch.einsum("np,opij->noij", t, weighted @ frames.mT) + torch.eye(3, dtype=A.dtype, device=A.device)
     right = torch.einsum("npai,opji->noaj", t[..., None, None] * parts, weighted) + identity
-    # The prior keeps the matrices regular. `inv_ex` does not check, so the CPU need not wait for a GPU.
+    # The prior keeps the matrices regular. `inv_ex` does not check this, so the CPU need not wait for a GPU.
     B = right @ torch.linalg.inv_ex(normal).inverse  # (N, O, 2, 3)
     squared = _squared_errors(parts, B, frames)
     density = -0.5 * squared * precision - POSE_SIZE * (arrangements.c.log() + 0.5 * math.log(2 * math.pi))
@@ -79,13 +80,13 @@ def fit_arrangements(
     """Fit a mixture of `objects` arrangements to parts with presences `t [N, P]` and poses `A [N, P, 6]`, by EM.
 
     One sd is shared by all votes. With an sd for each part of each object, clusters would form around a few parts that
-    happen to fit very well. EM starts from arrangements of single images. The first image is random. A further image
-    has a probability proportional to its squared distance, up to an affine map, from the nearest image drawn before
-    (k-means++). With fewer images than objects, some objects share an image. `generator`, on the CPU, draws the images.
+    happen to fit very well. EM starts from arrangements of single images, drawn by `generator` (on the CPU). The first
+    image is random. The probability of a further image is proportional to its squared distance, after the best affine
+    map, from the nearest image drawn before (k-means++). With fewer images than objects, some objects share an image.
 
     Returns:
-        the arrangements; logits `[N, O]` of the posterior over objects given each image, log p_i + log weight; and the
-        objective (the mean over images of the logits' logsumexp, in nats) before each iteration and at the end.
+        the arrangements; logits `[N, O]` of the posterior over objects given each image, log p_i + log of the object's
+        weight; the objective (mean over images of the logits' logsumexp, in nats) before each iteration and at the end.
     """
     arrangements = _first_arrangements(t, A, objects, generator)
     weights = t.new_full((objects,), 1 / objects)
@@ -105,7 +106,7 @@ def fit_arrangements(
 def _first_arrangements(t: Tensor, A: Tensor, objects: int, generator: Generator) -> Arrangements:
     chosen = int(torch.randint(len(t), (1,), generator=generator))
     M = A[chosen].expand(1, *A.shape[1:])
-    nearest = t.new_full((len(t),), math.inf)  # squared distance of each image
+    nearest = t.new_full((len(t),), math.inf)  # each image's squared distance from the nearest one drawn
     while len(M) < objects:
         last = Arrangements(M[-1:], A.new_full((1, A.shape[1]), START_SD), A.new_zeros(1, A.shape[1]))
         distance = (t * explain(t, A, last).squared[:, 0]).sum(-1)
@@ -122,7 +123,7 @@ def _maximised(t: Tensor, A: Tensor, posterior: Tensor, object_poses: Tensor) ->
     share = posterior.unsqueeze(-1) * t.unsqueeze(1)  # (N, O, P)
     normal = torch.einsum("nop,noai,noaj->opij", share, linear, linear)
     normal = normal + RIDGE * torch.eye(2, dtype=A.dtype, device=A.device)
-    # Columns of M: parts - shift = linear M
+    # M solves a regression: parts = linear M + shift, where the shift adds to the last column.
     target = torch.cat([torch.zeros_like(B[..., :2]), shift.unsqueeze(-1)], dim=-1)  # (N, O, 2, 3)
     right = torch.einsum("nop,noai,npaj->opij", share, linear, parts)
     right = right - torch.einsum("nop,noai,noaj->opij", share, linear, target)
@@ -135,8 +136,8 @@ def _maximised(t: Tensor, A: Tensor, posterior: Tensor, object_poses: Tensor) ->
 
 
 def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
-    """Squared distances `[N, O, P]` of parts' poses `[N, P, 2, 3]` to the votes of objects with poses `B [N, O, 2, 3]`
-    and arrangements `frames [O, P, 3, 3]`.
+    """Squared distances `[N, O, P]` of the part poses `parts [N, P, 2, 3]` to the votes of objects with poses
+    `B [N, O, 2, 3]`. The parts' poses in the objects' frames are `frames [O, P, 3, 3]`.
     """
     votes = torch.einsum("noai,opij->nopaj", B, frames)
     return ((parts.unsqueeze(1) - votes) ** 2).sum((-1, -2))
@@ -145,9 +146,9 @@ def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
 def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:
     """Loss `[N]`, in nats, of the encoder's objects, if a single object explains each image.
 
-    The loss of presences is the cross-entropy to the posterior over objects (equally likely a priori). The loss of a
-    pose has two terms. Half the squared distance to the best pose, over the squared mean of c, is weighted by the
-    object's probability. Half the squared pose (the prior) is weighted by one minus it. Only the encoder has gradients.
+    Let p be the posterior probability of an object, if all are equally likely a priori. The loss of its presence is the
+    cross-entropy to p. The loss of its pose is p / (mean of c)^2 times half the squared distance to the best pose, plus
+    (1 - p) times half the pose's squared norm (the prior). Gradients flow only to the encoder.
     """
     with torch.no_grad():
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)

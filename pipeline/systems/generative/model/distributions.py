@@ -1,14 +1,14 @@
-"""Relaxed presences, their information, the guide's posterior, and the bound (document 000, sections 2.2 and 2.3).
+"""Relaxed presences, their information, the encoder's posterior, and the bound (document 000, sections 2.2, 2.3).
 
 Relaxed presences are binary concrete variables kept as logits. With logistic noise l, a presence of probability
-sigmoid(a) at temperature tau is t = sigmoid(y), where y = (a + l) / tau. Densities are of y, not of t, because y does
-not saturate. This does not change the bound: the sigmoid's Jacobian cancels between model and guide. The caller draws
-the guide's noise, so that the noise depends on the seed and the epoch alone.
+sigmoid(a) at temperature tau is t = sigmoid(y), where y = (a + l) / tau. Densities are of y, not of t, because t may be
+rounded to 0 or 1. This does not change the bound: the sigmoid's Jacobian cancels between the model and the guide (the
+encoder's posterior). The caller draws the guide's noise, so that it depends only on the seed and the epoch.
 
-Scaling y does not change mutual information or KL divergence. So functions about information, in nats, use u = a + l,
-and hold at any temperature that posterior and prior share. With N images, the mean posterior m(u) is the mixture of the
-images' posteriors q(u | x) with equal weights. The mutual information of presences and images is the mean over images
-of KL(q(u | x) || m).
+Mutual information and KL divergence do not depend on the scale of y. So functions that compute them, in nats, use
+u = a + l, and hold at any temperature that posterior and prior share. With N images, the mean posterior m(u) is the
+mixture of the images' posteriors q(u | x) with equal weights. The mutual information of presences and images is the
+mean over images of KL(q(u | x) || m).
 
 Shapes: B images, O objects, P parts.
 """
@@ -24,7 +24,7 @@ from torch import Generator, Tensor
 from torch.distributions import Normal
 
 LOGISTIC_ENTROPY = 2.0
-"""Differential entropy of the standard logistic distribution."""
+"""Differential entropy of the standard logistic distribution, in nats."""
 ROWS = 128
 """Number of samples whose densities under the posteriors of all images are computed at a time."""
 
@@ -58,7 +58,7 @@ def logistic_noise(shape: tuple[int, ...], generator: Generator | None, device: 
     """Standard logistic noise of the given shape."""
     smallest = torch.finfo(torch.float32).tiny
     uniform = torch.rand(shape, generator=generator, device=device).clamp_(min=smallest)
-    # log u - log(1 - u); 1 - u is at least 2^-24, since `rand` draws multiples of 2^-24 below 1
+    # log u - log(1 - u). It is finite, because `rand` draws multiples of 2^-24 below 1, so 1 - u is at least 2^-24.
     return uniform.log() - (-uniform).log1p()
 
 
@@ -70,11 +70,11 @@ def presence_log_prob(y: Tensor, logits: Tensor, temperature: Tensor | float) ->
 
 
 def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
-    """Monte Carlo estimate of the mutual information of all presences together and the image, a scalar, from log odds
-    `[N, O]` and standard logistic noise `[N, O]`, one sample per image.
+    """Monte Carlo estimate (a scalar) of the mutual information between the image and all presences jointly, from
+    log odds `[N, O]` and standard logistic noise `[N, O]`, with one sample per image.
 
-    The mixture includes the posterior that a sample is from, with weight 1 / N. So no estimate exceeds log N, and the
-    expectation is at most the information under the whole distribution of images. Estimates near 0 may be negative.
+    The mixture m includes the posterior that a sample is from, with weight 1 / N. So no estimate exceeds log N. The
+    expectation is at most the information under the distribution of all images. Estimates near 0 may be negative.
     """
     own = presence_log_prob(noise, torch.zeros_like(noise), 1.0).sum(-1)  # (N,)
     mixture = [
@@ -113,8 +113,8 @@ class RelaxedPresence(InFull):
     """The logit of a relaxed presence with log odds `logits` of any shape (the batch shape).
 
     Args:
-        temperature: positive, a number or a scalar tensor; the smaller, the closer presences are to 0 or 1.
-        noise: standard logistic noise for `rsample`, with the shape of `logits`; by default, drawn at each call.
+        temperature: positive, a number or a scalar tensor. At low temperatures, presences are close to 0 or 1.
+        noise: standard logistic noise for `rsample`, with the shape of `logits`. By default, each call draws noise.
     """
 
     def __init__(self, logits: Tensor, temperature: Tensor | float, noise: Tensor | None = None) -> None:
@@ -152,9 +152,9 @@ class PartPosterior(InFull):
 
     Args:
         A: delta poses `[B, P, 6]`, or Gaussian poses.
-        coupling: factor on the gradient of the poses' log density, the same as for p(y1, A1 | y0, A0). If only the
-            gradient of p were scaled to 0, nothing but the entropy would act on poses of absent parts, which affect no
-            pixel. The sds of these poses would then grow without bound.
+        coupling: factor on the gradient of the poses' log density. The gradient of p(y1, A1 | y0, A0) has the same
+            factor. Poses of absent parts affect no pixel. If only the gradient of p were scaled to 0, only the entropy
+            would act on these poses, and their sds would grow without bound.
     """
 
     def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:
@@ -166,7 +166,7 @@ class PartPosterior(InFull):
         return join(self.presence.rsample(), self.A if isinstance(self.A, Tensor) else self.A.rsample())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log density, in nats, of presences and Gaussian poses, or of presences alone if poses are deltas."""
+        """Log density, in nats, of presences and Gaussian poses. Delta poses have no density and are left out."""
         presences = self.presence.log_prob(value[..., 0]).sum(-1)
         if isinstance(self.A, Tensor):
             return presences
@@ -196,9 +196,9 @@ class BoundTrace:
     def metrics(self, c: Tensor) -> dict[str, Tensor]:
         """The bound, its terms and other metrics of each image, and three scalars. `c [P, O]` are sds of poses.
 
-        The scalar pose_sd is the mean of `c`. The other two are of the whole batch, and show if few objects have all
-        children: most_children is the mean number of children of the object with the most children; objects_in_use is
-        the perplexity of the objects' shares of all children, from 1 (one object has all children) to O.
+        The scalar pose_sd is the mean of `c`. The other two tell whether few objects have all children of the batch.
+        most_children is the mean number of children of the object with the most children. objects_in_use is the
+        perplexity of the objects' shares of all children, from 1 (one object has all children) to O.
         """
         children = self.children.mean(0)
         share = children / children.sum().clamp_min(1e-12)

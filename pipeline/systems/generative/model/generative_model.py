@@ -5,9 +5,9 @@
     t1_j ~ Bern(gamma_ij), A1_j ~ N((I + A0_i) M_ij, c_ij)          parts: presence, pose (4 to 6)
     x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (7)
 
-Presences are relaxed at a temperature and kept as logits `y`. Poses are offsets from the identity (`layers.poses`). The
-guide encodes parts by convolutions, and objects from the parts by a set transformer. Under the guide, poses are deltas
-or Gaussians (section 2.3). The bound is the log density of the model's trace minus that of the guide's trace.
+rho_ij is an affinity, M_ij the pose of part j in the frame of object i. Presences are relaxed at a temperature and kept
+as logits `y`. Poses are offsets from the identity (`layers.poses`). The guide (approximate posterior) encodes parts by
+convolutions, and objects from the parts by a set transformer. Its poses are deltas or Gaussians (section 2.3).
 
 Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 """
@@ -45,9 +45,9 @@ from pipeline.systems.generative.model.distributions import (
 from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_parent_probabilities, votes
 from pipeline.systems.generative.settings import GenerativeModelParams
 
-# Adam moves every parameter by about its step size, whatever the gradient. Pixel logits must move by several units, but
-# weights of layers by hundredths. So templates are learned as logits / gain. Without the gain, the encoder adapted to
-# templates that were still noise. On digits, 12 epochs with the gain reach the bound of 35 epochs without the gain.
+# Adam moves every parameter by about its step size, whatever the size of the gradient. Logits of templates must move by
+# several units, but weights of layers by hundredths. So logits / gain are learned. Without this gain, the encoder
+# adapted to templates that were still noise. On digits, 12 epochs with it reach the bound of 35 epochs without it.
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4
 """Initial logit of the templates' intensity, and sd of the noise added to the logits of intensity and opacity."""
@@ -58,7 +58,7 @@ Value = Tensor | float
 
 
 class GenerativeModel(Model):
-    """Templates and two layers of capsules, with an amortised guide. Images have `image_size` pixels a side."""
+    """Templates and two layers of capsules, with an encoder as guide. Images have `image_size` pixels a side."""
 
     batch_statistics = frozenset({"most_children", "objects_in_use", "presence_information"})
 
@@ -109,7 +109,7 @@ class GenerativeModel(Model):
         self.object_head = PerElementMLP(O, params.code, params.hidden, 1 + POSE_SIZE, last_gain=0.1)
         if self.gaussian:
             # These heads are built last, so that a seed gives all other weights the same values with and without them.
-            # Their outputs start at zero, which makes every sd pose_posterior_sd_start.
+            # Their outputs start at zero. Every sd then starts at `pose_posterior_sd_start`.
             self.part_sd_head = PerElementMLP(P, params.part_features, params.hidden, POSE_SIZE, last_gain=0.0)
             self.object_sd_head = PerElementMLP(O, params.code, params.hidden, POSE_SIZE, last_gain=0.0)
 
@@ -138,13 +138,13 @@ class GenerativeModel(Model):
 
     @property
     def c(self) -> Tensor:
-        """Sds c_ij of the parts' poses, `[P, 1 + O]`, the dummy parent's first."""
+        """Sds c_ij of the parts' poses around their votes, `[P, 1 + O]`. Parent 0 is the dummy."""
         c = self.params.pose_sd_floor + F.softplus(self.c_excess)
         return F.pad(c, (1, 0), value=self.params.dummy_pose_sd)
 
     @property
     def log_affinity(self) -> Tensor:
-        """Log affinities log rho_ij, `[P, 1 + O]`. The dummy's comes first and is fixed."""
+        """Log affinities log rho_ij, `[P, 1 + O]`. Parent 0 is the dummy, whose affinity is fixed."""
         return F.pad(self.log_rho, (1, 0), value=math.log(self.params.dummy_affinity))
 
     @property
@@ -180,9 +180,9 @@ class GenerativeModel(Model):
     def model(
         self, images: Tensor | None, count: int, coupling: Value = 1.0, temperature: Value | None = None
     ) -> Tensor:
-        """The generative process of `count` images as a Pyro model. It observes `images [B, 1, S, S]` if given. It
-        returns the rendered means `[count, S, S]`. `temperature`, of the relaxed presences, must equal the guide's. By
-        default it is the temperature for evaluation.
+        """The generative process of `count` images as a Pyro model. It observes `images [count, 1, S, S]` if given, and
+        returns the rendered means `[count, S, S]`. The presences' `temperature` must equal the guide's. By default it
+        is the temperature for evaluation.
         """
         O, like = self.params.objects, self.M
         temperature = self.temperature if temperature is None else temperature
@@ -212,8 +212,8 @@ class GenerativeModel(Model):
         return state[..., 0] + 2.0, self.initial_pose + state[..., 1:]
 
     def _object_codes(self, y1: Tensor, A1: Tensor) -> Tensor:
-        # The network's input is deviations from initial poses, scaled to the size of presences. Poses themselves differ
-        # much more between parts than between images.
+        # The set transformer gets deviations from initial poses, because poses differ much more between parts than
+        # between images. The factor gives deviations the size of presences.
         deviation = (A1 - self.initial_pose) * 10
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
         return self.set_transformer(elements)  # (B, O, code)
@@ -223,7 +223,7 @@ class GenerativeModel(Model):
         return F.softplus(raw + inverse_softplus(self.params.pose_posterior_sd_start))
 
     def guide(self, images: Tensor, noise: Tensor, coupling: Value = 1.0, temperature: Value | None = None) -> None:
-        """The amortised posterior as a Pyro guide. `noise [B, noise_size]` is from `draw_noise`."""
+        """The encoder's posterior as a Pyro guide. `noise [B, noise_size]` is from `draw_noise`."""
         P, O = self.params.parts, self.params.objects
         temperature = self.temperature if temperature is None else temperature
         if self.gaussian:
@@ -256,14 +256,14 @@ class GenerativeModel(Model):
         return join(posterior.part_logits / self.temperature, posterior.part_poses)
 
     def routing(self, posterior: Capsules) -> Tensor:
-        """The exact posterior over each part's parent, `[B, P, 1 + O]`, dummy first, without noise."""
+        """The exact posterior over each part's parent, `[B, P, 1 + O]`, without noise. Parent 0 is the dummy."""
         layer = self.parts_given_objects(posterior.object_logits / self.temperature, posterior.object_poses)
         return layer.parent_posterior(self.states(posterior))
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Features `[B, d]`, by name, of images `[B, 1, S, S]` for probes (document 000, section 5.1, appendix D): t0,
-        log odds of objects; t0_A0, t0 and mean poses of objects; children, the expected number of children of each
-        object under the exact posterior over parents.
+        """Features `[B, d]`, by name, of images `[B, 1, S, S]` for probes (document 000, section 5.1, appendix D). "t0"
+        are the log odds of objects. "t0_A0" are t0 and the mean poses of objects. "children" are the objects' expected
+        numbers of children under the exact posterior over parents.
         """
         posterior = self.encode(images)
         t0, A0 = posterior.object_logits, posterior.object_poses
@@ -271,9 +271,9 @@ class GenerativeModel(Model):
         return {"t0": t0, "t0_A0": torch.cat([t0, A0.flatten(1)], dim=1), "children": children}
 
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
-        """Sample presences `[B, O]` from the log odds `t0` in `found`. The sample t0_sampled is relaxed, in [0, 1];
-        t0_binary is the same sample rounded to 0 or 1. A relaxed sample shows more than whether an object is present:
-        its distance from 0 and 1 depends on the log odds. `generator` is on the CPU: every device sees the same noise.
+        """Sample presences `[B, O]` from the log odds "t0" in `found`. The sample "t0_sampled" is relaxed, in [0, 1].
+        "t0_binary" is this sample rounded to 0 or 1. A relaxed sample shows more than whether an object is present: its
+        distance from 0 and 1 depends on the log odds. `generator` is on the CPU: every device sees the same noise.
         """
         t0 = found["t0"]
         noise = logistic_noise(tuple(t0.shape), generator, "cpu").to(t0)
@@ -299,8 +299,8 @@ class GenerativeModel(Model):
         guide: Callable[..., None] | None = None,
         temperature: Value | None = None,
     ) -> BoundTrace:
-        """One-sample evidence lower bound of each image, from the traces of the model and of `guide` (default
-        `self.guide`), a function of images, noise and coupling. The default guide also has `temperature`, see `model`.
+        """One-sample estimate of each image's evidence lower bound. `guide` is called with images, noise and coupling.
+        By default it is `self.guide` with the given `temperature` (see `model`).
         """
         guide = guide or partial(self.guide, temperature=temperature)
         model = partial(self.model, images, len(images), coupling, temperature)
@@ -325,10 +325,11 @@ class GenerativeModel(Model):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss of a batch and its metrics.
 
-        The hierarchy is all terms of the bound except the pixels' term. For `early_epochs`, its gradient with respect
-        to parts is scaled by `early_coupling`: parts learn from pixels, objects specialise. Then this factor rises to 1
-        over `ramp_epochs`. With 1 from the start, one object soon takes nearly all parts, and the other objects get no
-        gradient. In the `teaching_epochs` of `seeding`, `object_errors` replaces the hierarchy in the loss.
+        "Hierarchy" means all terms of the bound except the pixels' term. For the first `early_epochs`, the hierarchy's
+        gradient with respect to parts is multiplied by `early_coupling`. This factor then rises to 1 over
+        `ramp_epochs`. While it is small, parts learn from the pixels, and objects specialise. If it is 1 from the
+        start, one object soon takes nearly all parts, and the other objects get no gradient. In the `teaching_epochs`
+        of `seeding`, `object_errors` replaces the hierarchy in the loss.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
@@ -343,7 +344,7 @@ class GenerativeModel(Model):
         trace = self.trace_bound(images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self.c[:, 1:]).items()}
         if not self.training:
-            # As in `evaluation.presences`, parts have no noise: their noise would count as information.
+            # As in `evaluation.presences`, parts have no noise, because this noise would count as information.
             P, O, p = self.params.parts, self.params.objects, self.params.object_presence
             logits = self.encode(images).object_logits
             metrics["presence_information"] = joint_information(logits, noise[:, P : P + O])
@@ -374,7 +375,7 @@ class GenerativeModel(Model):
     def begin_epoch(self, epoch: int, images: Tensor) -> None:
         """At `seeding_epoch`, start the objects from the poses of parts in `images [n, 1, S, S]`.
 
-        Without `seeding`, each object's M_ij is from one image, as k-means starts from data points. With fewer images
+        Without `seeding`, an object's M_ij are from one image, as k-means starts from data points. With fewer images
         than objects, some objects share an image. With `seeding`, M_ij, gamma_ij and c_ij are from a mixture fitted to
         all `images` (`arrangements`). With `inactive_pose: mean`, the mean poses of parts are set, too.
         """

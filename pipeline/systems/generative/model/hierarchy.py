@@ -1,18 +1,20 @@
 """One layer of the capsule hierarchy: children given their parents, with the choice of parent summed out.
 
 Document 000, equations 3 to 6, with presences relaxed (section 2.2). Child j has a presence t_j = sigmoid(y_j) and a
-pose A_j. It chooses parent i with probability pi_ij (equation 3). An absent child's pose is N(centre_j, lambda_off):
+pose A_j. It chooses parent i with probability pi_ij (equation 3). The parent gives the child's presence the log odds
+gamma_ij. A present child's pose has the sd c_ij around the vote (I + A_i) M_ij, where M_ij is the child's pose in the
+parent's frame. An absent child's pose has the sd lambda_off around centre_j:
 
     log p(y_j, A_j | parents) = logsumexp_i [ log pi_ij + log RelaxedPresence(y_j; gamma_ij)
                                 + t_j log N(A_j; (I + A_i) M_ij, c_ij) + (1 - t_j) log N(A_j; centre_j, lambda_off) ].
 
 The last two terms interpolate between the log densities of a present and an absent child's pose. For 0 < t_j < 1, the
-interpolated density integrates to Z_ij(t_j) <= 1 over A_j (Hölder). So the bound is below the normalised model's bound.
-`log_normaliser` is log Z in closed form. `sample` draws from the normalised model.
+interpolated density has the integral Z_ij(t_j) <= 1 over A_j (Hölder's inequality). So the bound is below that of the
+normalised model. `log_normaliser` is log Z in closed form. `sample` draws from the normalised model.
 
-In this form (`slots: own`), child j has parameters pi_ij, M_ij, gamma_ij, c_ij and centre_j of its own. The document
-gives this as the reason for failures on rotated images (section 5.4). A child's parameters are called a place. With
-`slots: any`, each of the m children first takes one of m places k, uniformly and independently of the other children:
+In this form (`slots: own`), child j has its own parameters pi_ij, M_ij, gamma_ij, c_ij and centre_j, called place j.
+The document sees in this the reason for failures on rotated images (section 5.4). With `slots: any`, each of the m
+children first takes one of the m places k, with equal probabilities and independently of the other children:
 
     log p(y_j, A_j | parents) = logsumexp_k [ -log m + log p(child in place k) ],
 
@@ -39,11 +41,11 @@ from pipeline.systems.generative.model.distributions import (
 
 
 def log_parent_probabilities(y: Tensor, log_rho: Tensor) -> Tensor:
-    """`log pi_ij`, the log probability that child j chooses parent i (equation 3), the always-on dummy first.
+    """`log pi_ij`, the log probability that child j chooses parent i (equation 3). Parent 0 is the always-on dummy.
 
     Args:
         y: presence logits of n parents, `[..., n]`.
-        log_rho: log affinities `[m, 1 + n]` of m children, the dummy's first.
+        log_rho: log affinities `[m, 1 + n]` of m children to the dummy and the n parents.
 
     Returns:
         `[..., m, 1 + n]`; its exponentials sum to one over the last dimension.
@@ -53,12 +55,12 @@ def log_parent_probabilities(y: Tensor, log_rho: Tensor) -> Tensor:
 
 
 def votes(A: Tensor, M: Tensor, dummy: Tensor) -> Tensor:
-    """The pose that each parent predicts for each child: offsets of `(I + A_i) M_ij`, the dummy's fixed pose first.
+    """The pose that each parent predicts for each child: offsets of `(I + A_i) M_ij`. Parent 0 is the dummy.
 
     Args:
         A: parents' poses `[..., n, 6]`.
         M: the children's poses in the parents' frames, as offsets, `[n, m, 6]`.
-        dummy: the dummy's vote for each child, `[m, 6]`.
+        dummy: the dummy's vote for each child, a fixed pose, `[m, 6]`.
 
     Returns:
         `[..., m, 1 + n, 6]`.
@@ -80,8 +82,8 @@ class ChildrenGivenParents(InFull):
         inactive_sd: sd of an absent child's pose, lambda_off.
         temperature: of the relaxed presences.
         coupling: factor on the gradient with respect to the children's states; see `GenerativeModel.forward`.
-        slots: with "own", child j is in place j. With "any", each child is in one of the m places, summed out. The
-            dimension m of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
+        slots: with "own", child j is in place j. With "any", each child is in one of the m places, and the density sums
+            over these places. The dimension m of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
     """
 
     has_rsample = False
@@ -123,11 +125,11 @@ class ChildrenGivenParents(InFull):
         return joint if self.slots == "own" else joint.logsumexp(dim=-2)
 
     def log_prob(self, value: Tensor, normalised: bool = False) -> Tensor:
-        """Log density of states `value [..., m, 7]`, `[...]`, in nats; `normalised` as in `joint_log_prob`."""
+        """Log density `[...]`, in nats, of states `value [..., m, 7]`. For `normalised`, see `joint_log_prob`."""
         return self.joint_log_prob(value, normalised).logsumexp(dim=-1).sum(dim=-1)
 
     def parent_posterior(self, value: Tensor) -> Tensor:
-        """The exact posterior over each child's parent (the routing), `[..., m, 1 + n]`, the dummy first."""
+        """The exact posterior over each child's parent (the routing), `[..., m, 1 + n]`. Parent 0 is the dummy."""
         return self.joint_log_prob(value).softmax(dim=-1)
 
     def log_normaliser(self, y: Tensor, votes: Tensor) -> Tensor:
@@ -135,15 +137,13 @@ class ChildrenGivenParents(InFull):
         t = y.sigmoid().unsqueeze(-1)
         distance = ((votes - self.inactive_pose.unsqueeze(-2)) ** 2).sum(-1)
         on, off = self.c**2, self.inactive_sd**2
-        between = t * off + (1 - t) * on  # precision of the interpolation is between / (on * off)
-        volume = (1 - t) * on.log() + t * math.log(off) - between.log()  # log(its variance / weighted geometric mean)
+        between = t * off + (1 - t) * on  # the interpolated density's precision times (on * off)
+        volume = (1 - t) * on.log() + t * math.log(off) - between.log()  # log(1 / (precision * on^t off^(1 - t)))
         return 0.5 * (POSE_SIZE * volume - t * (1 - t) * distance / between)
 
     @torch.no_grad()
     def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own signature)
-        """Draw states `[*sample_shape, ..., m, 7]`: first places (with `slots: any`), then parents, presences, and
-        poses from the normalised interpolation.
-        """
+        """Draw states `[*sample_shape, ..., m, 7]`: places (with `slots: any`), parents, presences, then poses."""
         shape, n = (*sample_shape, *self.log_pi.shape[:-1]), self.log_pi.shape[-1]
         if self.slots == "any":
             place = torch.randint(shape[-1], shape, device=self.log_pi.device)  # (..., m)

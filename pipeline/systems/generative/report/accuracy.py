@@ -1,4 +1,4 @@
-"""Accuracies of probes in document 000: Table 1, two more claims about the run that answers Table 1, and Figure 4. The
+"""Accuracies of probes in document 000: Table 1, two more claims about the run compared with Table 1, and Figure 4. The
 models of Figure 4 are trained and tested on images rotated within the same angle.
 """
 
@@ -35,7 +35,7 @@ from pipeline.systems.generative.report.shared import (
 )
 
 WIDE = 90.0
-"""Degrees. Ranges of rotation up to this angle or a larger one count as wide in the comparison with the VAE."""
+"""Least angle, in degrees, of a range of rotation that counts as wide in the comparison with the VAE."""
 FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
 """The features that figures show. Tables show all probed features."""
 _FEATURES = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
@@ -53,7 +53,7 @@ OPEN: dict[str, Any] = FILLED | {"markersize": 7.5, "markerfacecolor": "none", "
 
 
 def _probe(results: Results, features: str, test: str) -> Finding:
-    """A cell of Table 1: accuracy (%) of the probe refit on equally warped training images."""
+    """A cell of Table 1: accuracy (%) of a probe refit on training images that are warped as the test images are."""
     variant, affine = "vae" if features == "mu_sigma" else "capsules", test == "affine"
     evidence = results.evidence.generative
     named = evidence.affine if affine else evidence.table_1
@@ -90,7 +90,7 @@ def parameters(results: Results) -> Finding:
 
 
 def children_classify(results: Results) -> Finding:
-    """Appendix D: accuracy (percent) of the probe on expected numbers of children, on clean images.
+    """Appendix D: accuracy (percent) of the probe on the objects' expected numbers of children, on clean images.
 
     The claim holds if this probe is at least half as far above chance as the probe on t0, which must be above chance.
     """
@@ -102,7 +102,7 @@ def children_classify(results: Results) -> Finding:
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether the last accuracy is clearly below the first, and no rise between neighbours exceeds their larger sd."""
+    """Whether accuracies fall clearly from first to last, and none exceeds the previous by more than the larger sd."""
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
@@ -124,9 +124,9 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """The largest lead (points) of the probe on the capsules' t0, or on SCAE if it was swept, over the VAE's probe on a
-    wide range of rotations (`WIDE`). If no range is wide, the widest counts. The claim holds if in each comparison
-    the VAE is ahead, or the intervals mean ± sd overlap.
+    """The largest lead (points), on a wide range of rotations (`WIDE`), of the capsules' probe on t0 or SCAE's probe on
+    its posterior (if SCAE was swept) over the VAE's probe. If no range is wide, the widest range is used. The claim
+    holds if in each comparison the VAE is ahead, or the intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):
@@ -186,12 +186,12 @@ def in_order(tests: Iterable[str]) -> list[str]:
 
 
 Accuracies = Mapping[str, Mapping[str, Measured]]
-"""Percent by features and test ("rotated_<degrees>" or "affine")."""
+"""Percent by features, then by test set ("rotated_<degrees>" or "affine")."""
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Yield figures of accuracy over the rotation of test images, with the paper's accuracy, for groups of evaluated
-    runs. Then yield figures of accuracy over the rotation of training and test images, for groups of swept runs.
+    """Yield figures of accuracy against the rotation of test images, with the paper's accuracy, for groups of evaluated
+    runs. Then yield figures of accuracy against the rotation of training and test images, for groups of swept runs.
     """
     evidence, found, swept = results.evidence.generative, evaluated(results), sweeps(results)
     for group in groups(evidence.table_1, found):
@@ -199,11 +199,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         paper = {name: tests for name, tests in paper_accuracies(found[group[0]], group[0]).items() if name in drawn}
         yield _drawing(
             "accuracy",
-            "Probe accuracy over rotation",
+            "Probe accuracy against rotation",
             group,
             [found[run] for run in group],
-            "as test images are rotated further than the training images. Left: the probe is refit on equally warped "
-            f"images; right: it is fit on clean images; open markers: Table 1 of the paper ({LABELS['mnist']}).",
+            "Test images are rotated or warped affinely. Left: the probe is refit on training images warped like test "
+            f"images. Right: it is fit on clean images only. Open markers, if any: Table 1, {LABELS['mnist']}.",
             "range of rotation of the test images, or affine warps",
             {
                 title: {name: accuracies(numbers, name, protocol) for name, numbers in drawn.items()}
@@ -220,11 +220,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         }
         yield _drawing(
             "sweep",
-            "Trained and tested on rotations",
+            "Probe accuracy after training and testing on rotations",
             group,
             [numbers for run in group for numbers in swept[run].items.values()],
-            "after training and testing on rotations within an angle. In the paper's Figure 4 the capsules' accuracy "
-            "falls, and neither they nor SCAE stay ahead of the VAE.",
+            "Models are trained and tested on images rotated within the same angle. In the paper's Figure 4, the "
+            "capsules' accuracy falls as the angle grows, and neither capsules nor SCAE stay ahead of the VAE.",
             "range of rotation in training and test",
             {"": curves},
             {},
@@ -247,9 +247,9 @@ def _drawing(
         f"{name}-{group[0]}",
         "svg",
         f"{title}, {' and '.join(group)}",
-        f"Accuracy of a linear probe on {dataset_label(records)} (t0: presences of the capsules' objects; A0: their "
-        f"poses) {words} Bars: one sd over seeds, where there are several.",
-        f"Accuracy over the {x}, one line each for {kinds}.",
+        f"Accuracy of a linear probe on {dataset_label(records)}. t0: presences of the capsules' objects; A0: poses of "
+        f"the objects. {words} Error bars: one sd over seeds, if there are several.",
+        f"Accuracy against the {x}, with a line for each of these features: {kinds}.",
         records,
         partial(accuracy_over_rotation, plots, paper, 100 / classes_of(found[0], group[0]), x),
     )
@@ -294,10 +294,10 @@ def build(results: Results) -> list[Table]:
     """Tables like Table 1, one per group of runs. Each row has a run, features and source (the paper or a protocol)."""
     found, tables = evaluated(results), []
     caption = (
-        "Accuracy (%) of a linear probe, with test images rotated within the angle or warped affinely. Probe refit: "
-        "fit again on equally warped training images, the protocol that the paper's capsule rows agree with. Probe "
-        "fixed: fit on clean images only. All features are standardised, t0 as log odds. This enlarges differences "
-        "that a sample of t0 does not show."
+        "Accuracy (%) of a linear probe on test images rotated within the column's angle, or warped affinely. Probe "
+        "refit: the probe is fit again on training images warped like the test images; the paper's capsule rows agree "
+        "with this protocol. Probe fixed: the probe is fit on clean images only. All features are standardised, t0 as "
+        "log odds. Standardising enlarges differences of log odds that a sample of t0 does not show."
     )
     for group in groups(results.evidence.generative.table_1, found):
         paper = paper_accuracies(found[group[0]], group[0])
@@ -309,7 +309,7 @@ def build(results: Results) -> list[Table]:
                 rows += [([run, look(name).name, source], row, found[run]) for source, row in sources.items() if row]
         heads = {test: (name_of_test(test), 1) for test in in_order(test for _, row, _ in rows for test in row)}
         rows = [(keys, dict.fromkeys(heads) | dict(row), numbers) for keys, row, numbers in rows]
-        title = f"Probe accuracy over rotation: {' and '.join(group)}"
+        title = f"Probe accuracy against rotation: {' and '.join(group)}"
         table = measured_table(f"table1-{group[0]}", title, caption, ["run", "features", "source"], heads, rows)
         table[0].data.loc[table[0].data["source"] == PAPER, ["dataset", "tracking_run"]] = [LABELS["mnist"], ""]
         tables += table

@@ -1,6 +1,7 @@
 """Claims and figures about learned parts and objects, and their failures (document 000, section 5.4, Figures 5 to 7).
 
-Claims about Figures 5 and 6 rest on the run that answers Table 1. The claim about Figure 7 rests on the sweep.
+The claims about Figures 5 and 6 are tested on the run that is compared with Table 1. The claim about Figure 7 is tested
+on the sweep: models that are trained and tested on images rotated within the same angle.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,10 +33,10 @@ _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_
 
 
 def parts_do_not_turn(results: Results) -> Finding | None:
-    """Figure 5: the share (%) of the rotation that part poses miss at the largest angle (`evaluation.equivariance`).
+    """Figure 5: percent of the largest rotation that the poses of parts do not follow (`evaluation.equivariance`).
 
-    The claim holds if the deviation of poses from this rotation rises with the angle, and at the largest angle exceeds
-    `pose_sd_floor`, the smallest sd of a part's pose around an object's vote. Beyond it, parts form other arrangements.
+    The claim holds if the deviation of poses from rotated poses rises with the angle, and at the largest angle exceeds
+    `pose_sd_floor`, the smallest sd of part poses around votes. A deviation above this sd means another arrangement.
     """
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
@@ -52,9 +53,9 @@ def parts_do_not_turn(results: Results) -> Finding | None:
 def templates_are_copies(results: Results) -> Finding:
     """Figure 6: percent of the pairs of templates that are affine copies of each other.
 
-    The claim holds if at least half of the templates have a copy, and if the share of pairs exceeds the share among
-    strokes of digits by more than one sd over samples of strokes. Strokes are the control, because they are similar up
-    to affine maps. They are faded at their edges as templates are.
+    The claim holds if at least half of the templates have a copy, and if the share of copies among pairs exceeds that
+    among pairs of digits' strokes by more than one sd over samples of strokes. Strokes are the control, because they
+    are similar up to affine maps. They are faded at their edges as templates are.
     """
     run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
@@ -68,11 +69,12 @@ def templates_are_copies(results: Results) -> Finding:
 
 
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
-    """Figure 7: consistency of part use after training and test on the narrowest range, minus the same on the widest.
+    """Figure 7: the fall in consistency of part use from the narrowest to the widest range of training and test images.
 
-    If parts stay in place while images rotate, consistency falls as the test range grows, for any training. So a
-    control is tested on the widest range: the run with its own, narrower training range. The claim holds if our number,
-    and the control's consistency minus that after the widest training, each exceed the larger sd of their two terms.
+    If parts stay in place while images rotate, consistency falls as the test range grows, whatever the training. So the
+    swept run itself, trained on a narrower range, is tested on the widest range as a control. The claim holds if the
+    consistency after training on the widest range is below that after training on the narrowest range, and below the
+    control's, each time by more than the larger of the two sds.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)
@@ -87,8 +89,8 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
         holds=all(before.mean - after.mean > max(before.sd, after.sd) for before in (consistency[narrow], control)),
         remarks=swept_shortcomings(used, images=used[1].settings.failures.images),
         notes=[
-            f"consistency on test images within ±{wide:g}°: {after.mean:.2f} after training on this range, "
-            f"{control.mean:.2f} after the training of {sweep.run}"
+            f"consistency on test images rotated within ±{wide:g}°: {after.mean:.2f} if trained on this range, "
+            f"{control.mean:.2f} for {sweep.run}, trained on a narrower range"
         ],
     )
 
@@ -121,11 +123,11 @@ def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> D
         f"turning-{study}",
         "png",
         f"A digit rotated through 360 degrees, {study}",
-        "The encoder sees each picture alone. If it found the same parts in a rotated digit, their frames would rotate "
-        "with it, their presences would stay and colours would not change (the paper's Figure 5). In the page's film, "
-        "frames are the squares of the parts' templates: the more present a part, the stronger its frame. The thick "
-        "edge is the template's top.",
-        "One digit rotated step by step; below it its reconstruction and its parts, one colour each.",
+        "The encoder sees one picture at a time. If it found the same parts in a rotated digit, the frames of parts "
+        "would rotate with the digit, and presences and colours would not change. In the paper's Figure 5 they change. "
+        "In the page's film, a frame is the square of a part's template. The more present the part is, the stronger is "
+        "its frame. The thick edge is the template's top.",
+        "A digit rotated step by step, with its reconstruction and its parts, in one colour each, below.",
         numbers.records,
         partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in strips]),
         film=turning(arrays["angles"], strips, *tracks),
@@ -144,18 +146,18 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
         ),
         "prior": (
             f"Samples from the prior of {run}",
-            "Objects, then parts, then pixels sampled from the generative model. The more the strokes look like "
+            "The generative model samples objects, then parts, and renders an image. The more the images look like "
             "digits, the more of a digit's geometry the objects have learned.",
             f"A row of images sampled from the prior of {run}.",
             partial(pictures.samples, arrays["prior_samples"]),
         ),
         "objects": (
             f"What the objects of {run} explain",
-            "Each column is an object; its images are those in which it owns more parts than any other object. Mean of "
-            f"these images, and of the parts that the object owns in them. Of {len(arrays['object_classes'])} objects "
-            f"{owned} have such images. An object that is an arrangement of strokes has a sharp mean image, mostly of "
-            "one class.",
-            "Two rows of pictures, a column for each object, with the most common class above.",
+            "An object owns the images in which it owns more parts than any other object. Each column shows an object: "
+            "the mean of its images, and the mean of the parts that it owns in them. Of "
+            f"{len(arrays['object_classes'])} objects, {owned} own images. If an object is an arrangement of strokes, "
+            "its mean image is sharp, and most of its images are of one class.",
+            "Two rows of pictures, with a column for each object and the object's most common class above it.",
             partial(objects, arrays),
         ),
     }
@@ -164,17 +166,15 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
 
 
 def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """A figure of the objects that own most images: the mean of an object's images, and of its parts in them. The
-    arrays are from `evaluation.examples.object_examples`.
-    """
+    """Mean image and mean parts of the objects that own the most images (`evaluation.examples.object_examples`)."""
     classes = arrays["object_classes"]
     images = classes.sum(1)
     order = [i for i in np.argsort(-images, kind="stable")[: pictures.MOST_COLUMNS] if images[i]]
     shares = [(classes[i].max() / images[i], images[i] / images.sum()) for i in order]
     percent = [[f"{100 * share:.0f}" if share >= 0.01 else "<1" for share in each] for each in shares]
     headings = ["\n".join([str(classes[i].argmax()), *each]) for i, each in zip(order, percent, strict=True)]
-    rows = [(f"mean of its {name}", arrays[f"object_{name}"][order]) for name in ("images", "parts")]
-    names = "most common class\nits share of these images (%)\nshare of all images (%)"
+    rows = [(f"mean of {name}", arrays[f"object_{name}"][order]) for name in ("images", "parts")]
+    names = "most common class\nshare of object's images (%)\nobject's share of images (%)"
     return pictures.image_rows(rows, headings, names)
 
 
@@ -192,13 +192,13 @@ def _part_use(results: Results, written: Written, sweep: Sweep) -> Iterator[Draw
     yield Drawing(
         f"part-use-{sweep.run}",
         "png",
-        f"Part use on narrow and wide rotations, {sweep.run}",
-        "Trained and tested on narrow rotations, the same part draws the same stroke of every digit; on wide "
-        "rotations, different parts draw it (the paper's Figure 7). The number below each range is the consistency: 1 "
-        "if it is always the same part, 0 for chance. The claim about this figure tells whether the training or the "
-        "test makes the difference.",
-        "Digits of one class; below them how models trained on narrow and on wide rotations draw them, one colour "
-        "per part, rotated back upright.",
+        f"Part use with narrow and with wide rotations, {sweep.run}",
+        "In the paper's Figure 7, the same part draws the same stroke of every digit if rotations in training and test "
+        "are narrow. If they are wide, different parts draw it. The number below each range is the consistency: 1 if a "
+        "stroke always has the same part, 0 if parts agree only by chance. The claim about this figure tells whether "
+        "the training or the test makes the difference.",
+        "Digits of one class. Below, their reconstructions by a model trained on narrow and a model trained on wide "
+        "rotations, rotated back upright, in a colour for each part.",
         [record for angle in ends for record in sweep.items[angle].records],
         partial(pictures.image_rows, rows),
     )

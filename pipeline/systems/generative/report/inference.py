@@ -23,7 +23,7 @@ from pipeline.systems.generative.report.shared import answer, tested_on
 LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"))
 """Colours and markers of engines, the optimisers at test time."""
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
-"""Sds of probe accuracies on clean images in Table 1, in points. For t0_A0, .00 is printed: less than 0.5 points."""
+"""Sds of probe accuracies on clean images in Table 1, in points. For t0_A0, .00 is printed, so the sd is below 0.5."""
 _EXAMPLES = {
     "images": "input",
     "before": "encoder",
@@ -46,8 +46,8 @@ def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, d
 
 
 def optimisation_repairs(results: Results) -> Finding:
-    """Figure 3: the smallest rise (nats) of the bound by optimisation, over ranges of rotation. The claim holds if in
-    every range the bound rises, and the pixel error falls, by more than two standard errors over test images.
+    """Figure 3: the rise (nats) of the bound by optimisation, in the range of rotation where it is smallest. The claim
+    holds if in every range the bound rises, and the pixel error falls, by more than two standard errors over images.
     """
     study, numbers, angles = _optimised(results, results.evidence.generative.optimise)
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
@@ -60,7 +60,7 @@ def optimisation_repairs(results: Results) -> Finding:
         for angle, each in angles.items()
     )
     notes = [
-        f"bound and squared error are of samples that no step used, with standard errors {images}",
+        f"bound and squared error use samples that no step used; their standard errors are over images, {images}",
         f"within ±{least:g}°: bound {rises[least].mean:+.1f} ± {at['bound_rise_error'].mean:.1f} nats, "
         f"squared error {-falls[least].mean:+.1f} ± {at['pixel_fall_error'].mean:.1f}; "
         f"the bound falls in {100 * at['bound_fell'].mean:.0f} % of the images",
@@ -72,8 +72,8 @@ def optimisation_repairs(results: Results) -> Finding:
 def optimisation_gain(results: Results) -> Finding:
     """Points of accuracy that the t0 probe gains by test-time optimisation, in the smallest measured range of rotation.
 
-    As in Table 1, the probe is refit: to the encoder's posteriors before, to optimised posteriors after. Predictions
-    before and after are paired by image. The standard error combines the noise of seeds and of images.
+    As in Table 1, the probe is refit: once to the encoder's posteriors, once to the optimised posteriors. The standard
+    error of the gain combines the noise of seeds and of images. The latter is computed from each image's change.
     """
     evidence = results.evidence.generative
     study, numbers, angles = _optimised(results, evidence.optimise_upright or evidence.optimise)
@@ -89,8 +89,8 @@ def optimisation_gain(results: Results) -> Finding:
     ]
     if "bound_kicked" in values:
         better = values["bound_kicked"].minus(values["bound_after"]).mean
-        noise = f"log odds perturbed, too (sd {study.kick_logit:g}), objects not refined"
-        notes.append(f"kicked: {noise}; bound {better:+.1f} nats against optimised")
+        noise = f"restarts also perturb log odds (sd {study.kick_logit:g}), and objects are not refined"
+        notes.append(f"kicked: {noise}; the bound differs by {better:+.1f} nats from optimised")
     run, evaluated = study.run, results.numbers("evaluate", study.run)
     if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
         notes += presences.notes(evaluated, run)
@@ -117,12 +117,12 @@ def _posterior(results: Results) -> tuple[Numbers, str, list[str]]:
 
 
 def full_posterior_bound(results: Results) -> Finding:
-    """Section 2.3: the lead (nats) in the bound of the guide `refined`, trained from delta to Gaussian poses, over the
-    guide `scratch`, trained with Gaussian poses from the first step (`experiments.posteriors`).
+    """Section 2.3: how much higher (nats) the bound of the guide `refined` is than that of `scratch`. Training of
+    `refined` starts from delta poses, `scratch` has Gaussian poses from the first step (`experiments.posteriors`).
 
     Our number uses the normalised density of poses, because only normalised bounds of different models are comparable.
-    The document's density is not normalised. The claim holds if the difference exceeds two standard errors by both
-    densities. With one seed the noise is unknown. Any positive difference then counts, with a remark.
+    The document's density is not normalised. The claim holds if the difference exceeds two standard errors with both
+    densities. With one seed the noise is unknown. Then any positive difference is enough, and a remark is made.
     """
     numbers, run, notes = _posterior(results)
     refined, scratch, refined_normalised, scratch_normalised = (
@@ -131,7 +131,7 @@ def full_posterior_bound(results: Results) -> Finding:
         for guide in ("refined", "scratch")
     )
     lead, printed = refined_normalised.minus(scratch_normalised), refined.minus(scratch)
-    notes.append(f"by the document's unnormalised density the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
+    notes.append(f"with the document's unnormalised density, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
     holds = refined.clearly_above(scratch) and refined_normalised.clearly_above(scratch_normalised)
     finding = answer(results, numbers, run, lead, holds=holds, notes=notes)
     if refined.n == 1:
@@ -142,8 +142,8 @@ def full_posterior_bound(results: Results) -> Finding:
 def full_posterior_probes(results: Results) -> Finding:
     """Section 2.3: the change (points) of probe accuracies if the encoder is trained further with Gaussian poses.
 
-    On clean images, one probe reads t0, one t0 and A0. Our number is the change of the probe that changes by more sds.
-    The claim holds if it is at most two sds. The sd, over seeds, is the larger of the paper's and our delta model's.
+    Probes on clean images use t0, or t0 and A0. Each change is divided by an sd over seeds: the paper's or our delta
+    model's, whichever is larger. Our number is the larger change in these units. The claim holds if it is at most 2.
     """
     numbers, run, notes = _posterior(results)
     moves = []
@@ -173,10 +173,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 f"reconstructions-{study}",
                 "png",
                 f"Reconstructions before and after test-time optimisation, {study}",
-                "If the encoder's reconstruction of a rotated digit is bad, maximising the bound from there should "
-                f"repair it (as in the paper's Figure 3). Engine: {numbers.settings.optimise[study].chosen}.",
-                "One digit rotated step by step; below it the reconstruction from the encoder and the one after "
-                "optimisation, then the parts of each in colour.",
+                "If the encoder reconstructs a rotated digit badly, optimisation that starts there should improve the "
+                f"image (as in the paper's Figure 3). Engine (optimiser): {numbers.settings.optimise[study].chosen}.",
+                "A digit rotated step by step. Below, its reconstructions by the encoder and after optimisation, "
+                "then the parts of both reconstructions in colour.",
                 numbers.records,
                 partial(pictures.over_rotation, arrays["angles"], rows),
             )
@@ -185,9 +185,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 f"optimisation-{study}",
                 "svg",
                 f"The bound during test-time optimisation, {study}",
-                "The bound that each engine reaches after a number of gradient evaluations, for the narrowest and the "
-                "widest range of rotation. The vertical axis does not begin at 0.",
-                "The bound over gradient evaluations, one line per engine and range of rotation.",
+                "The bound that each engine (optimiser) reaches after a number of gradient evaluations, for the "
+                "narrowest and the widest range of rotation. The vertical axis does not begin at 0.",
+                "The bound against gradient evaluations, with a line for each engine and range of rotation.",
                 numbers.records,
                 partial(optimisation_curves, steps),
             )
@@ -195,8 +195,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def optimisation_curves(table: pd.DataFrame) -> Figure:
-    """The bound over gradient evaluations, for the narrowest and the widest range of rotation, with a colour and marker
-    per engine. Points are means over replicas. After its last round, a replica keeps its last values. The table
+    """The bound against gradient evaluations, for the narrowest and the widest range of rotation, with a colour and
+    marker per engine. Points are means over replicas. After its last round, a replica keeps its last values. The table
     has a row for each measured round of a replica, engine and angle (degrees), with means over images.
     """
     figure, (axes,) = panels(1, 2.6)
@@ -243,10 +243,10 @@ def optimisation(results: Results) -> list[Table]:
                 found = cells(numbers, heads, "engine", engine, angle)
                 rows.append(([study, engine, float(angle), images], found, numbers))
     caption = (
-        "Free-form optimisation of the bound from the encoder's output: gradient evaluations per image (without those "
-        "that refine the objects alone, which cost about a tenth more), seconds for all images, bound in nats per "
-        "image, squared pixel error summed over an image, and accuracy of a probe on t0, fit on encoded clean images "
-        "(fixed) or on training images rotated and optimised in the same way (refit)."
+        "Optimisation of each image's posterior, on images rotated within ±angle degrees. Before: encoder's output. "
+        "Evaluations: of the gradient, per image (refining objects takes about a tenth more). Seconds: for all images. "
+        "Bound: per image. Pixel error: squared, summed over an image. Probes on t0: fixed, fit on encoded clean "
+        "images; refit, fit on training images rotated in the same way and encoded (before) or optimised (after)."
     )
     keys = ["study", "engine", "angle", "images"]
     return measured_table("optimise", "Test-time optimisation", caption, keys, heads, rows)
@@ -268,11 +268,11 @@ def posterior(results: Results) -> list[Table]:
         for guide in ("delta", "control", "refined", "scratch")
     ]
     caption = (
-        "Encoders with a full posterior over poses: evidence lower bound and importance-weighted bound with the given "
-        "number of samples, in nats per test image; accuracy of refit probes on clean images. Delta: Gaussians around "
-        "the delta poses, with sds chosen on validation images. Control: the same after further training with deltas. "
-        "Refined: trained further with Gaussian poses. "
-        "From scratch: encoder and generative model trained together; this is another model, to be compared by the "
-        "normalised ELBO. The document's density of poses integrates to less than 1, which lowers the other bounds."
+        "Encoders (guides) with a full posterior over poses. ELBO and IWAE bound (importance-weighted, with the given "
+        "number of samples): in nats per test image. Probes are refit and tested on clean images. `delta`: Gaussians "
+        "around delta poses, with sds chosen on validation images. `control`: as `delta`, after further training with "
+        "delta poses. `refined`: after further training with Gaussian poses. `scratch`: an encoder trained together "
+        "with a new generative model. Only the normalised ELBO compares this model with the other encoders' model. "
+        "The document's density of poses integrates to less than 1, which lowers the other bounds."
     )
     return measured_table("posterior", "Full posterior over poses", caption, ["study", "guide", "samples"], heads, rows)

@@ -1,7 +1,7 @@
-"""Notes and a table on whether the presences of a run carry information. The table also has runs with changed settings.
+"""Notes and a table on whether presences carry information on the image. The table also has runs with changed settings.
 
-A probe on log odds does not measure this information, because log odds are standardised. A probe on relaxed samples
-does not either: how close they are to 0 or 1 shows the log odds. A binary sample only says if an object is present.
+A probe on log odds does not measure this information: standardising log odds enlarges small differences. Nor does a
+probe on relaxed samples: they show the log odds by their distance from 0 and 1. Binary samples show only presence.
 """
 
 import math
@@ -15,9 +15,9 @@ from pipeline.systems.generative.report.shared import classes_of
 SILENT_NATS = 0.1
 """Presences with less information than this are silent. To tell ten classes apart takes log 10 = 2.3 nats."""
 NEAR_CHANCE = 10.0
-"""Points above chance. Silent presences give a probe at most this on samples, but `READABLE` or more on log odds."""
+"""Points. A probe that is at most this far above chance does not tell the class (see `silence`)."""
 READABLE = 30.0
-"""Points above chance. From here, a probe on log odds counts as able to read the class."""
+"""Points. A probe that is at least this far above chance can tell the class."""
 
 _HEADS = {
     "t0_binary": ("probe: 0 or 1 (%)", 1),
@@ -26,12 +26,12 @@ _HEADS = {
     "t0_A0": ("probe: log odds, A0 (%)", 1),
     "binary_information": ("I(t0; x), 0 or 1", 2),
     "presence_information": ("I(t0; x), relaxed", 2),
-    "presence_information_by_object": ("sum by object", 2),
+    "presence_information_by_object": ("sum over objects", 2),
     "presence_kl": ("KL to the prior", 2),
     "pixel_error": ("pixel error", 2),
 }
 Found = Mapping[str, Measured | None]
-"""Measurements by column of `_HEADS`. Accuracies of probes are on clean images, in percent."""
+"""Measurements by column of `_HEADS`. The accuracies of probes (percent) are for clean images."""
 
 
 def measured(numbers: Numbers) -> Found:
@@ -41,17 +41,17 @@ def measured(numbers: Numbers) -> Found:
 
 
 def silence(found: Found, classes: int) -> str | None:
-    """The reason to call presences silent, in words. None if they are not silent, or if measurements are missing.
-    Chance is one in `classes`.
+    """The reason to call presences silent, in words: their information is below `SILENT_NATS`, or probes tell the
+    class (of `classes` classes) from log odds, not from binary samples. None if neither holds or is measured.
     """
     information, sampled, log_odds = found["presence_information"], found["t0_binary"], found["t0"]
     if information and information.mean < SILENT_NATS:
-        needed = f"to tell {classes} classes apart takes {math.log(classes):.1f}"
-        return f"presences carry next to no information: {_nats(information)} nats ({needed})"
+        needed = f"to distinguish {classes} classes takes {math.log(classes):.1f}"
+        return f"presences carry almost no information: {_nats(information)} nats ({needed})"
     chance = 100 / classes
     if sampled and log_odds and sampled.mean <= chance + NEAR_CHANCE and log_odds.mean >= chance + READABLE:
-        probes = f"probe on samples {sampled.mean:.1f} %, on standardised log odds {log_odds.mean:.1f} %"
-        return f"samples of presences say next to nothing about the class: {probes}"
+        probes = f"accuracy {sampled.mean:.1f} %, with standardised log odds {log_odds.mean:.1f} %"
+        return f"a probe on samples of presences hardly tells the class: {probes}"
     return None
 
 
@@ -64,14 +64,14 @@ def notes(numbers: Numbers, run: str) -> list[str]:
     if not (binary and relaxed and information):
         return []
     samples = (
-        f"probe on samples that are 0 or 1 {binary.mean:.1f} %, on relaxed samples {relaxed.mean:.1f} % (standardised, "
-        f"like the log odds), I(t0; x) of relaxed samples {_nats(information)} nats"
+        f"probe on samples that are 0 or 1: {binary.mean:.1f} %, on relaxed samples: {relaxed.mean:.1f} % "
+        f"(standardised, like log odds); information of relaxed samples about the image: {_nats(information)} nats"
     )
     return [note for note in (silence(found, classes_of(numbers, run)), samples) if note]
 
 
 def build(results: Results) -> list[Table]:
-    """A list with one table: a row for each run, and for each condition of a study. Empty without results."""
+    """A list with one table: a row per run, per condition of a study, per value of a setting. Empty without results."""
     rows: list[Row] = []
 
     def add(numbers: Numbers, run: str, epochs: int, changed: str, found: Found) -> None:
@@ -95,15 +95,15 @@ def build(results: Results) -> list[Table]:
             changed = in_words({name: float(value)}) + " (the run's own)" * (float(value) == own)
             add(numbers, settings.run, settings.epochs, changed, cells(numbers, _HEADS, "value", value))
     caption = (
-        "Whether the presences of objects depend on the test image: of runs, and of runs trained for fewer epochs with "
-        "settings changed (times in epochs of the whole run; other sds of poses are scaled with the minimum sd, the "
-        "final temperature with the initial one). Probe: accuracy of refit probes on one sample of t0 (rounded to 0 or "
-        "1, or relaxed), on log odds, and on log odds and the mean of A0; only a rounded sample hides the log odds. "
-        "I(t0; x): mutual information of t0 and the image (nats, like the sum and KL); telling ten classes apart takes "
-        f"{math.log(10):.1f}. Sum by object: an upper bound of I(t0; x); SCAE does not sample presences, so the sum "
-        "reads them as probabilities. Divergences from different priors cannot be compared. Pixel error: "
-        f"squared, summed over an image. Silent: less than {SILENT_NATS:g} nats, or a probe on rounded samples at most "
-        f"{NEAR_CHANCE:g} points above chance and one on log odds at least {READABLE:g} points above it."
+        "How much presences of objects depend on the test image, in runs and in shorter runs with changed settings "
+        "(epochs are given for the full run; other sds of poses change with the minimum sd, the final temperature with "
+        "the initial temperature). Probe: accuracy of refit probes on a sample of t0 (rounded to 0 or 1, or relaxed), "
+        "on log odds, and on log odds and the mean of A0. Only a rounded sample hides the log odds. I(t0; x): mutual "
+        f"information of t0 and the image (distinguishing ten classes takes {math.log(10):.1f}). Sum over objects: an "
+        "upper bound of I(t0; x). SCAE does not sample presences, so the sum takes them as probabilities. Information "
+        "and KL are in nats. KLs to different priors cannot be compared. Pixel error: squared, summed over an image. "
+        f"Silent: I(t0; x) is below {SILENT_NATS:g}, or a probe on rounded samples is at most {NEAR_CHANCE:g} points "
+        f"above chance, but a probe on log odds at least {READABLE:g} points above chance."
     )
     keys = ["run", "epochs", "changed", "presences"]
     return measured_table("presences", "Do presences carry information?", caption, keys, _HEADS, rows)

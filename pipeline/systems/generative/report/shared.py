@@ -13,7 +13,7 @@ from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
-"""The systems that document 000 probes. Values name the paper's swept networks in `documents.yaml`."""
+"""Systems that document 000 probes. Values: names in `documents.yaml` of the paper's networks trained on rotations."""
 
 
 def evaluated(results: Results) -> dict[str, Numbers]:
@@ -22,13 +22,13 @@ def evaluated(results: Results) -> dict[str, Numbers]:
 
 
 def evaluated_capsules(results: Results) -> tuple[str, Numbers]:
-    """The run of capsules behind Table 1 and its evaluation. Raises `NotMeasuredError` if there is none."""
+    """The capsules' run compared with Table 1, and its evaluation. Raises `NotMeasuredError` if there is none."""
     return results.answering("evaluate", results.evidence.generative.table_1.get("capsules"))
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Results of the sweep over rotations for one run. `items` are by angle (degrees), in rising order."""
+    """A run trained and tested on several ranges of rotation. `items`: results by angle (degrees), in rising order."""
 
     run: str
     items: dict[float, Numbers]
@@ -97,8 +97,8 @@ def answer(
     **more: Any,
 ) -> Finding:
     """The finding about a claim that rests on one run. `document` (a name in `documents.yaml`) and `tested` (the number
-    of test images) go to `results.documents.remarks`. If `tested` is None, neither it nor the number of seeds is
-    compared with the paper. `more` are further fields of `Finding`.
+    of test images) go to `results.documents.remarks`. If `tested` is None, the numbers of test images and of seeds are
+    not compared with the paper's. `more` are further fields of `Finding`.
     """
     settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
     replicas = None if tested is None else ours.n
@@ -117,7 +117,7 @@ def swept_shortcomings(
     items: Iterable[Numbers], *, seeds: int | None = None, images: int | None = None
 ) -> list[Remark]:
     """Remarks on differences between the runs of a sweep and the paper's runs, without repetitions. `seeds` is the
-    number of replicas measured, by default not compared; `images`, the maximum number of test images, by default all.
+    number of replicas (not compared by default), `images` the maximum number of test images (by default all).
     """
     found = []
     for numbers in items:

@@ -1,4 +1,4 @@
-"""Free-form variational optimisation of test images under a trained run (document 000, section 2.4)."""
+"""Free-form optimisation of test images' variational parameters, under trained models (document 000, section 2.4)."""
 
 from pipeline.context import Context
 from pipeline.results.outcome import Outcome
@@ -19,7 +19,7 @@ def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Optimise test images under the trained run of an entry of `optimise`. Logs the bound by round."""
+    """Optimise images' posteriors under the run of an entry of `optimise`, and log bounds during the optimisation."""
     from pipeline.systems.generative.experiments import test_time_inference
 
     return test_time_inference.measure(context)

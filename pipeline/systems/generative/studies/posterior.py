@@ -18,7 +18,7 @@ def check(params: SharedParams, where: str, study: PosteriorParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train the run of an entry of `posterior` further and from scratch, and measure the bounds and probes of all."""
+    """Train the run of an entry of `posterior` further and from scratch, and measure all models' bounds and probes."""
     from pipeline.systems.generative.experiments import posteriors
 
     return posteriors.measure(context)

@@ -1,6 +1,6 @@
-"""An ablation: the information that presences carry after a run is trained with some settings changed.
+"""Compares how much information presences carry when a run is trained with some settings of its model changed.
 
-Measures are from `evaluation.presences`. Bounds are not compared: changed settings may change the likelihood.
+This information is measured in `evaluation.presences`. Bounds are not compared, because the likelihood may change, too.
 """
 
 from pydantic import Field
@@ -17,7 +17,7 @@ class PresenceAblationParams(Section):
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
-    replicas: int = Field(ge=1, le=1000, description="replicas trained in each condition")
+    replicas: int = Field(ge=1, le=1000, description="number of replicas trained in each condition")
     conditions: dict[Name, dict[str, int | float | str | dict[str, int] | None]] = Field(
         min_length=1,
         description="changed settings of the run's model, by condition; empty for the unchanged run",

@@ -21,7 +21,7 @@ class SensitivityHyperparameters(Section):
     pose_sd_floor: list[Annotated[float, Field(gt=0, le=10)]] = Field(
         description="minimum sd c_ij of a part's pose; pose_sd_start and inactive_pose_sd scale with it"
     )
-    pixel_sd: list[Annotated[float, Field(gt=0, le=1)]] = Field(description="sd of a pixel around the rendering")
+    pixel_sd: list[Annotated[float, Field(gt=0, le=1)]] = Field(description="sd of a pixel around its rendered value")
     temperature: list[Annotated[float, Field(gt=0, le=10)]] = Field(description="temperature of the relaxed presences")
 
 
@@ -30,13 +30,13 @@ class SensitivityParams(Section):
 
     run: Name = Field(description="a key of `runs` whose variant is generative")
     epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
-    replicas: int = Field(ge=1, le=1000, description="replicas trained at each value")
+    replicas: int = Field(ge=1, le=1000, description="number of replicas trained at each value")
     hyperparameters: SensitivityHyperparameters
 
 
 SETTINGS = SensitivityParams
 ONE_SECTION = True
-"""Each hyperparameter is an item. All items share the other settings."""
+"""Each hyperparameter is one item of the stage. All items share the other settings of the section."""
 
 
 def check(params: SharedParams, where: str, study: SensitivityParams) -> None:
@@ -57,8 +57,8 @@ def measure(context: Context) -> Outcome:
     run, name = context.params.runs[settings.run], context.item
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     own = getattr(run.model, name)
-    # The run's own value comes last. All hyperparameters share this model, so another item may have trained it already.
-    # If so, the checkpoint is used again, and stays logged under the other item.
+    # The run's own value comes last. The model with this value is the same for all hyperparameters. If the item of
+    # another hyperparameter has trained it, its checkpoint is used. The training is then logged under that item only.
     values = [*dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own), own]
     models = {f"{value:g}": (f"{name}={value:g}", run.model.varied(name, value)) for value in values}
     return conditions.measure(

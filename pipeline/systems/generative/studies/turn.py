@@ -1,6 +1,6 @@
-"""One digit rotated through 360 degrees: its reconstruction from the encoder's output, its parts and their frames.
+"""One digit rotated through 360 degrees: its reconstruction from the encoder's output, and its parts with their frames.
 
-The page shows the arrays with a slider. The numbers are pixel errors over the rotation (document 000, Figures 3 and 5).
+The page has a slider for the angle. The numbers summarise pixel errors at all angles (document 000, Figures 3 and 5).
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ DIGIT = 2
 
 
 def measure(context: Context) -> Outcome:
-    """Rotate the first test digit of class `DIGIT`, and encode it by the trained run of an entry of `optimise`. The
-    arrays are from the first replica.
+    """Rotate the first test digit of class `DIGIT`, and encode it with all replicas of the run that an entry of
+    `optimise` names. The arrays are from the first replica.
     """
     import pandas as pd
 

@@ -25,7 +25,7 @@ VOTED = 500
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors and `concentration` of all replicas, and `histograms` of the first replica for up to three images."""
+    """Test errors and `concentration` of all replicas, and `histograms` of up to three images for the first replica."""
     outcome = errors.evaluate(inputs)
     models, augmentation = of_kind(MatrixCapsules, inputs.models), inputs.run.augmentation
     assert isinstance(augmentation, CropParams)  # params.yaml was checked
@@ -47,8 +47,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 @torch.no_grad()
 def distances(model: MatrixCapsules, images: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Distances of votes to the pose of their class capsule, and weights of the votes, in every iteration. A vote's
-    weight is its assignment times its child's activation. Both arrays are `[iterations, N, n, votes]`, for n classes.
+    """Distances of votes from the pose of the class capsule that they are for, and weights of the votes. Both have the
+    shape `[iterations, N, n, votes]` for n classes. A vote's weight is its assignment times its child's activation.
 
     Args:
         images: `[N, C, s, s]` in [0, 1].
@@ -70,8 +70,8 @@ def concentration(
     distance: NDArray[np.float32], weights: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> pd.DataFrame:
     """The right class's share of the weight of votes, from the results of `distances`. Columns: of, iteration, share.
-    Rows with `of` "all" count all votes. Rows with "near" count votes at most a radius from their class capsule's pose.
-    The radius is chosen so that votes within it have a tenth of all weight in the first iteration.
+    `of` is "all" (all votes) or "near" (only votes within a radius around the pose of their class capsule). The radius
+    is chosen so that votes within it have a tenth of all weight in the first iteration.
     """
     right = np.eye(weights.shape[2])[labels].astype(bool)  # (N, n)
     order = np.argsort(distance[0], axis=None)
@@ -87,7 +87,7 @@ def concentration(
 def histograms(
     distance: NDArray[np.float32], weights: NDArray[np.float32], chosen: list[int], bins: int = 40
 ) -> dict[str, NDArray[Any]]:
-    """Sums of votes' weights by bin of distance, in k images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
+    """Weighted histograms of votes' distances in k images: `counts [k, iterations, n, bins]`, `edges [bins + 1]`."""
     most = float(np.quantile(distance[:, chosen], 0.99))  # farther votes are in no bin
     edges = np.linspace(0, most, bins + 1)
     counts = np.zeros((len(chosen), len(distance), distance.shape[2], bins))

@@ -1,7 +1,8 @@
-"""EM routing by the compiled kernel (`em_routing.cpp`): results and gradients of `em_routing.route`, ten times faster.
+"""EM routing by a compiled kernel (`em_routing.cpp`), with the results and gradients of `em_routing.route`.
 
-`procedure_1` is the form for readers. Shapes are as in `em_routing`, except for transformations `[places, c, I, D, I]`.
-I is the side of a matrix pose, or the length of a vector pose. `places` is k, or 1 if all k positions share them.
+The kernel is ten times as fast. `procedure_1` is the form for readers. Shapes are as in `em_routing`, but
+transformations are `[places, c, I, D, I]`. I is the side of a matrix pose, or the length of a vector pose. `places` is
+k, the number of positions in a receptive field, or 1 if all these positions share transformations.
 """
 
 from pathlib import Path

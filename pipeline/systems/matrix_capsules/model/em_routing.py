@@ -1,35 +1,38 @@
 """EM routing (document 004, Procedure 1): capsules fit Gaussians to the votes of the capsules below them.
 
-Shapes: B images; children at X positions, c types each, poses of P numbers; parents at p positions, D types each. A
-parent sees N = k c children at k positions (`receptive_fields`), sorted by position. Votes are `[B, p, D, N, P]`.
-Assignments `[B, p, D, N]` are the shares of children given to parents. A child's shares sum to 1 over all parents that
-see it. With `competition: position`, and in iteration 1 with `first_shares: position`, they sum to 1 over the D parents
-at each position. This module is for GPUs and for CPUs without a compiler. `compiled_routing` computes the same faster,
-and `procedure_1` is the procedure as printed, to compare both with.
+Shapes: B images. Children (capsules below) are at X positions, with c types at each and poses of P numbers. Parents are
+at p positions, with D types at each. A parent sees N = k c children, which are at the k positions of its receptive
+field and sorted by position (`receptive_fields`). Votes are `[B, p, D, N, P]`. Assignments `[B, p, D, N]` are the
+shares of a child that parents get. They sum to 1 over all parents that see the child. With `competition: position`, and
+in iteration 1 with `first_shares: position`, they sum to 1 over the D parents at each position. This module is for GPUs
+and for CPUs without a compiler. `compiled_routing` gives the same results faster. `procedure_1` has the procedure as
+printed, to test these two modules against.
 
 The votes for one image are c D k p P numbers. Each iteration reads them twice. So `route` works on a few images at a
 time, whose votes fit in the cache. Moments and log densities are matrix products that read votes and their squares in
 one pass. On a CPU the backward pass computes votes again, so that they are not stored. In training on a GPU, `route`
-works on all images at once, with sums instead of matrix products. There, `torch.compile` makes one kernel for each pass
-over the votes, and one for the votes' gradient.
+works on all images at once, with sums instead of matrix products: from these sums, `torch.compile` makes one kernel for
+each pass over the votes, and one for the votes' gradient.
 
-If votes agree and are far from 0, rounding in single precision spoils variances that are computed from moments. So the
-unweighted mean of the votes for each parent is subtracted first, and added to poses at the end. Results are the same.
+If votes agree and are far from 0, a variance from moments is a small difference of large numbers, which rounding in
+single precision spoils. So the unweighted mean of the votes for each parent is subtracted from the votes first, and
+added to the parent's pose at the end. Except for rounding, results are the same.
 
-With `activation: mdl`, M-steps follow the procedure as printed, with a floor of variances and damping if they are set.
-The authors' code has no factor 1/2 before log variances, so its costs are twice ours: its lambda is half of ours, its
-beta_a and beta_u are twice ours. There, beta_u is in units of (1 + ln 2 pi) / 2 nats, and beta_a in units of -5,000
-nats, which are -2,500 nats here.
-An M-step uses only the moments of votes. It gives a parent coefficients: a constant, linear `[P]`, quadratic `[P]`.
-For a vote V, the E-step computes log(density * activation) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
+With `activation: mdl`, M-steps follow the procedure as printed, with a floor of variances, and with damping if it is
+set. The authors' code has no factor 1/2 before log variances. So its costs, beta_a and beta_u are twice ours, and its
+lambda is half of ours. Its beta_u is in units of (1 + ln 2 pi) / 2 nats. Its beta_a is in units of -5,000 nats, which
+correspond to -2,500 nats here. An M-step uses only the moments of votes. It gives each parent three coefficients: a
+constant, and vectors "linear" and "quadratic" `[P]`. From these the E-step computes, for a vote V,
+
+    log(density of V * activation of the parent) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
 
 Variational Bayes (Ribeiro et al. 2020, `activation: bayes`) has a Dirichlet prior of the capsules' mixing proportions,
-normal priors of poses, and Gamma or Wishart priors of precisions. Ribeiro's code has Wishart priors with P + 1 degrees
-of freedom, uses only the diagonals of the posteriors, and multiplies the entropy of votes by the mixing proportion. All
-this is the same here. There, beta_u is added to the product, as a constant that batch norm removes. Here P beta_u is
-added to the entropy, so that beta_u has an effect. The latest version of Ribeiro's code divides a child among the
-capsules of one position only (here `competition: position`), and leaves mixing proportions out of the numerator of
-assignments. Here the numerator always has them, as in the paper.
+normal priors of poses, and Gamma or Wishart priors of precisions. As in Ribeiro's code, only the diagonals of the
+precisions' posteriors are used, and the entropy of votes is multiplied by the mixing proportion. Ribeiro's code adds
+beta_u to this product, as a constant that batch norm removes. Here P beta_u is added to the entropy, so that beta_u has
+an effect. Ribeiro's Wishart priors have P + 1 degrees of freedom (`nu0`). The latest version of Ribeiro's code divides
+a child among the capsules of one position only (here `competition: position`), and leaves mixing proportions out of the
+numerator of assignments. Here the numerator always has them, as in the paper.
 """
 
 import math
@@ -45,7 +48,7 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _BYTES_AT_ONCE = {"cpu": 2**24, "cuda": 2**30}
-"""Bytes of votes and squares that `route` stores at a time. On a CPU they fit in the cache, and memory is reused."""
+"""Bytes of votes and their squares that `route` stores at a time, by type of device. On a CPU they fit in the cache."""
 _LEAST_MASS = 1e-7
 """Added to a parent's assigned mass, which may be 0, so that divisions by it are finite (as in the authors' code)."""
 
@@ -102,8 +105,8 @@ class Parents:
 
     Attributes:
         poses: `[B, p, D, P]`.
-        activations: from 0 to 1 or, with batch norm, logits, `[B, p, D]`.
-        constant, linear, quadratic: for the E-step (see the module), `[B, p, D]`, `[B, p, D, P]`, `[B, p, D, P]`.
+        activations: `[B, p, D]`, from 0 to 1, but logits with batch norm.
+        constant, linear, quadratic: coefficients in the E-step, `[B, p, D]`, `[B, p, D, P]` and `[B, p, D, P]`.
     """
 
     poses: Tensor
@@ -117,10 +120,9 @@ class Step(NamedTuple):
     """One iteration of routing.
 
     Attributes:
-        assignments: of children to parents, the input of the M-step, `[B, p, D, N]`.
-        moments: of the votes minus their unweighted mean.
-        parents: the result of the M-step. Coefficients apply to votes minus their unweighted mean. Poses include this
-            mean.
+        assignments: shares of the children that parents get, the input of the M-step, `[B, p, D, N]`.
+        moments: moments of the differences between votes and their unweighted mean.
+        parents: the result of the M-step. Its coefficients are for the same differences, its poses include the mean.
     """
 
     assignments: Tensor
@@ -134,10 +136,10 @@ def route(
     """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents after the last iteration, as in `Parents`.
 
     Args:
-        poses: of the children, `[B, X, c, P]`.
-        activations: of the children, from 0 to 1, `[B, X, c]`.
+        poses: poses of the children, `[B, X, c, P]`.
+        activations: activations of the children, from 0 to 1, `[B, X, c]`.
         transformations: `[k, c, P, D, P]`: position in the field, child type, pose element, parent type, vote element.
-        beta_a, beta_u: of each parent type, `[D]`, in nats. beta_u is per element of a vote.
+        beta_a, beta_u: parameters of each parent type (Procedure 1), `[D]`, in nats. beta_u is per element of a vote.
     """
     tensors = (poses, activations, transformations, beta_a, beta_u)
     fused = poses.is_cuda and torch.is_grad_enabled()
@@ -152,7 +154,7 @@ def _fused() -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 class _PlainRoute(torch.autograd.Function):
-    """`_last` on a few images at a time. The backward pass runs `_last` on the same images again, with autograd."""
+    """Runs `_last` on a few images at a time. The backward pass runs it again on the same images, with autograd."""
 
     @staticmethod
     def forward(ctx, routing, poses, activations, *others):  # type: ignore[no-untyped-def]
@@ -238,7 +240,7 @@ def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Te
 
 
 def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
-    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`. `both`: votes beside their squares, or None."""
+    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`. `both` holds votes and squares, or is None."""
     if both is None:
         first, second = ((weights.unsqueeze(-1) * each).sum(-2) for each in (votes, votes.square()))
     else:
@@ -283,9 +285,9 @@ def m_step(
 
     Args:
         before: poses of the previous iteration minus the votes' unweighted mean, `[B, p, D, P]`. None in iteration 1.
-        beta_a, beta_u: of each parent type, `[D]`, as in `route`.
+        beta_a, beta_u: `[D]`, as in `route`.
         inverse_temperature: lambda of this iteration.
-        origin: the zero pose in the coordinates of the moments: minus the votes' unweighted mean, `[B, p, D, P]`.
+        origin: the zero pose in the coordinates of the moments, that is, minus the unweighted mean, `[B, p, D, P]`.
     """
     if params.activation == "bayes":
         return _bayes(moments, beta_a, beta_u, origin, params)
@@ -294,7 +296,7 @@ def m_step(
     damping = params.damping if before is not None or params.damped_first else 0.0
     before = origin if before is None else before
     poses = (1 - damping) * mean + damping * before
-    # The second moment about the damped mean. Rounding may make it negative.
+    # The second moment about the damped mean. Rounding may make it negative, so it is clamped.
     spread = moments.second - 2 * poses * moments.first + poses.square() * moments.mass.unsqueeze(-1)
     spread = spread.clamp_min(0) / mass
     variance = params.variance_floor + spread
@@ -313,9 +315,9 @@ def m_step(
 def _bayes(
     moments: Moments, beta_a: Tensor, beta_u: Tensor, origin: Tensor, params: MatrixCapsulesModelParams
 ) -> Parents:
-    """The M-step of variational Bayes, with posteriors in closed form. The prior mean of poses is `origin` (`m_step`).
-    The logit of an activation is beta_a - exp(E ln pi) (P beta_u + H). Here pi is the mixing proportion of the capsule
-    and H the expected entropy of a vote.
+    """The M-step of variational Bayes, with posteriors in closed form. The prior mean of poses is `origin`. The logit
+    of an activation is beta_a - exp(E ln pi) (P beta_u + H). Here pi is the mixing proportion of the capsule, and H is
+    the expected entropy of a vote.
     """
     priors = params.bayes
     mass, size = moments.mass.unsqueeze(-1), moments.first.shape[-1]

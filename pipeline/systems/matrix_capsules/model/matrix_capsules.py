@@ -12,10 +12,10 @@ and, in every layer of capsules, to poses and to the logits of activations.
 
 In training, batch norm uses the mean and variance of the batch. For evaluation, both are measured on training images
 after each epoch, with the weights that are evaluated (the current weights or their average). Running averages of mean
-and variance would belong to earlier weights. The mean and variance for evaluation are parameters without a gradient.
-Training steps do not change them. They are saved and loaded with the other parameters.
+and variance would belong to earlier weights. The measured mean and variance are parameters without a gradient, so that
+training steps do not change them, but they are saved and loaded with the other parameters.
 
-Shapes: B images `[B, C, S, S]` in [0, 1], capsules `[B, H H, types, P]` at H x H positions, else as in `em_routing`.
+Shapes besides those of `em_routing`: images `[B, C, S, S]` in [0, 1], capsules `[B, H H, types, P]` at H x H positions.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -38,8 +38,8 @@ from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 _BALANCED_ON = 64
 """Number of images on which betas are set before training (`RoutedCapsules.balance`)."""
 _MEASURED_ON = 2048
-"""Number of images on which the mean and variance of batch norm are measured. torch's running averages depend on about
-as many images, if a batch has 128."""
+"""Number of images on which the mean and variance of batch norm are measured. With batches of 128 images, torch's
+running averages would depend on a similar number of images."""
 
 
 class BatchNorm(nn.Module):
@@ -125,8 +125,8 @@ class RoutedCapsules(nn.Module):
         fields: receptive fields in the layer below.
         types_below, types: number of capsules at each position, in the layer below and in this layer.
         params: settings of the network.
-        last: whether these are class capsules. All positions of their receptive field share transformations. Only
-            coordinate addition makes votes depend on the position.
+        last: whether these are class capsules. All positions of their receptive field share transformations, so votes
+            depend on the position only through coordinate addition.
 
     Attributes:
         iterations: current number of routing iterations. It may change in training.
@@ -146,7 +146,7 @@ class RoutedCapsules(nn.Module):
         self.fields, self.params, self.last, self.iterations = fields, params, last, params.iterations
         places, layer = (1, params.last) if last else (fields.children.shape[1], params.convolutional)
         side = params.pose_side
-        # A transformation acts on every row of a matrix pose alike, or on all numbers of a vector pose.
+        # A transformation multiplies each row of a matrix pose, or all numbers of a vector pose.
         inner = side if params.pose == "matrix" else side**2
         start = torch.empty(places, types_below, inner, types, inner)
         self.transformations = nn.Parameter(nn.init.trunc_normal_(start, std=layer.sd, a=-2 * layer.sd, b=2 * layer.sd))
@@ -154,7 +154,7 @@ class RoutedCapsules(nn.Module):
         self.beta_u = nn.Parameter(torch.full((types,), layer.beta_u))
         offsets = _coordinates(fields, params) if last and params.coordinate_addition else None
         self.register_buffer("offsets", offsets, persistent=False)
-        self.beta_a.requires_grad_(not params.batch_norm)  # batch norm would subtract beta_a again
+        self.beta_a.requires_grad_(not params.batch_norm)  # batch norm subtracts constants such as beta_a
         self.norm_poses = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
         self.norm_activations = BatchNorm(types, 2, learnt=False) if params.batch_norm else nn.Identity()
 
@@ -185,8 +185,8 @@ class RoutedCapsules(nn.Module):
         return normalised.sigmoid() if self.params.batch_norm else normalised
 
     def balance(self, capsules: tuple[Tensor, Tensor], saving: float) -> None:
-        """Set the betas of each type from the votes of `capsules`, the layer below. beta_u is such that a vote lowers a
-        capsule's cost by `saving` nats on average. beta_a is the mean cost: capsules of this cost have activation 1/2.
+        """Set beta_u and beta_a of each type from votes of `capsules`, the layer below. beta_u is chosen so that a vote
+        lowers a capsule's cost by `saving` nats on average. beta_a is the mean cost. At this cost, activations are 1/2.
 
         Activations then grow with assigned mass, not only with agreement. Agreement means little before training.
         """
@@ -203,18 +203,18 @@ class RoutedCapsules(nn.Module):
         self.beta_a.copy_(cost / self.params.beta_a_unit)
 
     def votes(self, capsules: tuple[Tensor, Tensor]) -> Tensor:
-        """Votes for each parent by its N children, position after position, `[B, p, D, N, P]`."""
+        """Votes for each parent by its N children, sorted by the child's position, `[B, p, D, N, P]`."""
         return cast_votes(capsules[0], self.full_transformations(), self.routing())
 
     def steps(self, capsules: tuple[Tensor, Tensor], iterations: int | None = None) -> list[Step]:
-        """The steps of `iterations` routing iterations, by default of the layer's own number."""
+        """The steps of routing with `iterations` iterations, by default the layer's current number."""
         routing = replace(self.routing(), iterations=iterations or self.iterations)
         return history(*capsules, self.full_transformations(), *self.betas(), routing)
 
 
 def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
-    """Transformations of all P numbers of a pose, `[k, c, P, D, P]`, from transformations `[1 or k, c, I, D, I]` of a
-    row of a matrix, or of a vector. Row r of a vote is row r of the pose times the given transformation.
+    """Expand transformations `[1 or k, c, I, D, I]` of a row of a matrix pose (or of a vector pose) to transformations
+    `[k, c, P, D, P]` of all P = `size` numbers. Row r of a vote is row r of the pose times the given transformation.
     """
     rows = torch.eye(size // transformations.shape[-1]).to(transformations)
     whole = torch.einsum("rs,kcidj->kcridsj", rows, transformations).flatten(5, 6).flatten(2, 3)
@@ -222,8 +222,8 @@ def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
 
 
 def _coordinates(fields: ReceptiveFields, params: MatrixCapsulesModelParams) -> Tensor:
-    """Offsets of votes, `[k, P]`. Two elements are a child's row and column, counted from the middle of the receptive
-    field and scaled by settings: the first two of a matrix's right-hand column, or of a vector. All others are 0.
+    """Offsets of votes, `[k, P]`. The first two elements of a matrix's last column, or of a vector, are the row and the
+    column of a child, counted from the middle of the receptive field and scaled by settings. Other elements are 0.
     """
     k, side = fields.children.shape[1], params.pose_side
     height = round(k**0.5)
@@ -313,7 +313,7 @@ class MatrixCapsules(Classifier):
                 capsules = layer(capsules)
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
-        """Measure batch norm's mean and variance on `images`. A smaller last batch is used only if it is alone."""
+        """Measure batch norm's mean and variance on `images`. A smaller last batch is left out if there are others."""
         self.route_for(self.params.iterations)
         whole = images[: max(len(images) // batch, 1) * batch]
         measure_statistics(self, self.capsules, whole.split(batch))
@@ -327,11 +327,11 @@ class MatrixCapsules(Classifier):
         return self.capsules(images)[-1][1][:, 0]
 
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
-        """The loss of each image, `[B]`: spread loss (its margin grows in training), margin loss or a cross-entropy."""
+        """The loss of each image, `[B]`: spread loss (with a margin that grows), margin loss or a cross-entropy."""
         params = self.params
         match params.loss:
             case "spread":
-                # Evaluation has a fixed margin, so that losses of different epochs can be compared.
+                # Evaluation uses the last margin, so that losses of different epochs can be compared.
                 grown = torch.sigmoid((epoch / params.margin_epochs - 4).clamp(max=10)) if self.training else 1.0
                 margin = params.first_margin + (params.last_margin - params.first_margin) * grown
                 return spread_loss(scores, labels, margin)

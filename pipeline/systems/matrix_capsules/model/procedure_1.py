@@ -1,6 +1,6 @@
 """EM routing as printed in document 004, Procedure 1. It is for readers, and for tests of the fast form.
 
-The fast form, `em_routing.route`, gives the same numbers and gradients, and stores no votes for the backward pass.
+The fast form, `em_routing.route`, gives the same numbers and gradients. On a CPU it stores no votes for the gradients.
 Shapes are as in `em_routing`: B images, p parent positions, D parent types, c child types at k positions per parent.
 """
 
@@ -17,7 +17,7 @@ def procedure_1(
     poses: Tensor, activations: Tensor, transformations: Tensor, beta_a: Tensor, beta_u: Tensor, routing: Routing
 ) -> tuple[Tensor, Tensor]:
     """Poses `[B, p, D, P]` and activations `[B, p, D]` of the parents. Arguments are as for `em_routing.route`. The
-    settings must be activation "mdl", competition "all", first_shares "all", and damped_first false.
+    settings must have activation "mdl", competition "all", first_shares "all", and damped_first false.
     """
     params, fields = routing.params, routing.fields
     votes = torch.einsum("bpkci,kcidj->bpdkcj", fields.gather(poses), transformations)  # (B, p, D, k, c, P)
@@ -37,7 +37,7 @@ def procedure_1(
         variance = (weight * squares).sum((3, 4)) / mass + params.variance_floor
         cost = (mass * (beta_u[:, None] + 0.5 * variance.log())).sum(-1)  # nats, (B, p, D)
         logits = routing.inverse_temperature(i) * (beta_a - cost)
-        # E-step: a child divides itself among the parents that see it, in proportion to activation * density of vote
+        # E-step: a parent's share of a child is proportional to its activation times its density at the child's vote
         spread = variance[:, :, :, None, None]
         misfit = (2 * math.pi * spread).log() + squares / spread
         log_density = logsigmoid(logits)[..., None, None] - 0.5 * misfit.sum(-1)

@@ -18,7 +18,7 @@ class ReceptiveFields:
         side: H', the number of parent positions along each side.
         children: the positions below that each parent position sees, row by row, `[p, k]`.
         counts: the number of parent positions that see each position below, `[X]`, X = H H.
-        slots: for each position below, the indices in the flattened `children` at which it stands, `[X, most]`, where
+        slots: for each position below, the indices in the flattened `children` at which it occurs, `[X, most]`, where
             `most` is the largest of `counts`. Shorter rows are padded with p k, the size of `children`.
 
     Raises:
@@ -49,15 +49,15 @@ class ReceptiveFields:
         return below.index_select(1, self.children.flatten()).unflatten(1, self.children.shape)
 
     def sum(self, seen: Tensor) -> Tensor:
-        """Sums over the parent positions that see each child: `[B, p, k, ...]` to `[B, X, ...]`. 0 if none do."""
+        """Sums over the parent positions that see each child: `[B, p, k, ...]` to `[B, X, ...]`. 0 if none sees it."""
         return self._slotted(seen, 0.0).sum(2)
 
     def amax(self, seen: Tensor) -> Tensor:
-        """Maxima over the parent positions that see each child: `[B, p, k, ...]` to `[B, X, ...]`. -inf if none do."""
+        """Maxima over the parent positions that see each child: `[B, p, k, ...]` to `[B, X, ...]`, -inf without any."""
         return self._slotted(seen, -torch.inf).amax(2)
 
     def _slotted(self, seen: Tensor, fill: float) -> Tensor:
-        """Values `[B, p, k, ...]` sorted by child, `[B, X, most, ...]`, and padded with `fill`."""
+        """Values `[B, p, k, ...]` grouped by child, `[B, X, most, ...]`, and padded with `fill`."""
         flat = seen.flatten(1, 2)
         filled = torch.cat([flat, flat.new_full((len(flat), 1, *flat.shape[2:]), fill)], 1)
         return filled.index_select(1, self.slots.flatten()).unflatten(1, self.slots.shape)

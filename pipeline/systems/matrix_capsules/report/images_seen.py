@@ -1,4 +1,4 @@
-"""Test errors of matrix capsules on smallNORB by the number of images seen in training, ours beside published errors.
+"""Our and published test errors of matrix capsules on smallNORB, by the number of images seen in training.
 The number of images seen is the number of epochs times the number of training images.
 """
 
@@ -19,10 +19,10 @@ from pipeline.results.reading import Results, training_behind, with_training
 from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 
 DATA = ("smallnorb", "smallnorb48")
-"""Data sources with all images of smallNORB. Its test images show other objects than its training images."""
+"""Data sources with all images of smallNORB, whose test images show other objects than its training images."""
 _BEST = 3
-"""Number of our runs that are drawn because they have the lowest errors. The run for the paper's best network and the
-run with the authors' settings are drawn, too.
+"""Number of our runs that are drawn, those with the lowest errors. The run that is the evidence on the paper's best
+network and the run with the authors' settings are drawn, too.
 """
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK, PURPLE)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
@@ -31,17 +31,17 @@ _PLACES: dict[str, tuple[float, float, str]] = {
     "Officium": (0, -9, "center"),
     "yl-1993, 2 iterations": (-3, -8, "left"),
 }
-"""Where to write names that would lie on a line: offset from the marker in points, and horizontal alignment."""
+"""Places of names that would otherwise cover a line: offset from the marker in points, and horizontal alignment."""
 
 
 class Seen(NamedTuple):
     """A run of ours, with its test errors.
 
     Attributes:
-        images: millions of images seen in training, mean over seeds.
-        error: error (percent) on the central crops of all test images at the end of training.
-        curve: error (percent) on `watched` random test images (a setting of the run), by millions of images seen, mean
-            over seeds. Empty if `watched` is 0.
+        images: millions of images seen in training, averaged over seeds.
+        error: error (percent) on the central crops of all test images after training.
+        curve: mean error of the seeds (percent) during training, by millions of images seen. It is measured on random
+            test images, whose number is the run's setting `watched`. Empty if `watched` is 0.
     """
 
     trial: Trial
@@ -51,7 +51,7 @@ class Seen(NamedTuple):
 
 
 def seen_by_runs(results: Results) -> list[Seen]:
-    """Every evaluated run of matrix capsules on smallNORB with a result of its training, the lowest error first.
+    """Every evaluated run of matrix capsules on smallNORB whose result of training is known, the lowest error first.
 
     Runs with a `holdout` are left out: their settings do not give the number of training images.
     """
@@ -71,8 +71,8 @@ def seen_by_runs(results: Results) -> list[Seen]:
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """The figure of the runs with the lowest errors, of the run that answers for the paper's best network, and of the
-    run with the authors' settings.
+    """The figure of three kinds of runs: those with the lowest errors, the evidence on the paper's best network, and
+    the run with the authors' settings.
     """
     evidence, found = results.evidence.matrix_capsules, seen_by_runs(results)
     named = (evidence.table_1.get("iterations_3"), evidence.published)
@@ -84,13 +84,13 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "matrix-images-seen",
         "svg",
         "Test errors on smallNORB against images seen in training",
-        f"In colours, our runs with the lowest errors on {dataset_label(records)}, the network of the paper's "
-        "Table 1 and one trained with the authors' settings: markers are errors on all test images at the end, bars "
-        "one sd over seeds, lines errors on some test images while a network learns. In grey, what others published on "
-        "the original files (pipeline/results/public_curves.yaml names the sources and their recipes, which differ); "
-        "open markers were read off a plot.",
-        "A plot of test error over images seen, both logarithmic, with a marker for each run of ours and a grey line "
-        "or marker for each public implementation.",
+        f"Colours show our runs with the lowest errors on {dataset_label(records)}, the network of the paper's "
+        "Table 1, and a network trained with the authors' settings. Markers are errors on all test images after "
+        "training, bars are one sd over seeds, and lines are errors on some test images during training. Grey shows "
+        "errors that others published on the original files; pipeline/results/public_curves.yaml names their sources "
+        "and recipes, which differ. Errors at open markers are estimated from plots.",
+        "Test error against the number of images seen, on logarithmic axes, with a coloured marker for each of our "
+        "runs and a grey line or marker for each public implementation.",
         records,
         partial(errors, ours, load_public_curves()),
     )
@@ -98,7 +98,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def errors(ours: Sequence[Seen], public: Sequence[PublicCurve]) -> Figure:
-    """Test error over images seen, both logarithmic. Our runs have colours; public curves are grey and have names."""
+    """Test error against images seen, on logarithmic axes. Our runs have colours, public curves are grey and named."""
     figure, (axis,) = panels(1, 4.0)
     for curve in public:
         x, y = zip(*curve.points, strict=True)

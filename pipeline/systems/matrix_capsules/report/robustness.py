@@ -1,10 +1,10 @@
 """Adversarial attacks on matrix capsules and on the convolutional network (document 004, section 6, Figures 3 and B.3).
 
-Epsilon is the largest change of a pixel in [0, 1]. A mean over epsilons is the plain mean of all above 0 in a study.
-All epsilons are tried on the same images. So the sampling noise of a mean is as large as that of a single epsilon.
+Epsilon is the largest change of a pixel in [0, 1]. A mean over epsilons is the plain mean of a study's epsilons above
+0. All epsilons are tried on the same images, so this mean is given the sampling noise of a number at a single epsilon.
 
-Both networks are attacked on the same images, and most often fail on the same images. Result tables lack predictions
-for single images. So standard errors of differences assume independent images, and are, if anything, too large.
+Both networks are attacked on the same images, and most often fail on the same ones. Result tables lack predictions for
+single images. So a standard error of a difference assumes independent images, and is too large rather than too small.
 """
 
 import math
@@ -29,15 +29,15 @@ from pipeline.systems.matrix_capsules.report.runs import LOOKS, NETWORKS
 
 COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss")
 METHODS = {"FGSM": "-", "BIM": "--"}
-"""Methods of attack (fast gradient sign, basic iterative), and their line styles."""
+"""Line styles of the methods of attack: fast gradient sign (FGSM) and basic iterative (BIM)."""
 LARGEST_UNDETECTED = 5.0
-"""A study has enough images to rule out a difference if two standard errors are at most this many points."""
+"""A study has enough images to rule out a difference if two standard errors are at most this, in percentage points."""
 KINDS = {
-    "general": ("away from the class", "accuracy (%)"),
+    "general": ("away from the correct class", "accuracy (%)"),
     "targeted": ("towards another class", "success (%)"),
-    "black-box": ("through another CNN", "accuracy (%)"),
+    "black-box": ("computed on another CNN", "accuracy (%)"),
 }
-"""Kinds of attacks: the description in words, and the quantity that is measured."""
+"""By kind of attack, its description and the quantity that is measured."""
 
 Answer = tuple[Measured, bool, list[str]]
 """Our number, whether the claim holds, and notes."""
@@ -47,11 +47,11 @@ class Attacked(NamedTuple):
     """An executed study of attacks.
 
     Attributes:
-        percent: accuracies or success rates (`KINDS`), a row per epsilon, rising. Levels of columns: measure, kind,
-            method, network, replica. Measure `own_loss` is of attacks through the network's own loss, as in the
-            document. For `value`, an image is also attacked through cross-entropy, and the better attack counts.
+        percent: accuracies or success rates (`KINDS`), a row per epsilon. Levels of columns: measure, kind, method,
+            network, replica. For the measure "own_loss", attacks follow the gradient of the network's own loss, as in
+            the document. For "value", an image is also attacked through cross-entropy, and the better attack counts.
         images: number of test images attacked.
-        chance: accuracy of a guess, in percent.
+        chance: accuracy of guessing, in percent.
     """
 
     numbers: Numbers
@@ -76,8 +76,8 @@ class Attacked(NamedTuple):
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
     def difference(self, pair: Sequence[Measured], shares: Sequence[float] = ()) -> Measured:
-        """The capsules' number minus the CNN's (`pair`), with its standard error. This combines the spread over
-        replicas with the binomial noise of the images attacked. The noise is known even for one seed.
+        """The capsules' number minus the CNN's (`pair`), with its standard error, which combines the spread over
+        replicas (unknown for a single replica) with the binomial noise of the images attacked.
 
         Args:
             shares: percentages from which the two numbers are computed; by default, the two numbers themselves.
@@ -88,8 +88,8 @@ class Attacked(NamedTuple):
         return Measured(ours.mean - theirs.mean, error, min(ours.n, theirs.n), standard_error=True)
 
     def compared(self, kind: str, *methods: str) -> tuple[Measured, Measured, list[str]]:
-        """Capsules minus CNN: accuracy under attack, and points lost of the accuracy at epsilon 0. Both differences are
-        means over epsilons and `methods`. The third result is a list of notes on both networks.
+        """Two differences, capsules minus CNN: in accuracy under attack, and in percentage points lost by the attack.
+        Both are averaged over epsilons and `methods`. The third result is a list of notes on both networks.
         """
         values = self.percent["value", kind][list(methods)]
         before, attacks = values.loc[0.0], values[values.index > 0]
@@ -99,24 +99,24 @@ class Attacked(NamedTuple):
         )
         kept, hurt = self.difference(left), self.difference(lost, [each.mean for each in (*clean, *left)])
         notes = [
-            f"lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f}; "
-            f"accuracy before: {clean[0].mean:.1f} % and {clean[1].mean:.1f} %",
-            f"left, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; "
+            f"accuracy lost, mean over epsilons: capsules {lost[0].mean:.1f} points, CNN {lost[1].mean:.1f} points; "
+            f"accuracy without attack: {clean[0].mean:.1f} % and {clean[1].mean:.1f} %",
+            f"accuracy under attack, mean over epsilons: capsules {left[0].mean:.1f} %, CNN {left[1].mean:.1f} %; "
             f"standard error of the difference {kept.se:.1f} points",
         ]
         return kept, hurt, notes
 
     def through_own_loss(self, method: str) -> str:
-        """A note on the accuracy left by attacks through a network's own loss alone, as in the document."""
+        """A note on both networks' accuracy if they are attacked only through their own losses, as in the document."""
         ours, cnn = (each.mean(axis=1) for each in self.both("general", method, "own_loss"))
         return (
-            "attacked through their own losses alone, as in the document: capsules "
-            f"{ours.mean():.1f} %, at the worst epsilon {ours.min():.1f} %; CNN {cnn.mean():.1f} and {cnn.min():.1f} %"
+            "accuracy if attacks use only the network's own loss, as in the document, mean and minimum over epsilons: "
+            f"capsules {ours.mean():.1f} and {ours.min():.1f} %, CNN {cnn.mean():.1f} and {cnn.min():.1f} %"
         )
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """The finding of `check` on the study of evidence. None if the table, epsilon 0 or a larger one is missing."""
+    """The finding of `check` on the study in evidence. None without a table that has epsilon 0 and a larger epsilon."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
     table = results.table("attack", item, COLUMNS)
     if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
@@ -132,16 +132,16 @@ def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding |
 
 
 def _too_few(allowed: float) -> list[str]:
-    """A list with one note if `allowed` points are above `LARGEST_UNDETECTED`, else an empty list."""
-    few = f"too few images to tell: two standard errors may be at most {LARGEST_UNDETECTED:g} points"
+    """A list with a note if two standard errors, `allowed`, exceed `LARGEST_UNDETECTED`. Otherwise an empty list."""
+    few = f"too few images to decide: two standard errors may be at most {LARGEST_UNDETECTED:g} points"
     return [few] if allowed > LARGEST_UNDETECTED else []
 
 
 def loses_less(found: Attacked, method: str) -> Answer:
-    """Figure 3: points of accuracy that the capsules lose minus points that the CNN loses, mean over epsilons.
+    """Figure 3: percentage points of accuracy that capsules lose minus those that the CNN loses, mean over epsilons.
 
-    The claim holds if the capsules lose less and keep more, both by more than two standard errors. Losing less is not
-    enough, because a network near chance has nothing to lose.
+    The claim holds if the capsules lose less and also stay more accurate, both by more than two standard errors. Losing
+    less is not enough, because a network whose accuracy is near chance has nothing to lose.
     """
     more, less, notes = found.compared("general", method)
     notes.append(found.through_own_loss(method))
@@ -152,7 +152,7 @@ def loses_less(found: Attacked, method: str) -> Answer:
 
 
 def targets_are_missed(found: Attacked) -> Answer:
-    """Figure 3: success rate of targeted attacks on capsules minus that on the CNN, mean over epsilons and methods.
+    """Figure 3: success rate of targeted attacks on capsules minus the rate on the CNN, mean over epsilons and methods.
 
     The claim holds if the capsules' rate is lower for each method, by more than two standard errors.
     """
@@ -170,7 +170,7 @@ def targets_are_missed(found: Attacked) -> Answer:
 
 
 def stays_above_chance(found: Attacked) -> Answer:
-    """Section 6: the lowest accuracy of the capsules (percent) under general attacks, over epsilons and methods.
+    """Section 6: the lowest accuracy of the capsules (percent) under general attacks, for any epsilon and method.
 
     The claim holds if this accuracy is at least chance minus two standard errors (binomial, of the images attacked),
     and if two standard errors are at most `LARGEST_UNDETECTED`.
@@ -180,12 +180,12 @@ def stays_above_chance(found: Attacked) -> Answer:
         capsules, cnn = (each.iloc[int(each.mean(axis=1).argmin())] for each in found.both("general", method))
         lowest.append(Measured.of(capsules))
         notes += [
-            f"lowest under {method}: capsules {capsules.mean():.1f} % at epsilon {capsules.name:g}, "
+            f"lowest accuracy under {method}: capsules {capsules.mean():.1f} % at epsilon {capsules.name:g}, "
             f"CNN {cnn.mean():.1f} % at epsilon {cnn.name:g}",
             found.through_own_loss(method),
         ]
     allowed = SIGNIFICANT_SES * found.noise(found.chance)
-    notes.append(f"chance is {found.chance:.0f} %, two standard errors of {found.images:,} images {allowed:.1f} points")
+    notes.append(f"chance: {found.chance:.0f} %; two standard errors of {found.images:,} images: {allowed:.1f} points")
     ours, few = min(lowest, key=lambda accuracy: accuracy.mean), _too_few(allowed)
     return ours, ours.mean >= found.chance - allowed and not few, notes + few
 
@@ -194,8 +194,8 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     """Section 6: the capsules' accuracy minus the CNN's under black-box attacks, mean over epsilons and methods. The
     attacks are made through another CNN.
 
-    The claim holds if the differences in accuracy and in points lost are each at most two standard errors, and if two
-    standard errors of the first difference are at most `LARGEST_UNDETECTED`. Equal accuracies can hide unequal losses.
+    The claim holds if two differences, in accuracy and in points lost, are at most two standard errors each, and if two
+    standard errors of the first are at most `LARGEST_UNDETECTED`. Networks of equal accuracy may have lost unequally.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
@@ -206,18 +206,20 @@ def transfer_hurts_both(found: Attacked) -> Answer:
 def gradients_are_there(found: Attacked) -> Answer:
     """Section 6: the percentage of derivatives of the capsules' loss with respect to pixels that are exactly 0.
 
-    The loss is the network's own. The spread loss is exactly 0 where its margin is met. The claim holds if the CNN's
-    percentage is at least as large.
+    The loss is the network's own. The spread loss of an image that meets the margin is exactly 0, with all derivatives.
+    The claim holds if the CNN's percentage is at least as large as the capsules'.
     """
     zeros, of_logits, sizes = (
         [found.numbers.needed(loss, network, measure) for network in NETWORKS]
         for loss, measure in (("gradient", "zeros"), ("cross_entropy_gradient", "zeros"), ("gradient", "median"))
     )
     notes = [
-        f"exactly 0 {where}: {100 * ours.mean:.2f} % in capsules, {100 * theirs.mean:.2f} % in the CNN"
-        for where, (ours, theirs) in (("in their own loss", zeros), ("in the cross-entropy of the logits", of_logits))
+        f"derivatives {where} that are 0: {100 * ours.mean:.2f} % in capsules, {100 * theirs.mean:.2f} % in the CNN"
+        for where, (ours, theirs) in (("of their own loss", zeros), ("of the cross-entropy of the logits", of_logits))
     ]
-    notes.append(f"median of the others, own loss: {sizes[0].mean:.2g} in capsules, {sizes[1].mean:.2g} in the CNN")
+    notes.append(
+        f"median of other derivatives, own loss: {sizes[0].mean:.2g} in capsules, {sizes[1].mean:.2g} in the CNN"
+    )
     return zeros[0].scaled(100), zeros[0].mean <= zeros[1].mean, notes
 
 
@@ -232,7 +234,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """For each study the curves of Figure 3, and the attacked images."""
+    """For each study, the curves of Figure 3 and the attacked images."""
     for item, numbers in results.executed("attack"):
         label = dataset_label(numbers.records)
         if (table := written.table(results, "attack", item, COLUMNS)) is not None:
@@ -241,11 +243,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 f"matrix-attacks-{item}",
                 "svg",
                 f"Adversarial attacks on matrix capsules and on the CNN, {item}",
-                "Left: accuracy on images whose pixels are changed by up to epsilon, away from the correct class. "
-                "Middle: how often an attack towards another class succeeds. Right: accuracy on images attacked "
-                f"through another CNN (Figure 3 of document 004; {study.images:,} images of {label}). Bands "
-                "are one sd over seeds; dotted lines are chance.",
-                "Three line plots over epsilon, a line for each network and method.",
+                "Attacks change each pixel, in [0, 1], by at most epsilon. Left: accuracy under attacks away from the "
+                "correct class. Middle: success rate of attacks towards another class. Right: accuracy under attacks "
+                "that are computed on another CNN. Bands are one sd over seeds; dotted lines are chance (Figure 3 of "
+                f"document 004; {study.images:,} images of {label}).",
+                "Three line plots against epsilon, with a line for each network and method.",
                 numbers.records,
                 partial(curves, study),
             )
@@ -256,7 +258,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 f"Images before and after FGSM, {item}",
                 "Test images before and after attacks on each network, away from the correct class (Figure B.3 of "
                 f"document 004; {label}).",
-                "A row of test images, then a row of attacked ones for each network and epsilon.",
+                "A row of test images, then a row of attacked images for each network and epsilon.",
                 numbers.records,
                 partial(attacked, arrays),
             )
@@ -287,9 +289,9 @@ def curves(study: Attacked) -> Figure:
 
 
 def attacked(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """Figure B.3. `arrays` has images `[k, C, s, s]` in [0, 1] by "<network>-<epsilon>". One channel is shown."""
+    """Figure B.3. `arrays` has images `[k, C, s, s]` in [0, 1], named "<network>-<epsilon>". One channel is shown."""
     changed = sorted(name.partition("-")[::-2] for name in arrays if not name.endswith("-0"))
-    rows = [("as they are", arrays["capsules-0"][:, 0])]
+    rows = [("not attacked", arrays["capsules-0"][:, 0])]
     for epsilon, network in changed:
         rows.append((f"{NETWORKS[network]},\nepsilon {epsilon}", arrays[f"{network}-{epsilon}"][:, 0]))
     return image_rows(rows)

@@ -1,8 +1,8 @@
 """Test errors of the networks of document 004. Its Table 1 is about components of matrix capsules and the loss. Its
 Table 2 is about novel viewpoints, for two networks with equal errors on familiar viewpoints.
 
-The profile's `evidence` names the networks that answer the claims. Errors are in percent. A trial is a trained network
-with its numbers and its recorded settings. It is a run of `runs`, or a condition of an entry of `ablation`.
+The profile's `evidence` names the network whose error answers a claim. Errors are in percent. A trial is a trained
+network with its numbers and its recorded settings. It is an entry of `runs`, or a condition of an entry of `ablation`.
 """
 
 import math
@@ -22,7 +22,7 @@ from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Result
 BOTH = ("matrix_capsules", "cnn")
 """Variants of the document's networks."""
 NETWORKS = {"capsules": "capsules", "cnn": "CNN"}
-"""Names of both networks of a study in figures and tables, by their keys in results."""
+"""Names in figures and tables of the two networks that a study compares, by their keys in results."""
 LOOKS = {"capsules": (BLUE, "o"), "cnn": (PURPLE, "v")}
 """Colour and marker of each network, by its key in results."""
 SOURCES = ("smallnorb", "smallnorb48", "smallnorb48-posed", "toys")
@@ -31,8 +31,8 @@ CLASSES = ("animal", "human", "airplane", "truck", "car")
 """Class names of smallNORB by label, copied from `data.published`, because figures must not depend on that module."""
 _WARPS = ("rotation", "scale", "aspect", "shear", "shift")
 """Augmentation settings that warp images. Older results do not have them."""
-ERRORS = {"centre": ("error, middle (%)", 2), "crops": ("error, 13 crops (%)", 2)}
-"""Heading and number of decimals of a table's columns, by test."""
+ERRORS = {"centre": ("error, central crop (%)", 2), "crops": ("error, 13 crops (%)", 2)}
+"""Headings and numbers of decimals of columns with test errors, by test: on central crops, or with 13 crops."""
 ROWS = {
     "004.t1.r1": "iterations_1",
     "004.t1.r2": "iterations_2",
@@ -47,23 +47,20 @@ ROWS = {
 }
 """Names of Table 1's rows in evidence and `documents.yaml`, by the id of the claim."""
 CONDITION = ("iterations", "pose", "coordinate_addition", "loss", "activation")
-"""Settings of the model in which the rows of Table 1 differ."""
+"""Settings of the model that differ between the rows of Table 1."""
 FAMILIAR_SHARE = 1 / 3
 """Approximate share of smallNORB's images with familiar viewpoints."""
 PAPER_FAMILIAR = {"azimuth": 3.7, "elevation": 4.3}
-"""Error on familiar viewpoints (percent) at which the paper compares its networks."""
+"""The paper's error (percent) on familiar viewpoints, at which it compares its two networks."""
 PAPER_NOVEL_RATIO = {"azimuth": 13.5 / 20, "elevation": 12.3 / 17.8}
 """The paper's error of capsules on novel viewpoints, divided by the error of its convolutional network."""
-
-
-# ---- networks
 
 
 class Trial(NamedTuple):
     """A trained network and its measured numbers.
 
     Attributes:
-        stage, item: the stage and the item that measured it.
+        stage, item: the stage and the item that measured the network.
         name: name of the run or of the condition.
         run, dataset: all settings of the network and of its data, as the result recorded them.
         base: name of the run or, for a condition, of the run that the condition changes.
@@ -81,7 +78,7 @@ class Trial(NamedTuple):
 
 
 def runs(results: Results, *variants: str) -> list[Trial]:
-    """The evaluated runs of `variants`, in the order of `variants`, then by name."""
+    """The evaluated runs of `variants`: in the order of `variants`, and for each variant in order of their names."""
     found = [
         Trial("evaluate", name, name, numbers, numbers.run(name), numbers.dataset_of(name), name, {})
         for name, numbers in results.executed("evaluate")
@@ -90,7 +87,7 @@ def runs(results: Results, *variants: str) -> list[Trial]:
 
 
 def ablations(results: Results) -> Iterator[Trial]:
-    """Yield a trial for each condition of all executed ablations, sorted by ablation, then by name of condition."""
+    """Yield a trial for each condition of all executed ablations, one ablation after the other, conditions by name."""
     for item, whole in results.executed("ablation"):
         study = whole.settings.ablation[item]
         for name in sorted(whole.names("condition"), key=natural):
@@ -100,7 +97,7 @@ def ablations(results: Results) -> Iterator[Trial]:
 
 
 def trial_of(results: Results, network: str | None) -> Trial:
-    """The trial that evidence calls `network`: <run> or <ablation>/<condition>. `NotMeasuredError` if it is missing."""
+    """The trial named `network`, <run> or <ablation>/<condition>. Raises `NotMeasuredError` if it is missing."""
     item, _, condition = (network or "").partition("/")
     trials = ablations(results) if condition else runs(results, *BOTH)
     for trial in trials:
@@ -110,7 +107,7 @@ def trial_of(results: Results, network: str | None) -> Trial:
 
 
 def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[str, ...]:
-    """The class names of smallNORB or of own images. Outputs without a class name have their number as name."""
+    """Class names of smallNORB or of own images. The name of an output without a class name is its number."""
     if dataset.source in SOURCES:
         return CLASSES
     own = settings.get("own_images", {}).get(dataset.source, {}).get("classes", [])
@@ -118,15 +115,12 @@ def class_names(settings: Recorded, dataset: Recorded, outputs: int) -> tuple[st
 
 
 def in_percent(share: Measured) -> str:
-    """A share in words, such as "3.1 %"."""
+    """The mean of a share as text, such as "3.1 %"."""
     return f"{100 * share.mean:.1f} %"
 
 
-# ---- errors
-
-
 def row_of(trial: Trial) -> str | None:
-    """Id of the claim about a trial's row of Table 1. None without a row, or if settings outside `CONDITION` change."""
+    """Id of the claim about a trial's row of Table 1. None without a row, or if settings not in `CONDITION` changed."""
     if trial.run.variant != "matrix_capsules" or not trial.changes.keys() <= set(CONDITION):
         return None
     theirs, ours = documents()["matrix_capsules"], trial.run.model
@@ -135,13 +129,13 @@ def row_of(trial: Trial) -> str | None:
 
 
 def paper_error(trial: Trial) -> float | None:
-    """The paper's error (percent) in a trial's row of Table 1, whatever the trial's data. None if it has no row."""
+    """The paper's error (percent) in a trial's row of Table 1, whatever the trial's data. None if there is no row."""
     return {claim.id: claim.value for claim in load_claims()}.get(row_of(trial) or "")
 
 
 def _row(results: Results, row: str) -> Finding:
-    """Test error of a row of Table 1, from the central crop. A note has the error of the unchanged network, if
-    settings outside `CONDITION` are equal. This network is `networks.small` of evidence, or else row `iterations_3`.
+    """Our test error for a row of Table 1, on central crops. A note has the unchanged network's error, if only settings
+    in `CONDITION` and seeds differ. This network is `networks.small` of evidence or, if not set, row `iterations_3`.
     """
     evidence = results.evidence.matrix_capsules
     trial = trial_of(results, evidence.table_1.get(row))
@@ -159,24 +153,24 @@ def _row(results: Results, row: str) -> Finding:
 def _beside(trial: Trial, unchanged: Trial) -> str:
     """A note on the unchanged network's error, and on the paper's errors if their order is the opposite."""
     error, kept = (each.numbers.needed("test", "centre") for each in (trial, unchanged))
-    words = f"the unchanged network, trained alike: {in_percent(kept)}"
+    words = f"error of the unchanged network with equal training: {in_percent(kept)}"
     theirs, papers = paper_error(trial), paper_error(unchanged)
     if theirs and papers and (error.mean - kept.mean) * (theirs - papers) < 0:
-        words += f", the opposite of the paper's order ({theirs:g} % with the change, {papers:g} % without)"
+        words += f", the opposite of the paper's order ({theirs:g} % with the change, {papers:g} % without it)"
     return words
 
 
 def _error(results: Results, named: Callable[[Any], str | None], document: str, test: str = "centre") -> Finding:
-    """Test error of a network of evidence that is not in `ROWS`. `named` returns the network's name from evidence."""
+    """Test error of a network that has no row in `ROWS`. The function `named` finds its name in the evidence."""
     return _answer(results, trial_of(results, named(results.evidence.matrix_capsules)), document, test)
 
 
 def _answer(results: Results, trial: Trial, document: str, test: str = "centre") -> Finding:
-    """The error of a trial in `test`, a key of `ERRORS`. A note has the error in the other test. Remarks are on
-    differences from the network `document` of `documents.yaml`. Conditions of an ablation have no training curve, so
-    their training error is that of the epoch whose weights were kept.
+    """The error of a trial in `test`, a key of `ERRORS`. A note has the error in the other test. Remarks name
+    differences from the network `document` in `documents.yaml`. There are no training curves for conditions of an
+    ablation, so their training error is from the epoch whose weights were kept.
     """
-    other, words = ("crops", "by several crops") if test == "centre" else ("centre", "from the middle alone")
+    other, words = ("crops", "on several crops") if test == "centre" else ("centre", "on the central crop only")
     evaluated, beside = trial.stage == "evaluate", trial.numbers.measured("test", other)
     if evaluated:
         came = learned(results, trial.numbers, trial.name)
@@ -193,10 +187,10 @@ def _answer(results: Results, trial: Trial, document: str, test: str = "centre")
 
 
 def _novel(results: Results, axis: str, network: str) -> Finding | None:
-    """Error on novel viewpoints, at the epochs where both networks should have equal errors on familiar viewpoints.
+    """Error on novel viewpoints, when a network is as good as the other one on familiar viewpoints ("matched").
 
-    None if these errors on familiar viewpoints differ by more than two standard errors (binomial, of the test images,
-    and over replicas).
+    None if the matched errors on familiar viewpoints differ by more than two standard errors, which combine the
+    binomial noise of the test images and the spread over replicas.
     """
     item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
     images = numbers.number("images", "familiar")
@@ -212,7 +206,7 @@ def _novel(results: Results, axis: str, network: str) -> Finding | None:
         numbers.records,
         remarks=remarks("matrix_capsules", document, run, dataset, share=FAMILIAR_SHARE),
         notes=[
-            f"matched on familiar viewpoints: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
+            f"errors on familiar viewpoints when compared: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
             f"(paper: {PAPER_FAMILIAR[axis]} %), after {at.mean:.0f} of {run.training.epochs} epochs",
             f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
             f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
@@ -235,8 +229,8 @@ MEASURES: dict[str, Measure] = {
 
 
 def build(results: Results) -> list[Table]:
-    """A table of test errors for each data set, a table of errors on held-out objects by change in training, and a
-    table of errors on novel viewpoints. Rows of test errors: runs, then conditions of Table 1 in order, then others.
+    """A table of test errors for each data set, a table of errors on held-out objects after changes of training, and a
+    table of errors on novel viewpoints. Rows of test errors are sorted: runs, conditions of Table 1, other conditions.
     """
     rows_of_table, rows = [*ROWS, None], dict[str, list[Row]]()
     conditions = sorted(ablations(results), key=lambda trial: rows_of_table.index(row_of(trial)))
@@ -248,9 +242,9 @@ def build(results: Results) -> list[Table]:
         keys += ["crops and warps" if warped else "crops", trial.run.training.epochs, "" if paper is None else paper]
         rows.setdefault(trial.run.dataset, []).append((keys, cells(trial.numbers, ERRORS, "test"), trial.numbers))
     caption = (
-        "Runs, and networks trained with a run's settings changed. Test errors from the middle of an image, and from "
-        "scores averaged over 13 crops of it (capsules' activations, the CNN's probabilities); and the paper's error "
-        "(Table 1 and section 5) of the same condition, if it has one."
+        "Runs, and conditions that change some settings of a run. Test errors are measured on the central crop of an "
+        "image, and with scores averaged over 13 crops of the image (activations of capsules, probabilities of the "
+        "CNN). The paper's error is from Table 1 or section 5, if the paper has the condition."
     )
     head = ["run", "condition", "changed", "network", "trained on", "epochs", "the paper's error (%)"]
     tables = tables_of("matrix-errors", "Errors of matrix capsules and the CNN", caption, head, ERRORS, rows)
@@ -260,7 +254,7 @@ def build(results: Results) -> list[Table]:
 def _recipes(results: Results) -> list[Table]:
     heads = {
         "new": ("error, new objects (%)", 1),
-        "known": ("known objects (%)", 1),
+        "known": ("error, known objects (%)", 1),
         "train": ("training images (%)", 1),
     }
     rows: list[Row] = []
@@ -274,18 +268,18 @@ def _recipes(results: Results) -> list[Table]:
             keys = [settings.run, condition, changed, held_out, epochs]
             rows.append((keys, cells(numbers, heads, "condition", condition), numbers))
     caption = (
-        "Networks trained with something changed in the run. New objects are the images held out, known objects other "
-        "images like those trained on: both errors are of the network after its last epoch. That on training images is "
-        "the mean over the last epoch, on images as they are augmented, and thus cannot be compared between conditions "
-        "that augment differently. A network is trained for each seed and each value held out, and counts as a seed. "
-        "No test image is used."
+        "Networks trained with some settings of the run changed. New objects: error on the held-out images, after the "
+        "last epoch. Known objects: error after the last epoch on a random share of the other images, which are not "
+        "trained on. Training images: mean error on augmented images in the last epoch; it cannot be compared between "
+        "conditions with different augmentation. Each seed and each held-out value has its own network, which counts "
+        "as a seed. No test images are used."
     )
     head = ["run", "condition", "changed", "held out", "epochs"]
-    return measured_table("matrix-recipe", "Changes of training, on objects held out", caption, head, heads, rows)
+    return measured_table("matrix-recipe", "Held-out error after changes of training", caption, head, heads, rows)
 
 
 def _viewpoints(results: Results) -> list[Table]:
-    """A list with one table. Each network of a study has a row for the matched epoch, and one for the last epochs."""
+    """A list with one table. Each network of a study has a row of matched errors, and a row of late epochs' errors."""
     heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
     rows: list[Row] = [
         ([item, numbers.settings.viewpoint[item].axis, kind, words], cells(numbers, heads, kind, network), numbers)
@@ -294,8 +288,10 @@ def _viewpoints(results: Results) -> list[Table]:
         for network, words in NETWORKS.items()
     ]
     caption = (
-        "Test errors of networks trained on familiar viewpoints alone. Late: means over the last ten epochs. Matched: "
-        "these means for the network that is worse on familiar viewpoints; the other one's errors when first as good."
+        "Test errors of networks that are trained only on familiar viewpoints. Late: means over the last ten epochs. "
+        "Matched: errors when both networks are equally good on familiar viewpoints. For the network that is worse on "
+        "familiar viewpoints, these are the late errors. For the better network, these are its errors at the time when "
+        "its error on familiar viewpoints first falls to the late error of the worse network."
     )
-    keys = ["study", "axis", "read where", "network"]
+    keys = ["study", "axis", "comparison", "network"]
     return measured_table("matrix-viewpoints", "Errors on novel viewpoints", caption, keys, heads, rows)

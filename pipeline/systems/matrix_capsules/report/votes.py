@@ -16,17 +16,17 @@ from pipeline.results.reading import Results, with_training
 from pipeline.systems.matrix_capsules.report.runs import class_names, runs, trial_of
 
 _SHOWN = 0.99
-"""Share of the histograms' weight that is drawn. With a few far votes, the others would be squeezed together."""
+"""Share of the histograms' weight that is drawn. If the few farthest votes were drawn, the axis would be too long."""
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Figure 2: the right class's share of the weight (assignment times the child's activation) of votes close to a
-    class capsule's pose. Close votes lie within the radius that holds a tenth of all weight in the first iteration
-    (`evaluation.concentration`). Our number is the change of this share from the first to the last iteration, in
-    percentage points. None for one iteration, or without votes.
+    """Figure 2: how the right class's share of the weight of votes close to a class capsule's pose rises in routing.
 
-    The claim holds if this share and the right class's share of the weight of all votes both rise by more than two
-    standard errors (binomial, of the images measured). In untrained networks, both shares rise or fall a little.
+    A vote's weight is its assignment times its child's activation. Close votes lie within a radius, inside which is a
+    tenth of all weight in the first iteration (`evaluation.concentration`). Our number is the change of the share from
+    the first to the last iteration, in percentage points. The claim holds if this share, and also the right class's
+    share of the weight of all votes, rise by more than two standard errors (binomial, of the images measured). In
+    untrained networks, both shares rise or fall a little. None for one iteration, or if no votes were measured.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
@@ -35,14 +35,14 @@ def votes_concentrate(results: Results) -> Finding | None:
     steps = [str(t + 1) for t in range(run.model.iterations)]
     near, whole = ([numbers.needed("votes", each, t) for t in steps] for each in ("near", "all"))
     notes = [
-        f"right class's share of {words}: "
+        f"share of the correct class in {words}: "
         f"{', '.join(f'{100 * share.mean:.1f}' for share in found)} % in iterations 1 to {len(steps)}"
         for words, found in (("the weight of votes close to a pose", near), ("the weight of all votes", whole))
     ]
     notes.append(f"by chance: {100 / run.model.classes:.0f} %")
 
     holds = True
-    for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # whole[0] is exact: 1 / classes
+    for found, noisy in ((near, (near[0], near[-1])), (whole, (whole[-1],))):  # whole[0], 1 / classes, has no noise
         variance = sum(share.mean * (1 - share.mean) for share in noisy) / images
         holds &= found[-1].mean - found[0].mean > SIGNIFICANT_SES * math.sqrt(variance)
     said = remarks("matrix_capsules", "iterations_3", run, trial.dataset)
@@ -64,11 +64,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"matrix-votes-{trial.item}",
             "png",
             f"Votes gather around class capsules, {trial.item}",
-            "Distances of votes to the pose of each class capsule in each routing iteration, weighted by the share "
-            "assigned times the child's activation (Figure 2 of document 004). Votes for the correct class (blue) "
-            "should come closer and gain weight, the others lose weight. Orange: the class that is predicted for a "
-            "misclassified image. Heights are relative to each image's highest bin; axes end where "
-            f"{100 * _SHOWN:.0f} % of all weight is shown.",
+            "Histograms of the distances of votes to the pose of each class capsule, in each routing iteration (Figure "
+            "2 of document 004). The weight of a vote is its assigned share times its child's activation. Votes for "
+            "the correct class (blue) should come closer and gain weight; other votes should lose weight. Orange: the "
+            "predicted class of a misclassified image. Heights are relative to the highest bin of an image. Axes end "
+            f"where {100 * _SHOWN:.0f} % of all weight is shown.",
             f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes in "
             f"{arrays['counts'].shape[1]} iterations.",
             trial.numbers.records,
@@ -78,8 +78,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
-    """Figure 2, a row for each image: the image (the first of a stereo pair), then the histograms of all classes after
-    each iteration.
+    """Figure 2. In the row of an image are the image (the first of a stereo pair), and the histograms of all classes
+    after each iteration.
 
     Args:
         arrays: `counts [images, iterations, classes, bins]`, `edges [bins + 1]`, `images [images, C, s, s]`, `labels`

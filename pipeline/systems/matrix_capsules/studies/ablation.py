@@ -1,4 +1,4 @@
-"""Train and test matrix capsules with something changed (document 004, Table 1)."""
+"""Train and test matrix capsules with some settings of the model changed (document 004, Table 1)."""
 
 from pydantic import Field
 
@@ -13,11 +13,11 @@ class AblationParams(Section):
     """Conditions of document 004, Table 1. Each condition changes some settings of a run of matrix capsules."""
 
     run: Name = Field(description="a key of `runs` whose variant is matrix_capsules")
-    epochs: int = Field(ge=1, le=10_000, description="passes over the training images, at most")
-    replicas: int = Field(ge=1, le=1000, description="seeds trained")
+    epochs: int = Field(ge=1, le=10_000, description="maximum number of passes over the training images")
+    replicas: int = Field(ge=1, le=1000, description="number of replicas trained in each condition")
     conditions: dict[Name, dict[str, bool | int | float | str | list[int] | dict[str, float]]] = Field(
         min_length=1,
-        description="for each condition, the settings of the run's model that it changes; none for the unchanged run",
+        description="changed settings of the run's model, by condition; empty for the unchanged run",
     )
 
 
@@ -25,7 +25,7 @@ SETTINGS = AblationParams
 
 
 def check(params: SharedParams, where: str, study: AblationParams) -> None:
-    """ValueError if the run's variant is wrong, or a condition is invalid, has no effect or does not fit the data."""
+    """Raise ValueError if the variant is wrong, or a condition is invalid, has no effect or does not fit the data."""
     params.check_changes_of_model(where, study.run, "matrix_capsules", study.conditions)
 
 
@@ -33,9 +33,9 @@ def measure(context: Context) -> Outcome:
     """Train and test the run of an entry of `ablation` in every condition.
 
     Returns:
-        an outcome. Its table: test errors (in [0, 1]) on the central crop, a row per condition, replica and metric of
-        `classification_errors`. Its numbers by condition: test errors, best epoch and accuracies at this epoch, number
-        of parameters, seconds of training (of all replicas together).
+        an outcome. Its table has test errors (in [0, 1]) on central crops, a row per condition, replica and metric of
+        `classification_errors`. For each condition, its numbers are test errors, the best epoch, accuracies at this
+        epoch, the number of parameters, and the seconds that training took for all replicas together.
     """
     import pandas as pd
 
@@ -69,6 +69,6 @@ def measure(context: Context) -> Outcome:
 
 
 def ablated(run: MatrixCapsulesRun, study: AblationParams, condition: str) -> MatrixCapsulesRun:
-    """A run with the replicas and epochs of an ablation, and with the model of one of its conditions."""
+    """The run with the replicas and epochs of the ablation `study`, and with the model changed by a condition."""
     changed = run.model_copy(update={"model": run.model.with_changes(study.conditions[condition])})
     return changed.with_epochs(study.epochs).model_copy(update={"replicas": study.replicas})

@@ -12,7 +12,7 @@ from pipeline.systems.regression.settings import ConvergenceStudy
 
 def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
     """One row per variant of EM and iteration: log-loss (as in `fits.fit`) and training error of the multiclass model.
-    EM is plain, or has momentum, a threshold or both. Fits are in float64, so rounding hardly lowers the likelihood.
+    EM is plain, or has momentum, a threshold or both. Fits use float64: only rounding makes plain EM lower likelihoods.
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
     problems = Problems(*inputs.without_validation(), architecture, dtype=torch.float64)
@@ -31,7 +31,7 @@ def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
     last = table.groupby("variant")[["log_loss", "error"]].last().rename(columns={"error": "train"})
     numbers = {
         "last": last.map(one).to_dict("index"),
-        # Rise of the normalised log-loss: above 0 if an iteration of plain EM lowered the likelihood.
+        # The largest rise of the log-loss in an iteration of plain EM: above 0 if the likelihood ever fell.
         "largest_rise": one(table[table["variant"] == "plain"]["log_loss"].diff().max()),
         "iterations": study.iterations,
     }

@@ -1,9 +1,9 @@
 """Errors of large capsules after training on many distorted copies of images (document 002, section 3.4).
 
 The document takes its images from infinite MNIST (Loosli et al. 2007). Infinite MNIST moves pixels along tangents of
-rotations, scalings, thickenings and elastic fields. Here each image is distorted by a small random affine map and a
-smooth random field, without thickening. The field is interpolated by cubics from random displacements on a coarse grid.
-The strengths are our choice.
+rotations, scalings, thickenings and elastic fields. Here each image is distorted by a small random affine map and by a
+smooth random field of displacements, without thickening. The field is interpolated by cubics from random displacements
+on a coarse grid. The strengths of all distortions are our choice.
 """
 
 import math
@@ -43,9 +43,9 @@ def distort(
 
     Args:
         generator: generator on the CPU, so that all devices give the same images.
-        strength: factor on the amounts below. Each amount a except `elastic` bounds a uniform draw in [-a, a].
+        strength: factor on the amounts below. Each amount a, except `elastic`, limits a uniform draw to [-a, a].
         angle: largest rotation, in degrees.
-        stretch: largest change of the scale of each axis, as a share.
+        stretch: largest change of the scale of each axis, as a share of the scale.
         shear: largest shift of x, as a share of y.
         shift: largest shift on each axis, in pixels.
         elastic: sd of the field at the points of its grid, in pixels.
@@ -89,10 +89,10 @@ def enlarged(inputs: Inputs, examples: int, strength: float, seed: int) -> Input
 
 
 def run(inputs: Inputs, study: DistortedStudy) -> Outcome:
-    """One row per strength of distortions, from 0: errors of one architecture after training with distorted copies.
+    """One row per strength of distortions: errors of one architecture after training with distorted copies.
 
-    Training errors include the distorted copies. The outcome's numbers are the errors at strength 0, and at the nonzero
-    strength with the lowest validation error.
+    At strength 0 there are no copies. Training errors include the copies. The outcome's numbers are the errors at
+    strength 0, and at the strength above 0 with the lowest validation error.
     """
     architecture = build_architecture(study.decision, study.size, inputs.classes)
     rows: list[dict[str, Any]] = []

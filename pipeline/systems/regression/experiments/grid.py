@@ -1,14 +1,14 @@
 """Errors and calibration of capsule regression by size and architecture, and of baselines (document 002, Figures 2-5).
 
-Do predicted probabilities agree with frequencies? Images are put into bins of equal width by their confidence, the
-probability of the class that they are assigned to. Bin b has n_b of n images, their mean confidence is c_b, and a share
-a_b of them is assigned correctly. If probabilities are right, a_b is near c_b. The expected calibration error (Guo,
-Pleiss, Sun and Weinberger 2017) is
+Do predicted probabilities agree with frequencies? Images are put into bins of equal width by confidence, which is the
+probability of the class that an image is assigned to. Bin b has n_b of n images. Their mean confidence is c_b, and a
+share a_b of them is assigned correctly. If probabilities are right, a_b is near c_b. The expected calibration error
+(Guo, Pleiss, Sun and Weinberger 2017) is
 
     ECE = sum_b n_b / n |a_b - c_b|
 
-It is positive even with right probabilities, because a_b then still varies around c_b. `ece_by_chance` is the mean of
-ECE in that case, with a_b taken to be normal with its binomial variance: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
+It is positive even if all probabilities are right, because a_b varies around c_b by chance. `ece_by_chance` is the mean
+of ECE in this case. It takes a_b to be normal with its binomial variance: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
 """
 
 import math
@@ -32,9 +32,9 @@ from pipeline.systems.regression.model.fits import Inputs, decisions, fit_archit
 from pipeline.systems.regression.settings import Decision, GridStudy
 
 PLANE, SHOWN = 2, 8
-"""Capsule sizes of the multiclass models in Figures 2-3 and in Figure 4."""
+"""Capsule sizes of the multiclass models: `PLANE` in Figures 2-3, `SHOWN` in Figure 4."""
 PROBABILISTIC = "logistic-regression"
-"""The only baseline with measured calibration. The others have shares of votes as probabilities, or none."""
+"""The only baseline whose calibration is measured. Other baselines have shares of votes as probabilities, or none."""
 BINS = 10
 
 Arrays = dict[str, NDArray[np.generic]]
@@ -43,8 +43,8 @@ Arrays = dict[str, NDArray[np.generic]]
 def run(inputs: Inputs, study: GridStudy) -> Outcome:
     """One row per architecture and size, and one per baseline: errors, seconds, and calibration if measured.
 
-    `apart_smaller` and `apart_fewer` are shares of test images on which exactly one of two models errs: this one, and
-    the one with the next smaller size, or with the architecture that has fewer capsules.
+    `apart_smaller` and `apart_fewer` are shares of test images on which either the row's model or another errs, but not
+    both. The other model has the next smaller size, or the architecture with the next smaller number of capsules.
     """
     rows: list[dict[str, Any]] = []
     arrays: Arrays = {}
@@ -89,8 +89,8 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
 
 
 def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y: NDArray[np.intp]) -> dict[str, float]:
-    """Log loss and calibration errors of `probabilities [n, m]`, for images with classes `y [n]` that are assigned to
-    the classes `decided [n]`.
+    """Log loss and calibration errors of `probabilities [n, m]` of n images. The images have the classes `y [n]`, and
+    are assigned to the classes `decided [n]`.
 
     Returns:
         `test_log_loss`, the mean of -log P(y | x) in nats; `ece` and `ece_by_chance`, as shares.
@@ -106,7 +106,7 @@ def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y
     )
     sd = np.sqrt(variance / divisor)
     share = count / len(y)
-    # A probability that is 0 in float64 would make the mean infinite.
+    # A probability that is 0 in float64 would make the log loss infinite.
     surprise = -np.log(np.maximum(probabilities[rows, y], np.finfo(np.float64).tiny))
     return {
         "test_log_loss": float(surprise.mean()),
@@ -116,14 +116,14 @@ def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y
 
 
 def squashed(W: Tensor, X: Tensor) -> Tensor:
-    """Equation 29: mean vectors `[n, m, d]`, divided by each input's norm over all m d numbers. `W` is `[m, d, p]`."""
+    """Equation 29: mean vectors `[n, m, d]` by weights `W [m, d, p]`, with an input's m d numbers scaled to norm 1."""
     means = prior_means(W, X)
     return means / means.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]
 
 
 def plane(W: Tensor, inputs: Inputs) -> Arrays:
-    """Arrays for Figures 2-3: squashed vectors `latents [n, m, 2]` of the test images; their classes `labels [n]`; the
-    image of each class with the longest squashed vector in its own capsule, `confident [m, S, S]`.
+    """Arrays for Figures 2-3. `latents [n, m, 2]` are `squashed` vectors of the test images, and `labels [n]` are the
+    images' classes. `confident [m, S, S]` has one image of each class, with the longest vector in the class's capsule.
     """
     latents, y = squashed(W[0], inputs.X["test"]), inputs.y["test"]
     radius = latents.norm(dim=-1)
@@ -136,8 +136,8 @@ def plane(W: Tensor, inputs: Inputs) -> Arrays:
 
 
 def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, dict[str, float]]:
-    """Mean radii (lengths of squashed vectors) in capsules of images' `own` classes and of `others`. `largest` is the
-    share of capsules in which images of the capsule's class have the largest mean radius of all classes.
+    """Mean radii (lengths of squashed vectors): `own` in capsules of the images' classes, `others` in other capsules.
+    `largest` is the share of capsules in which images of the capsule's class have the largest mean radius.
     """
     radius = np.linalg.norm(latents.astype(np.float64), axis=-1)  # (n, m)
     classes = radius.shape[1]
@@ -148,20 +148,22 @@ def rim(latents: NDArray[np.generic], labels: NDArray[np.generic]) -> dict[str, 
 
 
 def prototypes(W: Tensor, inputs: Inputs) -> Arrays:
-    """Figure 4, equation 30, `[m, d, S, S]`: each class's training image with the largest square of each element."""
+    """Figure 4, equation 30, `[m, d, S, S]`: for each class and element of its capsule's squashed vector, the training
+    image of the class in which this element has the largest square.
+    """
     latents, y = squashed(W[0], inputs.X["train"]), inputs.y["train"]
     best = [torch.where((y == c)[:, None], latents[:, c].square(), -1.0).argmax(0) for c in range(inputs.classes)]
     return {"prototypes": inputs.images["train"][torch.stack(best).cpu().numpy(), 0]}
 
 
 def variety(prototypes: NDArray[np.generic]) -> float:
-    """Share of distinct images among a class's d prototypes, averaged over the classes of `prototypes [m, d, S, S]`."""
+    """Share of distinct images among a class's d prototypes, averaged over all classes of `prototypes [m, d, S, S]`."""
     return float(np.mean([len(np.unique(each.reshape(len(each), -1), axis=0)) / len(each) for each in prototypes]))
 
 
 def baseline(name: str, inputs: Inputs) -> dict[str, Any]:
-    """The row of a scikit-learn classifier. Inputs are those of capsules, divided by their root mean square in the
-    training part. The hyperparameter is `chosen` on the validation part. `seconds` is the time of all fits and errors.
+    """The row of a scikit-learn classifier. Inputs are those of the capsules, divided by the root mean square of the
+    training part. The validation part selects the hyperparameter `chosen`. `seconds` is the time of all fits and tests.
     """
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.linear_model import LogisticRegression

@@ -1,16 +1,16 @@
 """Incremental and online EM compared with batch EM, by passes over the data (document 002, section 4, left open there).
 
 The document's own results come from batch EM with momentum (equation 27). Batch and incremental EM are run with and
-without momentum. The M-step needs sums of x x^T and of posterior means times x^T over examples x, called moments here.
-Incremental and online EM keep moments, and update them batch by batch:
+without momentum. The M-step needs two sums over examples x, called moments here: of x x^T, and of posterior means times
+x^T. Incremental and online EM keep moments, and update them batch by batch:
 
 - Incremental EM (Neal and Hinton 1998) keeps the moments of every batch of a data set, and replaces the moments of one
   batch at a time. An update of W uses the latest moments of all batches. Incremental EM has the fixed points of EM: if
   no replacement changes anything, all moments are the moments under W, and W solves EM's M-step for them. Replacements
   and updates raise Neal and Hinton's free energy, so incremental EM converges like EM.
 - Online EM (Cappe and Moulines 2009) is for unlimited data. It keeps running means of the moments, with step sizes
-  1, 3^-alpha, 4^-alpha, ..., 1/2 < alpha <= 1. A running mean whose expected change is zero is the expected moment
-  under W. This is EM's fixed-point condition for the distribution of the batches.
+  1, 3^-alpha, 4^-alpha, ... (1/2 < alpha <= 1). If the expected change of a running mean is zero, the running mean is
+  the expected moment under W. This is EM's fixed-point condition for the distribution of the batches.
 """
 
 import math
@@ -30,9 +30,9 @@ from pipeline.systems.regression.settings import OnlineStudy
 
 
 def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
-    """One row per method and pass: normalised training log-loss (see `fits.fit`) and errors on all parts. All methods
-    begin at equation 28's start. No threshold is set (nu = 0 in equation 25). Updates have momentum only if the
-    method's name says so.
+    """One row per method and pass: normalised training log-loss (see `fits.fit`) and errors on all parts of the data.
+    All methods begin at equation 28's start. No threshold is set (nu = 0 in equation 25). Updates have momentum only if
+    the method's name says so.
     """
     X, y = inputs.X["train"], inputs.y["train"]
     problems = Problems(X, y, build_architecture("multiclass", study.size, inputs.classes))
@@ -47,8 +47,8 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
                 online.learn(X[rows.to(X.device)].double(), y[rows.to(y.device)])
             yield problems.whitened(online.W)
 
-    # Batch EM is incremental EM with a single batch. Incremental EM begins with an E-step on all batches, which is its
-    # first pass and ends with one update. Every later pass has an update per batch.
+    # Batch EM is incremental EM with a single batch. Incremental EM begins with an E-step on all batches and one
+    # update, which count as its first pass. Every later pass has an update per batch.
     methods = {
         "batch": incremental(problems, [problems.examples], W, 0.0),
         "batch, momentum": incremental(problems, [problems.examples], W, study.momentum),
@@ -68,14 +68,14 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     table = pd.DataFrame(rows)
     last = table.groupby("method")[["log_loss", *PARTS]].last()
     goal = last.T["batch"] + 1e-12
-    # Passes until a method's log-loss or error falls to the final one of plain batch EM, or `study.passes` + 1.
+    # Passes until log-loss or validation error falls to plain batch EM's final value, or `study.passes` + 1 if never.
     reached = {
         key: table[table[key] <= goal[key]].groupby("method")["passes"].min() for key in ("log_loss", "validation")
     }
     passes = pd.DataFrame(reached, index=last.index).fillna(study.passes + 1)
     numbers = {
         "last": last.map(one).to_dict("index"),
-        # The share of test images on which one of two methods errs, but not both, after the last pass.
+        # For each pair of methods, the share of test images on which exactly one of them errs after the last pass.
         "disagreement": {a: {b: one(float((wrong[a] != wrong[b]).double().mean())) for b in wrong} for a in wrong},
         "passes": study.passes,
         "reached": passes.map(one).to_dict("index"),
@@ -84,9 +84,9 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
 
 
 def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:
-    """The weights `[K, C, d, r]` after every update of incremental EM over fixed batches, visited in turn.
+    """Yield the weights `[K, C, d, r]` after every update of incremental EM, which visits fixed batches in turn.
 
-    It starts with an E-step on every batch from whitened weights `W`, so that the first update equals batch EM's. The
+    It starts with an E-step on every batch with whitened weights `W`, so that the first update equals batch EM's. The
     momentum term of equation 27, with gamma = `momentum`, is added to every update, as in batch EM.
     """
     everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))
@@ -100,7 +100,7 @@ def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum
 
 
 def split(examples: Examples, batches: int, generator: torch.Generator) -> list[Examples]:
-    """Examples in random batches, stratified by class as far as possible."""
+    """Divide examples into random batches, with equal shares of each class as far as possible."""
     by_class = [start + torch.randperm(stop - start, generator=generator) for start, stop in pairwise(examples.bounds)]
     parts = zip(*(order.tensor_split(batches) for order in by_class), strict=True)
     inputs = examples.inputs
@@ -108,18 +108,18 @@ def split(examples: Examples, batches: int, generator: torch.Generator) -> list[
 
 
 class Online:
-    """Online EM from weights `W [K, C, d, p]`, float64. Every batch updates the running means of the moments. The step
-    size after t batches is (t + 2)^-`rate`, or 1 for t = 0. Inputs are not whitened. `ridge` is as in `Problems`.
+    """Online EM that starts from weights `W [K, C, d, p]`, float64. Every batch updates running means of the moments.
+    The step after t batches is (t + 2)^-`rate`, or 1 if t = 0. Inputs are not whitened. `ridge` is as in `Problems`.
     """
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:
         self.architecture, self.W, self.ridge, self.rate, self.seen = architecture, W, ridge, rate, 0
         self.inputs = W.new_zeros(architecture.classes, W.shape[-1], W.shape[-1])  # running mean of X_c^T X_c / n
-        self.posteriors = torch.zeros_like(W)  # mean of E[h | x, y] x^T
+        self.posteriors = torch.zeros_like(W)  # running mean of E[h | x, y] x^T
         self._pass = EStep(architecture, W.dtype, W.device)
 
     def learn(self, X: Tensor, y: Tensor) -> None:
-        """Update means and weights with a batch of inputs `[n, p]`, float64, and their classes `[n]`."""
+        """Update running means and weights with a batch of inputs `X [n, p]`, float64, and their classes `y [n]`."""
         counts = torch.bincount(y, minlength=self.architecture.classes)
         examples = Examples(X[y.argsort(stable=True)], counts.tolist())
         found = self._pass(self.W, torch.arange(len(self.W)), self.W.new_zeros(len(self.W)), examples)

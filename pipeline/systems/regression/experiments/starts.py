@@ -11,7 +11,7 @@ from pipeline.systems.regression.settings import StartsStudy
 
 
 def run(inputs: Inputs, study: StartsStudy) -> Outcome:
-    """One row per start: the fit's lowest training error over the iterations. Starts of one sd are fit together."""
+    """One row per start: the lowest training error in all iterations. Starts with the same sd are fit together."""
     X, y = inputs.without_validation()
     single = build_architecture("multiclass", study.size, inputs.classes)
     several = Architecture("multiclass", single.capsules.expand(study.seeds, -1), study.size)

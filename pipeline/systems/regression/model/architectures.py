@@ -1,11 +1,13 @@
-"""The architectures of capsule regression: one problem with all classes, or many with two capsules (document 002, 3.4).
+"""The architectures of capsule regression: how classification is divided into problems (document 002, section 3.4).
+
+A problem is a classification task with its own capsules. Each of its capsules represents one class or several:
 
     multiclass    one problem, with a capsule for each class
     one-vs-all    a problem for each class, with a capsule for the class and a capsule for all other classes
-    all-vs-all    a problem for each pair of classes, with a capsule for each class, trained on the pair's examples only
+    all-vs-all    a problem for each pair of classes, with two capsules, trained on examples of these two classes only
 
-All problems of an architecture have the same shape, so they are trained together. K problems of C capsules of d numbers
-have weights `[K, C, d, p]` for inputs of p numbers.
+All problems of an architecture have the same number of capsules, so they are trained together. For inputs of p numbers,
+K problems with C capsules each have weights `[K, C, d, p]`, where d is the size of the capsules' hidden vectors.
 """
 
 from dataclasses import dataclass
@@ -20,12 +22,12 @@ from pipeline.systems.regression.settings import Decision
 
 @dataclass(frozen=True)
 class Architecture:
-    """The problems of an architecture, and the capsule that represents a class in each problem.
+    """The K problems of an architecture, and the capsule that represents each of m classes in each problem.
 
     Attributes:
-        decision: the rule that combines the problems' answers.
-        capsules: index of the capsule of each of m classes in each problem, `[K, m]`. -1 for an excluded class.
-        size: the capsules' size d.
+        decision: the architecture's name. It decides how `class_scores` combines the problems' probabilities.
+        capsules: `[K, m]`, the index of each class's capsule in each problem, or -1 if the problem lacks the class.
+        size: the size d of the capsules' hidden vectors.
     """
 
     decision: Decision
@@ -38,12 +40,12 @@ class Architecture:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """K, C and d: the numbers of problems, of capsules in each, and of a capsule's dimensions."""
+        """K, C and d: the number of problems, the number of capsules in a problem, and the size of a capsule."""
         return len(self.capsules), int(self.capsules.max()) + 1, self.size
 
     def sum_seen(self, of_classes: Tensor) -> Tensor:
-        """Sums of `of_classes [m, ...]` over each problem's classes, `[K, ...]`, or `[1, ...]` if all
-        problems have all classes, and so equal sums.
+        """The sum of `of_classes [m, ...]` over the classes of each problem, `[K, ...]`. It is `[1, ...]` if every
+        problem has all classes, because the sums are then equal.
         """
         seen = (self.capsules >= 0).to(of_classes)
         seen = seen if bool((seen == 0).any()) else seen[:1]
@@ -52,7 +54,7 @@ class Architecture:
 
 def build_architecture(decision: Decision, size: int, classes: int) -> Architecture:
     """The architecture for a decision rule, with capsules of size `size`, for two or more classes."""
-    if decision == "multiclass" or classes == 2:  # with two classes, all architectures have the same single problem
+    if decision == "multiclass" or classes == 2:  # with two classes, all architectures amount to one problem
         capsules = torch.arange(classes)[None]
     elif decision == "one-vs-all":
         capsules = 1 - torch.eye(classes, dtype=torch.long)
@@ -63,10 +65,11 @@ def build_architecture(decision: Decision, size: int, classes: int) -> Architect
 
 
 def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """Scores `[n, m]` of the classes for inputs `X [n, p]`, by weights `W [K, C, d, p]`. Rows sum to 1. The decision is
-    the class with the highest score.
-    multiclass, or two classes: P(y | x). one-vs-all: each class's probability against all others, normalised.
-    all-vs-all: votes of the pairs, normalised. Sums of probabilities, scaled to less than one vote, break ties.
+    """Scores `[n, m]` of the classes for inputs `X [n, p]` and weights `W [K, C, d, p]`. Rows sum to 1. The decision is
+    the class with the highest score. If there is one problem, scores are P(y | x). In one-vs-all, they are each class's
+    probability against all other classes, normalised. In all-vs-all, each pair's problem votes for its more probable
+    class, and scores are the numbers of votes, normalised. To break ties, a class's sum of probabilities, scaled to
+    less than one vote, is added to its votes.
     """
     answers = torch.stack([predict_probabilities(weights, X) for weights in W])  # (K, n, C)
     if len(answers) == 1:
@@ -86,9 +89,8 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 
 def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
     """Probabilities of the classes `[n, m]`. Rows sum to 1. They are `class_scores`, except in all-vs-all with m > 2.
-
-    In all-vs-all the probabilities of the pairs are coupled (see `couple`). The most probable class may then differ
-    from the decision, the class with the most votes: a vote counts fully even if the pair's probability is near 1/2.
+    There `couple` combines the probabilities of the pairs. The most probable class may then differ from the decision
+    (the class with the most votes), because every vote has weight 1, also if its pair's probability is near 1/2.
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)
@@ -99,23 +101,23 @@ def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> T
 
 
 def _classes_of_pairs(architecture: Architecture) -> list[list[int]]:
-    """The two classes of each problem of all-vs-all, in the order of its capsules."""
+    """The two classes of each problem of all-vs-all, in the order of the problem's capsules."""
     return [[row.index(0), row.index(1)] for row in architecture.capsules.tolist()]
 
 
 def couple(pairs: Tensor) -> Tensor:
-    """Probabilities `[n, m]` of m classes from probabilities `pairs [n, m, m]` of their pairs.
+    """Probabilities `[n, m]` of m classes from their probabilities in all pairs of classes, `pairs [n, m, m]`.
 
     This is the second method of Wu, Lin and Weng (2004), "Probability estimates for multi-class classification by
-    pairwise coupling", as in LIBSVM. It finds the probabilities p with sum one that minimise
+    pairwise coupling", as in LIBSVM. For each input it finds the probabilities p, with sum 1, that minimise
 
         sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2,        r_ij = pairs[:, i, j] = P(y = i | x, y is i or j)
 
     The minimum is 0 if and only if some p has these pairwise probabilities, r_ij = p_i / (p_i + p_j). This p is then
-    the minimiser. The minimiser solves the linear equations Q p + b = 0 with a multiplier b for sum(p) = 1. It has no
-    negative elements, as Wu et al. show, so p >= 0 need not be a constraint.
+    the minimiser. The minimiser solves Q p + b = 0 and sum(p) = 1, where Q_ii = sum_{j != i} r_ji^2, Q_ij = -r_ji r_ij,
+    and b is a Lagrange multiplier. Wu et al. show that p has no negative elements, so no constraint p >= 0 is needed.
 
-    The diagonal of `pairs` is ignored, and r_ij + r_ji must be 1. Computed in float64, returned in `pairs`' dtype.
+    r_ij + r_ji must be 1. The diagonal is ignored. Computations are in float64, the result has the dtype of `pairs`.
     """
     m = pairs.shape[1]
     against = pairs.mT.double()  # r_ji

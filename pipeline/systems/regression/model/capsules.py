@@ -1,20 +1,20 @@
 """Capsule regression (Saul 2021, document 002): classes that compete by the lengths of their hidden vectors.
 
-Each class j of m has a capsule, a weight matrix W_j `[d, p]`. For an input x its hidden vector h_j is Gaussian around
-W_j x with unit variance (equation 2, with sigma = 1 by the symmetry of equations 20-21), and
+Each of m classes has a capsule. That of class j has weights W_j `[d, p]`. For an input x its hidden vector h_j is
+Gaussian with mean W_j x and unit variance (equation 2; by equations 20-21, sigma = 1 loses no generality), and
 
     P(y = j | h) = ||h_j||^2 / sum_i ||h_i||^2                                              (equation 3)
 
-With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 there are closed forms:
+With D = m d, s = D / 2 and beta = 1/2 sum_i ||W_i x||^2 (sums are over all m classes) there are closed forms:
 
     P(y = j | x)       = l0 ||W_j x||^2 / (2 beta) + (1 - l0) d / D                           (equation 16)
     Q_i(y = j | x)     = l1 ||W_j x||^2 / (2 beta) + (1 - l1) (2 [i = j] + d) / (2 + D)       (equation 18)
     E[h_i | x, y = j]  = Q_i(y = j | x) / P(y = j | x)  W_i x                               (equation 19)
 
-where l0 = I_s(beta) and l1 = I_{s+1}(beta), see `interpolation` (equations 13-14). Q_i, like P, is a distribution over
-j. It is what P would be if h_i had two more dimensions.
+where l0 = I_s(beta) and l1 = I_{s+1}(beta) (equations 13-14, function `interpolation`), and [i = j] is 1 if i = j, else
+0. Q_i, like P, is a distribution over the classes j. It is what P would be if h_i had two more dimensions.
 
-Shapes: n inputs of p numbers, m capsules of d numbers. Weights are `[..., m, d, p]`.
+Shapes: n inputs of p numbers, m capsules with hidden vectors of d numbers. Weights are `[m, d, p]`.
 """
 
 import math
@@ -29,15 +29,15 @@ NODES = 1 << 15
 
 
 def interpolation(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
-    """`I_s` and `I_{s+1}` at `beta`, by the stable recursions of the document's appendix A.1.
+    """`I_s` and `I_{s+1}` at `beta`, by the document's recursions over the order s (appendix A.1).
 
-    I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. For beta above s the forward recursion (equation 33)
-    is stable, below s the backward recursion (equation 35). The backward recursion starts from the mean of equation
-    34's bounds, at an order high enough for a relative error of 1e-12. The document always starts 64 orders above s.
+    I_s(beta) = beta exp(-beta) int_0^1 rho^s exp(rho beta) drho. The forward recursion (equation 33) is stable for beta
+    above s, the backward recursion (equation 35) for beta below s. The backward recursion starts from the mean of
+    equation 34's bounds, at an order high enough for a relative error of 1e-12. The document starts 64 orders above s.
 
     Args:
         beta: nonnegative numbers, in any shape.
-        s: half the number of hidden variables: 1, 3/2, 2, ... Half-integers (3/2, ...) use SciPy's Dawson function.
+        s: half the number of hidden variables: 1, 3/2, 2, ... Half-integers (3/2, ...) need SciPy's Dawson function.
 
     Returns:
         two tensors of the shape of `beta`, in [0, 1).
@@ -62,7 +62,7 @@ def _forward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
-    # A step from order k to k - 1 multiplies the bounds' gap by beta / k <= s / k. `gap` is the product of all s / k.
+    # A step from order k to k - 1 multiplies the error by beta / k <= s / k. `gap` is the product of these s / k.
     order, gap = s + 1, 1.0
     while gap > 1e-12:
         order += 1
@@ -75,9 +75,9 @@ def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 class InterpolationTable:
-    """`interpolation` for one s by a fast look-up in a table. Errors in float64 are up to 1e-9.
+    """`interpolation` for one s, by a table with linear interpolation, which is faster. Float64 errors are up to 1e-9.
 
-    The nodes are equally spaced in u = beta / (beta + s + 1). Both functions are smooth in u on all of [0, 1].
+    The table's nodes are equally spaced in u = beta / (beta + s + 1). I_s and I_{s+1} are smooth in u on all of [0, 1].
     """
 
     def __init__(self, s: float, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
@@ -85,7 +85,7 @@ class InterpolationTable:
         u = torch.arange(NODES, dtype=torch.float64) / NODES
         values = torch.stack([*interpolation(self.width * u / (1 - u), s)], dim=1)
         values = torch.cat([values, torch.ones(1, 2, dtype=torch.float64)])
-        # Both functions at each node and their differences to the next node: a single look-up gives all four.
+        # A row has I_s and I_{s+1} at a node, and their differences to the next node: one look-up gives all four.
         self.nodes = torch.cat([values[:-1], values.diff(dim=0)], dim=1).to(device, dtype)
 
     def __call__(self, beta: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,17 +103,14 @@ def prior_means(W: Tensor, X: Tensor) -> Tensor:
 
 
 def class_probabilities(lengths: Tensor, size: int, l0: Tensor) -> Tensor:
-    """P(y | x), equation 16, `[..., m]`, from the squared lengths `||W_j x||^2 [..., m]` of capsules of size `size`,
-    and `l0 [...]`.
-    """
+    """P(y | x), `[..., m]`, by equation 16 from squared lengths `||W_j x||^2 [..., m]`, the size d and `l0 [...]`."""
     share = lengths / lengths.sum(-1, keepdim=True).clamp_min(torch.finfo(lengths.dtype).tiny)
     return l0.unsqueeze(-1) * share + (1 - l0).unsqueeze(-1) * size / (lengths.shape[-1] * size)
 
 
 def posterior_means(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
-    """E[h | x, y], equations 18-19, `[n, m, d]`, for inputs `X [n, p]`, classes `y [n]` and weights `W [m, d, p]`.
-
-    This function is for small n. EM never stores all posterior means at once.
+    """E[h | x, y], equations 18-19, `[n, m, d]`, for inputs `X [n, p]`, classes `y [n]` and weights `W [m, d, p]`. This
+    function is for small n, because the result has n m d numbers. EM never stores all posterior means at once.
     """
     m, d, _ = W.shape
     D = m * d
@@ -129,7 +126,7 @@ def posterior_means(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
 
 def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
-    """The exact P(y | x), `[n, m]`, for inputs `X [n, p]` and weights `W [m, d, p]`."""
+    """P(y | x), `[n, m]`, for inputs `X [n, p]` and weights `W [m, d, p]`, without the error of a table."""
     lengths = prior_means(W, X).square().sum(-1)
     m, d, _ = W.shape
     l0, _ = interpolation(lengths.sum(-1) / 2, m * d / 2)
@@ -137,9 +134,9 @@ def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
 
 
 def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
-    """A capsule's weights `[size, p]` (equation 28): leading eigenvectors of `moment [p, p]` (float64), each divided by
-    sqrt(size * eigenvalue). `moment` is the mean of x x^T over the inputs x of the capsule's class or classes. Raises
-    `ValueError` with the classes' numbers if these inputs span fewer than `size` dimensions.
+    """A capsule's initial weights `[size, p]` (equation 28): leading eigenvectors of `moment [p, p]` (float64), each
+    divided by sqrt(size * its eigenvalue). `moment` is the mean of x x^T over the inputs x of the capsule's `classes`.
+    Raises `ValueError`, which names `classes`, if these inputs span fewer than `size` dimensions.
     """
     values, vectors = torch.linalg.eigh(moment)
     values, vectors = values.flip(0)[:size], vectors.flip(1)[:, :size]
@@ -148,6 +145,6 @@ def subspace_start(moment: Tensor, size: int, classes: Sequence[int]) -> Tensor:
     if rank < size:
         named = f"class{'es' * (len(classes) > 1)} {', '.join(map(str, classes))}"
         raise ValueError(f"{named}: the inputs span {rank} dimensions, fewer than the capsule's size {size}")
-    # The sign of an eigenvector is arbitrary: the element of largest size is made positive, for reproducible starts.
+    # An eigenvector's sign is arbitrary. For reproducible starts, its element of largest magnitude is made positive.
     signs = vectors.gather(0, vectors.abs().argmax(0, keepdim=True)).sign()
     return (vectors * signs / (math.sqrt(size) * values.sqrt())).T

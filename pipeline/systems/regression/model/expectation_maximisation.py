@@ -1,20 +1,21 @@
-"""EM for capsule regression (document 002, section 2.3), over many problems at once.
+"""EM for capsule regression (document 002, section 2.3), for all problems of an architecture at once.
 
-An iteration is two matrix products and elementwise work between them. The first product, M = X W^T, gives the prior
-means of all examples. The posterior means are M with every vector scaled by Q / P (equation 19, `capsules.py`). Then
+An iteration has two matrix products. The first, M = X W^T, gives the prior means of the hidden vectors of all examples.
+Multiplied by Q / P (equation 19, `capsules.py`), they are the posterior means. The second product is in the update
 
     W <- (posterior means)^T X (X^T X)^-1                                                    (equation 22)
 
-Vectors are stored transposed, as `[problems, capsules, d, rows]`, so that the elementwise work runs along contiguous
-memory. Rows (examples) are processed in blocks that fit in the CPU's cache, so that no array of size n m d is needed.
-Examples are sorted by class. If every problem includes every class, a block may have several classes. Otherwise a block
-has one class, and is processed for the problems that include this class.
+Hidden vectors are stored as `[problems, capsules, d, rows]`, with a row for each example. Elementwise operations then
+run along contiguous memory. Rows are processed in blocks that fit in the CPU's cache, so that no array of size n m d is
+needed. Examples are sorted by class. If every problem includes every class, a block may have several classes. Otherwise
+a block has one class, and is processed for the problems that include this class.
 
-Except for the start and the ridge, EM is equivariant under invertible linear maps of the inputs. So the inputs are
-whitened once in float64 (X^T X = n I). Single precision is then enough for any data. `Problems.own_coordinates` maps
-weights back. Directions in which all inputs are zero are dropped.
+EM is equivariant under invertible linear maps of the inputs, except for its start and its ridge penalty. So it may use
+whitened inputs (X^T X = n I), which are computed once, in float64. Single precision is then enough for any data.
+`Problems.own_coordinates` maps weights for whitened inputs ("whitened weights") to weights for the original inputs.
+Directions in which all inputs are zero are dropped.
 
-Shapes: n examples, p features of which r are independent, m classes, K problems of C capsules of d numbers.
+Shapes: n examples, p features, r of them linearly independent, m classes, K problems with C capsules of size d each.
 """
 
 from collections.abc import Iterator
@@ -29,10 +30,10 @@ from pipeline.systems.regression.model.architectures import Architecture
 from pipeline.systems.regression.model.capsules import InterpolationTable, subspace_start
 
 CHUNK = 16_384
-"""Number of rows processed at a time where rows are copied, and in predictions."""
+"""Number of rows that are processed at a time when inputs are copied, and in predictions."""
 
 BLOCK = 1 << 22
-"""Largest number of elements of the capsules' vectors that are processed at a time."""
+"""Largest number of elements of hidden vectors that EM processes at a time."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +50,19 @@ class Examples:
 
     @cached_property
     def labels(self) -> Tensor:
-        """Classes of the examples `[n]`."""
+        """The class of each example, `[n]`."""
         return torch.arange(len(self.counts)).repeat_interleave(torch.tensor(self.counts)).to(self.inputs.device)
 
     def blocks(self, capsules: Tensor, numbers: int) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
-        """All rows, in blocks with up to `BLOCK` elements of vectors. All rows of a block belong to the same problems.
+        """All rows, in blocks with up to `BLOCK` elements of hidden vectors. A problem has all rows of a block or none.
 
         Args:
             capsules: the capsule of each class in each problem, `[K, m]`, see `Architecture`.
-            numbers: number C d of elements of the capsules' vectors for one problem and row.
+            numbers: number C d of elements of the hidden vectors of one problem for one row.
 
         Yields:
-            a slice of b rows; the k problems that include these rows, `[k]`, or None for all problems; the capsule of
-            each row's class in each of these problems, `[k, b]`, or `[k, 1]` if all rows have the same class.
+            a slice of b rows, the indices `[k]` of the problems that include these rows (None: all problems), and the
+            capsule of each row's class in these problems, `[k, b]`, or `[k, 1]` if each block has only one class.
         """
 
         def slices(start: int, stop: int, problems: int) -> Iterator[slice]:
@@ -82,10 +83,10 @@ class Examples:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Results of one pass over the examples, by problem.
+    """Results of one pass over the examples, for each problem.
 
     Attributes:
-        moments: sum over the examples of posterior means times inputs, `[K, C, d, r]`. Empty without thresholds.
+        moments: sum over the examples of posterior means times inputs, `[K, C, d, r]`. Empty if it was not computed.
         log_likelihood: sum of log P(y | x) over the examples, in nats, `[K]`, float64.
         errors: number of misclassified examples, `[K]`.
     """
@@ -109,9 +110,9 @@ class EStep:
         Args:
             W: weights `[k, C, d, r]`.
             problems: indices `[k]` of these problems in the architecture, on the CPU.
-            thresholds: nu of each problem, `[k]` (equations 25-26), or None to leave moments empty. An example keeps
-                its prior means as posterior means if the most probable other class is at most nu times as probable as
-                its own class.
+            thresholds: nu of each problem, `[k]` (equations 25-26), or None to leave moments empty. Prior means are
+                used in place of an example's posterior means if the most probable other class is at most nu times as
+                probable as the example's own class.
         """
         k, C, d = W.shape[:3]
         moments = torch.zeros_like(W) if thresholds is not None else W.new_empty(0)
@@ -132,7 +133,7 @@ class EStep:
         return Statistics(moments, likelihood, errors)
 
     def _scaled(self, vectors: Tensor, own: Tensor, thresholds: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Equations 16-19 and 25: vectors `[k, C, d, n]`, the capsule `own [k, n or 1]` of a row's class, nu `[k]`.
+        """Equations 16-19, 25 for prior means `vectors [k, C, d, n]`, each row's capsule `own [k, n or 1]`, nu `[k]`.
 
         Returns:
             the log-probability `[k, n]` of each example's own class; whether the example is misclassified, `[k, n]`;
@@ -141,7 +142,7 @@ class EStep:
         k, C, d, n = vectors.shape
         D = C * d
         own = own.expand(k, n).unsqueeze(1)  # (k, 1, n)
-        lengths = vectors[:, :, 0].square()  # (k, C, n), without a copy of the vectors
+        lengths = vectors[:, :, 0].square()  # (k, C, n), summed in place: vectors.square() would copy all vectors
         for each in vectors.unbind(2)[1:]:
             lengths.addcmul_(each, each)
         total = lengths.sum(1)  # (k, n)
@@ -150,17 +151,17 @@ class EStep:
         share = lengths.gather(1, own).squeeze(1).div_(total)
         even = total.new_full((), d / D)
         P = torch.lerp(even, share, l0)
-        # The most probable of the other classes is the one with the longest vector.
+        # Of the other capsules, that with the longest vector is the most probable.
         rival = torch.lerp(even, lengths.scatter_(1, own, -1.0).amax(1).div_(total), l0)
         wrong = rival >= P
         if thresholds is None:
             return P.log(), wrong, None
         unsettled = rival > thresholds.unsqueeze(1) * P
-        # Q_i / P of the other classes' capsules i, and the extra term for the capsule of the own class
+        # Q_i / P for the capsules i of other classes, and the term that is added to it for the own class's capsule
         other = torch.lerp(total.new_full((), d / (2 + D)), share, l1).div_(P)
         extra = (1 - l1).div_(P).mul_(2 / (2 + D))
         other = torch.where(unsettled, other, 1.0)
-        factors = lengths.copy_(other.unsqueeze(1))  # in place: allocating costs as much as the rest of the line
+        factors = lengths.copy_(other.unsqueeze(1))  # in place: to allocate a tensor would take as long as to copy
         factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
         return P.log(), wrong, factors
 
@@ -172,7 +173,7 @@ class Problems:
 
     Args:
         ridge: penalty on squared weights, in units of the features' mean square times a problem's number of examples.
-        dtype: dtype of the iterations.
+        dtype: dtype of weights and inputs in EM's iterations.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class Problems:
         self.passed = EStep(architecture, dtype, X.device)
 
     def sort(self, X: Tensor, y: Tensor) -> Examples:
-        """Examples with inputs `X [n, p]` and classes `y [n]`, whitened like the training examples."""
+        """Examples with inputs `X [n, p]`, whitened like the training inputs, and classes `y [n]`, sorted by class."""
         order = y.argsort(stable=True)
         inputs = torch.empty(len(X), self.whitener.shape[1], dtype=self.dtype, device=X.device)
         for rows, into in zip(order.split(CHUNK), inputs.split(CHUNK), strict=True):
@@ -216,7 +217,7 @@ class Problems:
         return Examples(inputs, torch.bincount(y, minlength=self.architecture.classes).tolist())
 
     def subspace_start(self) -> Tensor:
-        """Whitened weights `[K, C, d, r]` from the leading directions of each capsule's examples (equation 28). Raises
+        """Whitened weights `[K, C, d, r]` by `capsules.subspace_start` for every capsule (equation 28). Raises
         `ValueError` if the examples of a capsule's classes span fewer dimensions than the capsule's size.
         """
         _, C, d = self.architecture.shape
@@ -235,12 +236,12 @@ class Problems:
         return torch.stack(W).unflatten(0, (-1, C)).to(self.whitener.device, self.dtype)
 
     def random_start(self, sd: float, generator: torch.Generator) -> Tensor:
-        """Whitened weights `[K, C, d, r]`. In the inputs' coordinates they are normal with sd `sd` (section 2.4)."""
+        """Whitened weights `[K, C, d, r]` from normal weights for the original inputs, with sd `sd` (section 2.4)."""
         shape = (*self.architecture.shape, len(self.whitener))
         return self.whitened(sd * torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device))
 
     def own_coordinates(self, W: Tensor) -> Tensor:
-        """Weights `[..., d, p]` in the inputs' coordinates, float64, from whitened weights `[..., d, r]`."""
+        """Weights `[..., d, p]` for the original inputs, float64, from whitened weights `[..., d, r]`."""
         return W.double() @ self.whitener.T
 
     def whitened(self, W: Tensor) -> Tensor:
@@ -254,7 +255,7 @@ class Problems:
 
 
 def class_moments(X: Tensor, y: Tensor, classes: int) -> Tensor:
-    """`X_c^T X_c` of each class: `[m, p, p]`, float64."""
+    """`X_c^T X_c` for the inputs X_c of each class c: `[m, p, p]`, float64."""
     moments = torch.zeros(classes, X.shape[1], X.shape[1], dtype=torch.float64, device=X.device)
     for c in range(classes):
         for rows in (y == c).nonzero().flatten().split(CHUNK):

@@ -1,14 +1,15 @@
-"""Fits of capsule regression: EM with momentum, in rounds with early stopping (document 002, 3.1).
+"""Fits of capsule regression: EM with momentum, in rounds with early stopping (document 002, section 3.1).
 
     W(t+1) = EM_nu(W(t)) + gamma (W(t) - W(t-1))                                             (equation 27)
 
-A round has a threshold nu. It ends after `patience` iterations without a new lowest validation error. The next round
-starts from the best weights so far, without momentum. Every problem goes through the rounds at its own pace. It stops
-after the last round or after `most_iterations`.
+EM_nu is an iteration of EM with threshold nu (equation 26), and gamma is the momentum. A round has its own nu, and ends
+after `patience` iterations without a new lowest validation error. The next round starts from the best weights so far,
+without momentum. Each problem goes through the rounds at its own pace, with at most `most_iterations` in all rounds.
 
-The best weights have the fewest validation errors. The document leaves ties open. Small problems soon have no errors,
-and the first of tied weights are close to the start. So the highest validation likelihood decides between tied weights.
-A problem without validation examples, such as a pair of rare classes, keeps its latest weights.
+The best weights are those with the fewest validation errors. The document does not say which weights to choose if
+several have equally few errors. We choose those with the highest validation likelihood, not the first: a small problem
+soon has no errors, when its weights are still close to the start. A problem without validation examples, such as a pair
+of rare classes, keeps its latest weights.
 
 `fit` takes any examples. `fit_architecture` takes the images of a data set, projected onto singular vectors.
 """
@@ -33,19 +34,18 @@ from pipeline.systems.regression.model.expectation_maximisation import CHUNK, Ex
 from pipeline.systems.regression.settings import ScheduleParams
 
 LOOK_EVERY = 16
-"""Number of iterations between two checks whether problems have finished. A check synchronises with the GPU."""
+"""Number of iterations between two checks whether problems have finished. A check waits for the GPU, so it is rare."""
 
 
 @dataclass
 class State:
-    """The state of each problem's fit, in tensors of K rows.
+    """The state of the fits of K problems. Every tensor has K rows.
 
     Attributes:
         W, previous: current and previous weights, `[K, C, d, r]`.
-        best, fewest, likelihood: the best weights so far, their validation errors and log-likelihood.
+        best, fewest, likelihood: the best weights so far, their number of validation errors and log-likelihood.
         waited: iterations since `fewest` last fell or the round began, whichever is later.
         round: index of the round, from 0. After the last round it is the number of rounds.
-        iterations: number of iterations so far.
     """
 
     W: Tensor
@@ -70,17 +70,18 @@ def fit(
     """Fit every problem by the schedule, from weights `W [K, C, d, r]`.
 
     Args:
-        validation: examples from `Problems.sort`. They end the rounds and choose the weights.
-        state: a state to continue from in place of `W`. The history begins there.
+        validation: examples from `Problems.sort`. Their errors decide when a round ends and which weights are best.
+        state: a state from which to continue, in place of `W`. The history then begins after this state.
         look: called every `LOOK_EVERY` iterations with the state of all problems.
 
     Returns:
-        the last state, with the result in `best`; the history, one row per iteration and problem. Columns log_loss and
-        error are of the weights before the iteration, validation_error is of the weights after the iteration. log_loss
-        is -L / (n log C), for log-likelihood L of n examples: 1 for equal probabilities. iteration counts from 1.
+        the last state, in which `best` has the fitted weights; the history, with a row for each iteration of each
+        problem. `log_loss` and `error` are measured on training examples before the iteration, `validation_error` after
+        it. `log_loss` is -L / (n log C), where L is the log-likelihood of n examples. It is 1 if all C capsules are
+        equally probable. The first `iteration` is 1.
     """
     everyone, architecture = torch.arange(len(W)), problems.architecture
-    counts = [  # the number of each problem's examples
+    counts = [  # the number of training and of validation examples of each problem
         architecture.sum_seen(torch.tensor(part.counts)).expand(len(W)) for part in (problems.examples, validation)
     ]
     blind = (counts[1] == 0).to(W.device)  # problems without validation examples
@@ -88,7 +89,7 @@ def fit(
         held = problems.passed(W, everyone, None, validation)
         zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
         state = State(W.clone(), W.clone(), W.clone(), held.errors, held.log_likelihood, *zeros)
-    # The last entry is for finished problems that wait for the next check.
+    # The last entries are for problems that have finished all rounds: they are iterated until the next check.
     thresholds = torch.tensor([*schedule.thresholds, 0.0], dtype=W.dtype, device=W.device)
     patience = torch.tensor([*schedule.patience, 1], device=W.device)
 
@@ -96,7 +97,7 @@ def fit(
         return (state.round < len(schedule.thresholds)) & (state.iterations < schedule.most_iterations)
 
     def iterate(now: State, active: Tensor, at: Tensor) -> Tensor:
-        """Change `now` by one iteration of the problems `active`. Returns rows of the history, `[k, 6]`."""
+        """Iterate `now`, the state of k problems `active` (on the device: `at`). Returns history rows, `[k, 6]`."""
         working, nu = are_working(now), thresholds[now.round]
         statistics = problems.passed(now.W, active, nu, problems.examples)
         new = problems.update(statistics.moments, active) + schedule.momentum * (now.W - now.previous)
@@ -140,7 +141,7 @@ def fit(
 def fit_without_validation(
     problems: Problems, W: Tensor, momentum: float, threshold: float, iterations: int
 ) -> pd.DataFrame:
-    """The history (see `fit`) of a fit from weights `W`: `iterations` iterations with one threshold."""
+    """The history (see `fit`) of a fit from weights `W` with a fixed number of iterations and one threshold."""
     nothing = Examples(problems.examples.inputs[:0], [0] * problems.architecture.classes)
     schedule = ScheduleParams(
         momentum=momentum, thresholds=[threshold], patience=[iterations + 1], most_iterations=iterations
@@ -150,16 +151,15 @@ def fit_without_validation(
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs and classes by part: `train`, `validation`, `test`.
+    """Inputs and classes of the parts `train`, `validation` and `test` of a data set.
 
     Attributes:
-        X: inputs `[n, p]`, float32.
-        y: classes `[n]`.
-        basis: matrix `[pixels, p]` from images in [0, 1] to inputs.
-        classes: number of classes.
-        images: images `[n, 1, S, S]`, uint8.
+        X: inputs `[n, p]` of each part, float32.
+        y: classes `[n]` of each part.
+        basis: matrix `[pixels, p]` that maps images with values in [0, 1] to inputs.
+        images: images `[n, 1, S, S]` of each part, uint8, with sides of S pixels.
         checkpoints: folder for checkpoints of unfinished fits, or None without checkpoints.
-        depends: JSON values that fits depend on besides their settings. A checkpoint is used only if all are the same.
+        depends: JSON values on which fits depend besides their settings. If any has changed, a checkpoint is not used.
     """
 
     X: dict[str, Tensor]
@@ -178,7 +178,7 @@ class Inputs:
 
 def build_inputs(dataset: Dataset, features: int, device: torch.device) -> Inputs:
     """The inputs of each part: its images, projected onto the `features` leading right singular vectors of the training
-    images, or onto all if there are fewer (document 002, section 3.1). Images are not centred.
+    images, or onto all of them if there are fewer (document 002, section 3.1). Images are not centred.
     """
     images = {part: dataset.part(part)[0] for part in PARTS}
 
@@ -217,12 +217,12 @@ def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 def fit_architecture(
     inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
-    """Fit an architecture to the training part, from equation 28's start or a checkpoint. Validation ends the rounds.
+    """Fit an architecture to the training part, from equation 28's start or a checkpoint. Validation errors end rounds.
     Raises `ValueError` if a class has no examples, a capsule's examples span too few dimensions, or all inputs are 0.
 
     Returns:
-        weights `[K, C, d, p]` in the inputs' own coordinates, float32; a dictionary: each part's error, `iterations`
-        (the maximum over the problems), and `seconds` (of this call, without computing the errors).
+        weights `[K, C, d, p]` for `inputs`, float32; a dictionary with the error on each part, `iterations` (the
+        maximum over the problems), and `seconds` (the time that this call took before it computed the errors).
     """
     begun = time.perf_counter()
     problems = Problems(inputs.X["train"], inputs.y["train"], architecture, ridge=ridge)

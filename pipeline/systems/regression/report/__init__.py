@@ -1,1 +1,1 @@
-"""The page's content about capsule regression."""
+"""Figures, tables and claims about capsule regression, for the page of a profile's results."""

@@ -1,9 +1,9 @@
-"""The executed studies of capsule regression, and the measures of document 002's claims. The profile's `evidence` names
-the studies that answer claims. `claims.yaml` has the text and the unit of each claim.
+"""The measures of the claims of document 002 (the paper), from executed studies of capsule regression.
 
-A claim about both of the paper's data sets uses a study on each data set, and holds if it holds in both studies. EM
-from the subspace start has no seed, so noise comes only from the sample of test images. A difference between two test
-errors counts as noise if it is at most two standard errors (`above`). Training errors are compared as they are.
+`claims.yaml` has the text and the unit of each claim. `evidence` in `params.yaml` names the studies that answer claims.
+A claim about both of the paper's data sets holds if it holds in the studies of both. If one study is missing, the
+other decides, with a remark. EM from the subspace start has no seed, so the only noise is that of the sample of test
+images. Test errors that differ by up to two standard errors (`above`) count as equal. Training errors have no margin.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,12 +21,12 @@ from pipeline.results.provenance import dataset_label, unique
 from pipeline.results.reading import Recorded, Results, Study, studies_of, study_of
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
-"""The paper's data sets by role, in the paper's order."""
+"""Names of the paper's data sets by role (the key of a study in `evidence`), in the paper's order."""
 KINDS = ("grid", "convergence", "starts", "exactness", "online", "ridge", "distorted")
 """Kinds of studies, in the order in which they are shown."""
 DECISIONS = ("multiclass", "one-vs-all", "all-vs-all")
 BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
-"""Upper ends (percent) of the error bands that the paper gives for nearest neighbours and random forests."""
+"""Upper ends of the ranges of test errors (percent) that the paper gives for nearest neighbours and random forests."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RegressionStudy(Study):
     """A study of capsule regression that was executed.
 
     Attributes:
-        role: key in `SETS` of the data set whose claims the study answers; set while a claim is measured, else empty.
+        role: key in `SETS` of the data set whose claim the study answers. Empty unless a claim is being measured.
     """
 
     role: str = ""
@@ -56,7 +56,7 @@ class RegressionStudy(Study):
         return said
 
     def mean(self, *keys: str) -> float:
-        """The number under nested `keys`. Raises `NotMeasuredError` if it is missing."""
+        """The study's number under nested `keys`. Raises `NotMeasuredError` if it is missing."""
         return self.numbers.needed(*keys).mean
 
     def errors(self, part: str = "test") -> pd.DataFrame:
@@ -68,16 +68,16 @@ class RegressionStudy(Study):
         return pd.DataFrame(cells).sort_index().T
 
     def apart(self, than: str, decisions: Iterable[str], sizes: Sequence[int]) -> NDArray[np.float64]:
-        """Percent of the test images on which exactly one of two models of a grid errs (`apart_smaller` or
-        `apart_fewer`), a row for each of `decisions`, a column for each of `sizes`.
+        """Percentages of test images that exactly one of two models of a grid misclassifies: one of `decisions`
+        (rows) and `sizes` (columns), and that of the next smaller size (`than="smaller"`) or fewer capsules ("fewer").
         """
         shares = [[self.mean("errors", each, str(size), f"apart_{than}") for size in sizes] for each in decisions]
         return 100 * np.array(shares)
 
     def above(self, errors: ArrayLike, others: ArrayLike, apart: ArrayLike) -> bool:
         """Whether any of `errors` (percent, on the study's test images) is above its counterpart in `others` by more
-        than two standard errors of the difference. `apart` is the share (percent) of test images on which exactly one
-        of the two errs.
+        than two standard errors of the difference. `apart` is the percentage of test images that exactly one of the
+        two models misclassifies.
         """
         ours, theirs = np.asarray(errors) / 100, np.asarray(others) / 100
         variance = np.asarray(apart) / 100 - (ours - theirs) ** 2
@@ -85,8 +85,8 @@ class RegressionStudy(Study):
 
 
 def executed(results: Results) -> list[RegressionStudy]:
-    """All executed studies, sorted by kind; within a kind, the paper's data sets come first. Raises `ResultError` if a
-    result is corrupt, or lacks its settings.
+    """All executed studies of capsule regression, sorted by kind. Within a kind, the paper's data sets come first.
+    Raises `ResultError` if a result is corrupt, or lacks its settings.
     """
 
     def place(study: RegressionStudy) -> tuple[int, int]:
@@ -97,14 +97,14 @@ def executed(results: Results) -> list[RegressionStudy]:
 
 
 Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
-"""Our number, whether the claim holds (None if the scorecard compares numbers), a note if any. None: no answer."""
+"""Our number, whether the claim holds (None: the scorecard compares numbers), a note if any. If not measured: None."""
 
 
 def _measure(
     results: Results, kind: str, check: Callable[[RegressionStudy], Answer], roles: Sequence[str] = tuple(SETS)
 ) -> Finding | None:
-    """The finding of `check` on a study per role. Our number is the first study's. The claim holds if it holds in all
-    studies.
+    """The finding of `check` on the studies of a kind that answer claims for `roles`. Our number is that of the first
+    study. The claim holds if it holds in all studies. None if no study has an answer.
     """
     answers = {}
     for role in roles:
@@ -129,12 +129,12 @@ def _measure(
 
 
 def _percent(kind: str, role: str, *keys: str) -> Measure:
-    """The measure of a claim with a number: the value under nested `keys`, in percent, on the data set `role`."""
+    """The measure of a claim that states a percentage: the study's number under `keys`, for the data set `role`."""
     return partial(_measure, kind=kind, check=lambda study: (100 * study.mean(*keys), None), roles=[role])
 
 
 def falls_with_size(study: RegressionStudy) -> Answer:
-    """Figure 5: error of the smallest minus error of the largest capsules, in points, minimum over architectures."""
+    """Figure 5: test error (percent) of the smallest capsules minus that of the largest, minimum over architectures."""
     found = study.errors()
     errors, apart = found.to_numpy(), study.apart("smaller", found.index, [*map(int, found.columns)][1:])
     gain = float((errors[:, 0] - errors[:, -1]).min())
@@ -142,7 +142,7 @@ def falls_with_size(study: RegressionStudy) -> Answer:
 
 
 def more_capsules_err_less(study: RegressionStudy) -> Answer:
-    """Figure 5: error of multiclass minus error of all-vs-all at equal size, in points, mean over sizes."""
+    """Figure 5: test error of multiclass minus that of all-vs-all, in percentage points, mean over capsule sizes."""
     found = study.errors()
     if not set(DECISIONS) <= set(found.index):
         return None
@@ -152,7 +152,7 @@ def more_capsules_err_less(study: RegressionStudy) -> Answer:
 
 
 def one_number_is_linear(study: RegressionStudy) -> Answer:
-    """Figure 5: error of one-dimensional capsules minus error of logistic regression, in points."""
+    """Figure 5: test error of one-dimensional capsules minus that of logistic regression, in percentage points."""
     linear = study.mean("baseline", "logistic-regression", "test")
     gap = 100 * study.mean("errors", "multiclass", "1", "test") - 100 * linear
     return gap, abs(gap) <= 1.5, f"{dataset_label(study.numbers.records)}: {gap:.2f} points"
@@ -166,18 +166,18 @@ def best_is_in_the_band(study: RegressionStudy) -> Answer:
 
 
 def own_rim(study: RegressionStudy) -> Answer:
-    """Figures 2-3: mean radius of images in their class's capsule minus mean radius in other capsules."""
+    """Figures 2-3: mean length of images' squashed vectors in their class's capsule minus that in other capsules."""
     return study.mean("rim", "own") - study.mean("rim", "others"), study.mean("rim", "largest") == 1.0
 
 
 def prototypes_differ(study: RegressionStudy) -> Answer:
-    """Figure 4: percent of distinct images among a capsule's prototypes, mean over capsules."""
+    """Figure 4: percentage of distinct images among a capsule's prototypes, mean over capsules."""
     variety = study.mean("prototypes")
     return 100 * variety, variety > 0.5
 
 
 def momentum_and_thresholds(study: RegressionStudy) -> Answer:
-    """Figures 6-7: training error of plain EM minus training error with momentum and threshold, in points. The claim
+    """Figures 6-7: training error of plain EM minus that with momentum and threshold, in percentage points. The claim
     holds if momentum always lowers log-loss and error, and a threshold always lowers the error and raises the log-loss.
     """
     loss, error = (
@@ -191,13 +191,13 @@ def momentum_and_thresholds(study: RegressionStudy) -> Answer:
 
 
 def subspace_is_best(study: RegressionStudy) -> Answer:
-    """Figure 8: training error of the best random start minus training error of the subspace start, in points."""
+    """Figure 8: training error from the best random start minus that from the subspace start, in percentage points."""
     lead = study.mean("best_random") - study.mean("subspace")
     return 100 * lead, lead >= 0
 
 
 def closed_forms_are_exact(study: RegressionStudy) -> Answer:
-    """Section 2.2: the largest deviation of Monte Carlo estimates, in standard errors."""
+    """Section 2.2: the largest difference of Monte Carlo estimates from the closed forms, in standard errors."""
     quantities = ("probability", "posterior_mean")
     largest = max(study.mean(quantity, "largest") for quantity in quantities)
     alike = all(0.5 < study.mean(quantity, "mean_square") < 1.5 for quantity in quantities)
@@ -205,16 +205,16 @@ def closed_forms_are_exact(study: RegressionStudy) -> Answer:
 
 
 def likelihood_never_falls(study: RegressionStudy) -> Answer:
-    """Section 2.3: the largest rise of plain EM's log-loss in an iteration. A rise of up to 1e-8 counts as rounding."""
+    """Section 2.3: the largest rise of plain EM's log-loss in an iteration. A rise up to 1e-8 is taken for rounding."""
     rise = study.mean("largest_rise")
     return rise, rise <= 1e-8
 
 
 def fewer_passes(study: RegressionStudy) -> Answer:
-    """Section 4: passes of incremental EM to reach plain batch EM's final log-loss, in percent of those of batch EM.
-    Each method counts by its faster variant, with or without momentum (equation 27).
-
-    The note has all four counts, because incremental EM can beat plain batch EM but not batch EM with momentum.
+    """Section 4: passes over the data that incremental EM needs to reach the final log-loss of plain batch EM (without
+    momentum), in percent of those that batch EM needs. Of each method, the faster variant is used: with or without
+    momentum (equation 27). The note has the passes of all four variants, because incremental EM may be faster than
+    plain batch EM but slower than batch EM with momentum.
     """
     names = ("incremental", "incremental, momentum", "batch", "batch, momentum")
     *incremental, plain, momentum = names
@@ -234,7 +234,7 @@ def fewer_passes(study: RegressionStudy) -> Answer:
 
 
 def penalty_helps(study: RegressionStudy) -> Answer:
-    """Section 4: points by which the penalty chosen on validation images lowers the test error."""
+    """Section 4: test error without penalty minus that with the penalty chosen by validation, in percentage points."""
     with_, without = 100 * study.mean("chosen", "test"), 100 * study.mean("errors", "0", "test")
     label, penalty = dataset_label(study.numbers.records), study.mean("chosen", "penalty")
     apart = 100 * study.mean("chosen", "disagreement")

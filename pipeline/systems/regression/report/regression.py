@@ -17,7 +17,7 @@ from pipeline.results.reading import Results
 from pipeline.systems.regression.report.claims import DECISIONS, executed
 
 LOOKS = dict(zip(DECISIONS, ((VERMILLION, "o"), (BLUE, "s"), (INK, "^")), strict=True))
-"""The paper's colours: multiclass red, one-vs-all blue, all-vs-all black."""
+"""Colours and markers. The colours are those of the paper: multiclass red, one-vs-all blue, all-vs-all black."""
 VARIANTS = {
     "plain": ("plain EM", INK, "-"),
     "threshold": ("threshold", INK, "--"),
@@ -28,8 +28,8 @@ VARIANTS = {
 
 @in_house_style
 def error_over_size(table: pd.DataFrame) -> Figure:
-    """Figure 5: test error (percent) over capsule size, one line per architecture. Other classifiers have horizontal
-    lines. Their size in the table is 0.
+    """Figure 5: test error (percent) against capsule size, with a line for each architecture. Other classifiers, whose
+    size in the table is 0, have horizontal lines.
     """
     figure, (axes,) = panels(1, 2.8, COLUMN)
     for decision, (colour, marker) in LOOKS.items():
@@ -47,8 +47,8 @@ def error_over_size(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarray) -> Figure:
-    """Figures 2-3: one panel per capsule (two dimensions), with squashed vectors `latents [n, m, 2]`. Images of the
-    capsule's class are blue. A corner shows the class's image in `confident [m, S, S]`.
+    """Figures 2-3: a panel for each of m capsules with the squashed vectors of n images, `latents [n, m, 2]`. Images of
+    the capsule's class (by `labels [n]`) are blue. A corner shows the class's image from `confident [m, S, S]`.
     """
     classes, columns = len(confident), 5
     rows = -(-classes // columns)
@@ -72,7 +72,7 @@ def squashed_planes(latents: np.ndarray, labels: np.ndarray, confident: np.ndarr
 
 @in_house_style
 def two_losses(table: pd.DataFrame) -> Figure:
-    """Figures 6-7: training log-loss and error (percent) over iterations, one line for each variant."""
+    """Figures 6-7: training log-loss and error (percent) against iterations, one line for each variant."""
     figure, axes = panels(2, 2.4)
     labels = {"log_loss": "training log-loss / log m", "error": "training error (%)"}
     for each, (column, label), factor in zip(axes, labels.items(), (1.0, 100.0), strict=True):
@@ -89,7 +89,7 @@ def two_losses(table: pd.DataFrame) -> Figure:
 
 @in_house_style
 def starts(table: pd.DataFrame) -> Figure:
-    """Figure 8: lowest training errors from random starts, by the sd of the start, and from the subspace start."""
+    """Figure 8: lowest training error from each random start, by the sd of its weights, and from the subspace start."""
     errors_of = {str(start): 100 * rows.to_numpy() for start, rows in table.groupby("start", sort=False)["error"]}
     (level,) = errors_of.pop("subspace")
     figure, (axes,) = panels(1, 2.4, COLUMN)
@@ -104,7 +104,7 @@ def starts(table: pd.DataFrame) -> Figure:
 
 
 def prototypes(images: np.ndarray) -> Figure:
-    """Figure 4: `images [m, d, S, S]`, a row of training images per class, one image per element of its capsule."""
+    """Figure 4: a row of training images for each class, one for each element of its capsule: `images [m, d, S, S]`."""
     rows = [(str(c), each.astype(np.float32) / 255) for c, each in enumerate(images)]
     return pictures.image_rows(rows, [str(a + 1) for a in range(images.shape[1])], "element")
 
@@ -118,10 +118,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 name,
                 "svg",
                 f"Momentum and thresholds, {name}",
-                "In the paper momentum lowers both losses faster, and a threshold gives fewer errors at a lower "
-                f"likelihood; here on {dataset_label(records)}. Log-loss is in units of log m (m: number of classes), "
-                "the log-loss of equal probabilities.",
-                "Log-loss and training error over iterations, four lines.",
+                "In the paper, momentum lowers log-loss and error faster, and a threshold gives fewer errors at a "
+                "lower likelihood. Log-loss is divided by log m, the log-loss of equal probabilities for m classes "
+                f"(data: {dataset_label(records)}).",
+                "Log-loss and training error against iterations, with four lines each.",
                 records,
                 partial(two_losses, table),
             )
@@ -130,9 +130,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 name,
                 "svg",
                 f"Random starts and the subspace start, {name}",
-                f"The lowest training error from each of {study.settings.seeds} random starts for each sd; below the "
-                f"dashed line it beats the subspace start ({dataset_label(records)}; the paper's Figure 8).",
-                "Points by sd of the random starts, and a line for the subspace start.",
+                f"The lowest training error from each of {study.settings.seeds} random starts for each sd. Errors "
+                f"below the dashed line are lower than the error from the subspace start ({dataset_label(records)}; "
+                "the paper's Figure 8).",
+                "A point for each random start, by its sd, and a dashed line for the subspace start.",
                 records,
                 partial(starts, table),
             )
@@ -141,11 +142,11 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         yield Drawing(
             f"capsule-size-{name}",
             "svg",
-            f"Error over capsule size, {name}",
-            "In the paper's Figure 5 the test error falls with larger capsules and with more of them; here on "
-            f"{dataset_label(records)}, with other classifiers on the same inputs.",
-            "Test error over capsule size, one line each for multiclass, one-vs-all and all-vs-all, with horizontal "
-            "lines for other classifiers.",
+            f"Test error against capsule size, {name}",
+            "Test errors of capsule regression, and of other classifiers on the same inputs. In the paper's Figure 5, "
+            f"errors fall if capsules are larger or if there are more capsules (data: {dataset_label(records)}).",
+            "Test error against capsule size, with a line each for multiclass, one-vs-all and all-vs-all, and a "
+            "horizontal line for each other classifier.",
             records,
             partial(error_over_size, table),
         )
@@ -157,10 +158,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             yield Drawing(
                 f"planes-{name}",
                 "png",
-                f"Squashed vectors of capsules of two numbers, {name}",
-                "One panel per class: test images of that class (blue) should lie near the rim, others (grey) near the "
-                f"middle ({dataset_label(records)}; the paper's Figures 2-3). The corner shows the class's "
-                "image that is nearest to the rim.",
+                f"Squashed vectors of capsules of size 2, {name}",
+                "A panel for each class. Test images of the class (blue) should lie near the unit circle, other images "
+                f"(grey) near its centre ({dataset_label(records)}; the paper's Figures 2-3). The corner shows the "
+                "image of the class that is nearest to the circle.",
                 f"{len(arrays['confident'])} scatter plots within unit circles, points of the panel's class in blue.",
                 records,
                 partial(squashed_planes, arrays["latents"], arrays["labels"], arrays["confident"]),
@@ -169,9 +170,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             yield Drawing(
                 f"prototypes-{name}",
                 "png",
-                f"Prototypes of the elements of capsules of eight numbers, {name}",
-                "For each element of each class's capsule, the training image of that class with the strongest "
-                "response (the paper's Figure 4): different elements respond to different appearances.",
+                f"Prototypes of the elements of capsules of size 8, {name}",
+                "For each element of a class's capsule, the training image of the class with the strongest response. "
+                "Different elements respond to different appearances (the paper's Figure 4).",
                 "A row of images for each class, one image per element of its capsule.",
                 records,
                 partial(prototypes, arrays["prototypes"]),
@@ -186,12 +187,12 @@ _COLUMNS = {
     "test": ("test error (%)", ".2%"),
     "test_log_loss": ("test log-loss (nats)", ".4f"),
     "ece": ("calibration error (%)", ".2%"),
-    "ece_by_chance": ("by chance (%)", ".2%"),
+    "ece_by_chance": ("calibration error by chance (%)", ".2%"),
     "iterations": ("iterations", ",.0f"),
     "parameters": ("parameters", ",.0f"),
     "seconds": ("seconds", ".1f"),
 }
-"""Heading and format of cells by column. Cells have no percent sign, and are blank where a value is missing."""
+"""Heading and cell format of each column. Cells have no percent sign, and are blank where a value is missing."""
 
 
 def build(results: Results) -> list[Table]:
@@ -202,10 +203,10 @@ def build(results: Results) -> list[Table]:
         if data is not None and study.kind == "grid":
             title = f"Errors of capsule regression by size and architecture, {study.name}"
             told = (
-                "Errors of capsule regression, and of other classifiers on the same inputs, after the schedule of "
-                "section 3.1 (Figure 5). Log-loss and expected calibration error are on test images; by chance: the "
-                "calibration error of right probabilities. Iterations: the most of any problem. Seconds: for the whole "
-                f"fit, or for all hyperparameters tried. On {dataset_label(records)}."
+                "Errors of capsule regression after the schedule of section 3.1 (Figure 5), and of other classifiers "
+                "on the same inputs. Log-loss and expected calibration error are on test images. By chance: expected "
+                "calibration error of correct probabilities. Iterations: maximum over problems. Seconds: for the whole "
+                f"fit, or for all hyperparameters that are tried. On {dataset_label(records)}."
             )
             shown = {
                 head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")

@@ -1,1 +1,1 @@
-"""The study of capsule regression; its kinds are in `experiments`."""
+"""The study of capsule regression. Its kinds are the modules of `experiments`."""

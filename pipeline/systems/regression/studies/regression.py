@@ -30,7 +30,7 @@ def check(params: SharedParams, where: str, study: RegressionStudy) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Run a study with the settings of an entry of `regression`. Raises `UserError` if the images allow no fit."""
+    """Run the study whose settings the context has. Raises `UserError` if no model can be fit to the images."""
     from pipeline.compute import prepare
     from pipeline.systems.regression.model.fits import build_inputs
 
@@ -40,7 +40,7 @@ def measure(context: Context) -> Outcome:
     inputs = context.once(
         ("inputs", study.dataset, study.features), lambda: build_inputs(dataset, study.features, device)
     )
-    # Checkpoints of a study depend on no other study's code, so that an edit of another study repeats no fits.
+    # Checkpoints do not depend on the code of other studies, so they remain usable when that code is edited.
     code = context.own_code("pipeline/systems/regression/experiments", f"{study.study}.py")
     depends = {"data": context.sha256(study.dataset), "features": study.features, "device": device.type, "code": code}
     run = import_module(f"pipeline.systems.regression.experiments.{study.study}").run

@@ -13,8 +13,8 @@ from pipeline.results.spread import spread
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Evaluate probes, and `presence_information_by_object`: the information about the image in `Objects.presence`, in
-    nats, summed over objects. The model does not sample presences. Here a presence is read as a probability.
+    """Evaluate probes and `presence_information_by_object`: the information about the image in `Objects.presence`, in
+    nats, summed over objects. For this, a presence is taken as a probability, although the model does not sample it.
     """
     outcome = evaluation.evaluate(inputs)
     images = inputs.dataset.part("test")[0]
@@ -24,8 +24,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 
 def bernoulli_information(probabilities: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Mutual information `[O]`, in nats, of the image and each of O binary variables with `probabilities [N, O]` in N
-    images. It is the mean over images of KL(Bern(p) || Bern(mean p)).
+    """Mutual information `[O]`, in nats, of the image and each of O binary variables. `probabilities [N, O]` has each
+    variable's probability p in N images. The result is the mean over images of KL(Bern(p) || Bern(mean p)).
     """
     p = np.asarray(probabilities, np.float64)
 

@@ -1,19 +1,21 @@
 """Stacked capsule autoencoder (Kosiorek et al. 2019), a baseline in Figure 4 of document 000.
 
-The loss has two likelihoods and sparsity penalties. Stop-gradients separate the likelihoods, so the model is not one
-generative model:
+The loss has two likelihoods, of pixels and of part poses, and penalties. The second likelihood's gradient is stopped
+before the poses, so the two likelihoods do not form one generative model:
 
-    d_m, A_m, z_m = CNN(x)                                          parts: presence, pose, features
-    p(x_ij) = sum_m p_m,ij N(x_ij; c_m T_m,ij, 1)                   pixels: a mixture over warped templates T and a
-        p_m,ij prop. to d_m exp(alpha_m,ij)                         background; colour c_m from z_m, mixing logits alpha
-    a_k, V_k, a_km, D_km, sigma_km = set transformer({parts})       objects: presence, pose; their votes: presences,
-                                                                    deformations, sds; static_km is a parameter
+    d_m, A_m, z_m = CNN(x)                                          part m: presence, pose, features
+    p(x_ij) = sum_m p_m,ij N(x_ij; c_m T_m,ij, 1)                   pixel ij: a mixture of templates and a background;
+        p_m,ij proportional to d_m exp(alpha_m,ij)                  T, alpha: warped templates and mixing logits; c_m:
+                                                                    colour, computed from z_m
+    a_k, V_k, a_km, D_km, sigma_km = set transformer({parts})       object k: presence, pose; and for its vote for part
+                                                                    m: presence, deformation, sd
     p(A_m) = sum_k a_k a_km N(A_m; V_k (static_km + D_km), sigma_km) + a dummy of fixed weight and density
 
-Values and details are as in the authors' code. Two details are unexpected. The weights a_k a_km of votes do not sum to
-1, so p(A_m) is not a density. `attention: published` subtracts 1e32 (1 - d_m) from the attention scores of part m. So a
-query attends only to the part with the largest d_m, or to all parts whose d_m rounds to 1. `attention: presence` adds
-log d_m instead. Training uses no labels. Classifiers are fit afterwards (the authors fit them behind stop-gradients).
+The poses static_km are parameters. Values and details are as in the authors' code. Two details are unexpected. The
+weights a_k a_km of votes do not sum to 1, so p(A_m) is not a density. And the setting `attention: published` subtracts
+1e32 (1 - d_m) from the attention scores of part m. So a query attends only to the part with the largest d_m, or to all
+parts whose d_m rounds to 1. `attention: presence` adds log d_m instead. Training uses no labels. Classifiers are fit
+after training (the authors fit them during training, behind stop-gradients).
 
 Shapes: B images `[B, 1, S, S]` in [0, 1], P parts, O objects. Poses are offsets from the identity (`layers.poses`).
 """
@@ -34,10 +36,10 @@ from pipeline.systems.scae.settings import SCAEModelParams
 
 _LOG_2PI = math.log(2 * math.pi)
 _DUMMY = -2 * math.log(10.0)
-"""Log weight of the dummy, and log density of any pose under it. The dummy explains parts that no object explains."""
+"""Log weight of the dummy, and also its log density at any pose. The dummy explains parts that no object explains."""
 _SMALLEST = 1e-16
 _HIDDEN, _COLOUR = 128, 32
-"""Hidden units of the networks that read an object's code, and of the network that computes a part's colour."""
+"""Hidden units of the networks that process an object's code, and of the network that computes a part's colour."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Entropies (nats) of objects' shares of `presence [B, O]`: in an image (mean over images); in their sum."""
+    """Entropy (nats) of objects' shares of `presence [B, O]`: its mean over images, and that in the sum of images."""
 
     def entropy(share: Tensor) -> Tensor:
         return -torch.xlogy(share, share.clamp_min(_SMALLEST)).sum(-1)
@@ -89,8 +91,8 @@ def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_sparsity(presence: Tensor, per_image: float, classes: int) -> tuple[Tensor, Tensor]:
-    """Two mean squared distances for `presence [B, O]`: between an image's sum over objects and `per_image`, mean over
-    images; between an object's sum over images and B / classes, mean over objects.
+    """Two mean squared differences for `presence [B, O]`. The first, a mean over images, compares an image's sum with
+    `per_image`. The second, a mean over objects, compares an object's sum over images with B / `classes`.
     """
     within = (presence.sum(1) - per_image).square().mean()
     return within, (presence.sum(0) - len(presence) / classes).square().mean()
@@ -98,7 +100,7 @@ def squared_sparsity(presence: Tensor, per_image: float, classes: int) -> tuple[
 
 class Attention(nn.Module):
     """Single-head attention of queries `[B, n, d]` or `[n, d]` to parts `[B, P, d]` with presences `[B, P]`. The
-    result is `[B, n, d]`. `mask` is "published" or "presence", as in the module's docstring.
+    result is `[B, n, d]`. The module's docstring explains the two values of `mask`, "published" and "presence".
     """
 
     def __init__(self, width: int, mask: str) -> None:
@@ -114,7 +116,7 @@ class Attention(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Single-head self-attention of parts `[B, P, d]`, then a feed-forward map. Both are residual, before LayerNorm."""
+    """Single-head self-attention of parts `[B, P, d]`, then a feed-forward map. Each has a residual and a LayerNorm."""
 
     def __init__(self, width: int, mask: str) -> None:
         super().__init__()
@@ -136,7 +138,7 @@ class SCAE(Model):
     """
 
     batch_statistics = frozenset({"sparsity"})
-    keeps_last = True  # the loss rises while parts become sharper, because objects then predict them less well
+    keeps_last = True  # the lowest loss comes too early: while parts become sharper, objects predict them less well
 
     def __init__(self, params: SCAEModelParams, image_size: int) -> None:
         super().__init__()
@@ -172,12 +174,12 @@ class SCAE(Model):
         self.seeds = nn.Parameter(_uniform(math.sqrt(6 / (O + params.code)), O, params.code))
         self.pool = Attention(params.code, params.attention)
 
-        gain = math.sqrt(3.0)  # uniform weights of variance 1 / inputs
+        gain = math.sqrt(3.0)  # uniform weights in +-gain / sqrt(inputs) have variance 1 / inputs
         self.summarise = nn.Sequential(
             PerElement(O, params.code, _HIDDEN, gain), nn.ReLU(), PerElement(O, _HIDDEN, params.object_features, gain)
         )
         # Outputs per object: a deformation for each part, the object's pose and presence, then a presence and an sd for
-        # each part. Deformations have no bias: they are changes of the static poses, which all images share.
+        # each part. Deformations need no bias: they are added to the static poses, which are parameters.
         outputs = P * POSE_SIZE + POSE_SIZE + 1 + 2 * P
         self.hidden = PerElement(O, params.object_features + 1, _HIDDEN, gain)
         self.outputs = nn.Parameter(_uniform(gain / math.sqrt(_HIDDEN), O, _HIDDEN, outputs))
@@ -193,7 +195,7 @@ class SCAE(Model):
     # ---- parts
 
     def encode_parts(self, images: Tensor, noise: Tensor | None = None) -> PartCapsules:
-        """Encode parts. `noise [B, P]`, uniform in [-1, 1], times `presence_noise` is added to the presence logits."""
+        """Encode parts. `presence_noise` times `noise [B, P]`, uniform in [-1, 1], is added to the presence logits."""
         pooled = self.pooling(self.convolutions(images) + self.place)
         free, features, logits = pooled.split([POSE_SIZE, self.params.part_features, 1], dim=-1)
         logits = logits.squeeze(-1)
@@ -202,20 +204,20 @@ class SCAE(Model):
         return PartCapsules(logits.sigmoid(), constrained_pose(free), features)
 
     def coloured_templates(self, parts: PartCapsules) -> Tensor:
-        """Templates in each image's colours, `[B, P, h, w]`."""
+        """Templates in each image's colours, `[B, P, h, w]`, where h and w are the sides of a template."""
         return self.template_logits.sigmoid() * self.colour(parts.features).sigmoid().unsqueeze(-1)
 
     def explain_pixels(self, images: Tensor, parts: PartCapsules) -> tuple[Tensor, Tensor]:
-        """Log densities of images `[B, 1, S, S]`. Each pixel is from a mixture of the parts and a background.
+        """Log densities of images `[B, 1, S, S]`. The density of a pixel is a mixture of the parts and a background.
 
         Returns:
-            the log density of each image, `[B]`, in nats; and the mixtures' means `[B, S, S]`, without gradient.
+            the log density of each image, `[B]`, in nats; and the mean of each pixel, `[B, S, S]`, without gradient.
         """
         coloured = self.coloured_templates(parts)
         both = torch.stack([coloured, self.mixing_logits.expand_as(coloured)], dim=2)  # (B, P, 2, h, w)
         mean, logits = warp_templates(both, parts.poses, self.image_size).unbind(2)  # (B, P, S, S)
-        # Matrix products sum the exponentials with fewer passes over the layers than two logsumexp. Neither sum can
-        # vanish, because the background's weight is at least 1 and squared errors are at most 1.
+        # Exponentials are summed over parts by matrix products, faster than by two calls of logsumexp. With the
+        # background, no sum underflows to 0: the background's weight is at least 1, squared errors are at most 1.
         presence = parts.presence.clamp_min(_SMALLEST).unsqueeze(1)  # (B, 1, P)
 
         def over_parts(layers: Tensor) -> Tensor:
@@ -234,10 +236,9 @@ class SCAE(Model):
     # ---- objects
 
     def encode_objects(self, parts: PartCapsules, noise: Tensor | None = None) -> Objects:
-        """Encode objects from parts. The gradient reaches the parts' features, but not presences, poses and templates.
-
-        Args:
-            noise: `[B, O + O * P]`, uniform in [-1, 1]. Times `presence_noise`, it is added to the logits of presences.
+        """Encode objects from parts. `presence_noise` times `noise [B, O + O * P]`, uniform in [-1, 1], is added to the
+        logits of the presences of objects and of votes. The gradient reaches the features of parts, but not their
+        presences and poses, nor the templates.
         """
         P, O = self.params.parts, self.params.objects
         presence, A = parts.presence.detach(), parts.poses.detach()
@@ -262,7 +263,7 @@ class SCAE(Model):
         return Objects(votes, logit.sigmoid() * part_logits.sigmoid(), F.softplus(sd + 0.5) + 0.01, deformation)
 
     def part_explanations(self, parts: PartCapsules, objects: Objects) -> Tensor:
-        """Log weight plus log density of each part's pose under each object, `[B, O + 1, P]`, the dummy last."""
+        """Log weight plus log density of each part's pose for each object and, last, for the dummy: `[B, O + 1, P]`."""
         squared = (parts.poses.detach().unsqueeze(1) - objects.votes).square().sum(-1)
         density = -0.5 * squared / objects.vote_sd**2 - POSE_SIZE * (objects.vote_sd.log() + 0.5 * _LOG_2PI)
         explained = objects.vote_presence.clamp_min(_SMALLEST).log() + density
@@ -276,8 +277,8 @@ class SCAE(Model):
     # ---- what training needs
 
     def features(self, images: Tensor) -> dict[str, Tensor]:
-        """Features `[B, O]` by name of images `[B, 1, S, S]`, without noise, for probes: "prior", the presences
-        a_k max_m a_km; "posterior", the expected number of parts that each object explains.
+        """Features `[B, O]` for probes by name, from images `[B, 1, S, S]` without noise. "prior" has the presences
+        a_k max_m a_km of objects, "posterior" the expected number of parts that each object explains.
         """
         parts = self.encode_parts(images)
         objects = self.encode_objects(parts)

@@ -1,4 +1,4 @@
-"""The evaluation of a trained VAE, the same as for every model with features for probes."""
+"""The evaluation of a trained VAE. It is that of every model that has features for probes."""
 
 from pipeline.probes.evaluation import evaluate
 

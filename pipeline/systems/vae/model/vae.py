@@ -1,6 +1,6 @@
 """A plain variational autoencoder (Kingma & Welling 2013), the model without poses in document 000, section 5.
 
-    model: z ~ N(0, I), x ~ N(decoder(z), pixel_sd) or Bern(decoder(z)); guide: z ~ N(mu(x), sigma(x))
+    model: z ~ N(0, I), x ~ N(decoder(z), pixel_sd) or Bern(decoder(z));    guide q(z | x): z ~ N(mu(x), sigma(x))
 
 Encoder and decoder have one hidden layer each. Shapes: B images `[B, 1, S, S]` in [0, 1], latent code z `[B, Z]`.
 """
@@ -20,7 +20,7 @@ SMALLEST = 1e-6
 
 
 class VAE(Model):
-    """Encoder S * S -> hidden -> (mu, sigma), decoder Z -> hidden -> S * S.
+    """Variational autoencoder: encoder S * S -> hidden -> (mu, sigma), decoder Z -> hidden -> S * S.
 
     Args:
         params: sizes, and the distribution of pixels.
@@ -56,20 +56,20 @@ class VAE(Model):
         """The generative process of images as a Pyro model. Returns the decoded means `[B, S, S]`."""
         like, count = next(self.decoder.parameters()), len(images)
         with pyro.plate("images", count):
-            # Tensors on the device: Python numbers would be copied from the CPU at every step.
+            # Mean and sd are tensors on the device, because Python numbers would be copied from the CPU at every step.
             z = pyro.sample("z", dist.Normal(like.new_zeros(count, self.params.latent), like.new_ones(())).to_event(1))
             mean = self.decoder(z).unflatten(-1, (self.image_size, self.image_size))
             pixels: dist.TorchDistribution
             if self.params.pixels == "normal":
                 pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
             else:
-                # Clamped to avoid log 0; not validated, because grey values are outside the Bernoulli's support.
+                # Clamping avoids log 0. Validation is off, because grey values are outside the Bernoulli's support.
                 pixels = dist.Bernoulli(mean.clamp(SMALLEST, 1 - SMALLEST), validate_args=False)
             pyro.sample("pixels", pixels.to_event(2), obs=images[:, 0])
         return mean
 
     def guide(self, images: Tensor, noise: Tensor) -> None:
-        """The amortised posterior as a Pyro guide. `noise [B, Z]` is standard normal."""
+        """The approximate posterior q(z | x) as a Pyro guide. `noise [B, Z]` is standard normal."""
         with pyro.plate("images", images.shape[0]):
             mu, sigma = self.encode(images)
             # z is sampled from q(z | x) with the caller's noise. Pyro gets z as a delta with the log density of q.
