@@ -30,7 +30,7 @@ class AugmentationParams(Section):
 class CropParams(Section):
     """Random crops with random brightness, drawn again in every epoch. They are warped if the property `warps` is true.
 
-    Gain and offset are drawn for each channel, because standardisation removes a gain or offset that channels share.
+    Gain and offset are drawn for each channel, because models remove a gain or offset that channels share.
     All other changes are the same for all channels. Validation and tests use the unchanged central crop.
     """
 
@@ -70,9 +70,9 @@ class TrainingParams(Section):
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the end")
     decay: Literal["cosine", "exponential"] = Field(description="shape of the step size's decay from start to end")
     gradient_clip: float = Field(gt=0, le=1e30, description="a gradient with a larger norm is scaled down to this norm")
-    patience: int = Field(ge=1, le=1_000_000, description="epochs without a lower validation loss that end training")
+    patience: int = Field(ge=1, le=1_000_000, description="training ends after so many epochs without improvement")
     averaging: float = Field(
-        ge=0, le=0.5, description="mean age of weights averaged for evaluation, as a share of steps so far; 0: none"
+        ge=0, le=0.5, description="mean age of averaged weights, as a share of the steps so far; 0: no averaging"
     )
 
 
@@ -112,7 +112,7 @@ class RunSettings(Section):
             raise UserError(f"augmentation.crop is {crop}, but images of {self.dataset} have {size}x{size} pixels")
 
     def without_effect(self) -> dict[str, str]:
-        """The settings that the model ignores, by name, each with what it would need, such as "competition: all"."""
+        """The settings that the model ignores, by name, each with the setting it needs, such as "competition: all"."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:

@@ -216,7 +216,7 @@ class _Loop:
             gradients = torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
             norm = clip(gradients, self.training.gradient_clip)
             metrics = {"loss": loss.detach(), **metrics, "gradient_norm": norm}
-            # Copied before the optimiser's step, because it would change a metric that is a view of a parameter.
+            # `stack` copies metrics. A metric that is a view of a parameter would change with the optimiser's step.
             recorded.append(torch.stack(list(metrics.values())))
             self.optimiser.step(gradients)
             if self.average:

@@ -60,7 +60,7 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
     changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
     committed = _run(root, "git", "ls-tree", "-r", "HEAD")
-    for file in FILES:  # compared by content, because switching profiles moves them
+    for file in FILES:  # committed if any committed file has its content: switching profiles moves these files
         if (root / file).exists() and _run(root, "git", "hash-object", file).strip() not in committed:
             changed += f" M {file}\n"
     if changed:
@@ -83,13 +83,13 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
-    """Push the outputs `wanted` to the remote. Remove its files that belong to no complete output of `locked`. Returns,
+    """Push the outputs `wanted` to the remote. Remove from it what is in no complete output of `locked`. Returns,
     with reasons, the outputs of `wanted` that are not on the remote and the outputs of `locked` that were removed.
     Raises `UserError` if the remote has become too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
-    if new:  # names are slow, as DVC reads dvc.lock for each, but without names it would push everything
+    if new:  # by name, though DVC reads dvc.lock for each: without names, it would push everything
         _run(root, sys.executable, "-m", "dvc", "push", "-q", "-r", REMOTE, *new)
     refused = dict.fromkeys(wanted, "its files are not in DVC's cache") | incomplete | _tidy(root, locked)
     if (total := sum(path.stat().st_size for path in _files(root))) > LARGEST_TOTAL:
@@ -101,7 +101,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
 
 
 def stored(root: Path, output: Output) -> list[Path]:
-    """Paths of an output's files on the remote, and of a folder's listing. UserError if one is missing or damaged."""
+    """Paths on the remote of an output's files, and of a folder's listing. UserError if one is missing or damaged."""
 
     def checked(name: str) -> Path:
         path = _place(root, name)
@@ -192,8 +192,8 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
 
 
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
-    """Push the run cache of the repository in `root`, and the outputs of its entries. No output of an entry is pushed
-    if one of them is, or lies in, a path in `without`. Returns the number of all entries, and of files that this call
+    """Push the run cache of the repository in `root`, and the outputs of its entries. Entries with an output at
+    or below a path in `without` are left out. Returns the number of all entries, and of files that this call
     pushed. Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not take all files,
     cannot have a run cache (a remote over HTTP), or is the folder of published results, which is in Git.
     """

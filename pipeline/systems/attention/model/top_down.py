@@ -9,11 +9,11 @@ The part attends to its n predictions. Iterations of this attention select one p
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
 Equation 7 turns attention into a density of the part's pose V_i, a mixture of Gaussians around the predictions. Its
-weights are a softmax of von Mises-Fisher (VMF) densities. Here they are a softmax of log densities, which depend on
-scalar products with the predictions, as the scores in equation 6 do. In the document, weights and Gaussians depend on
-the same pose V_i. The mixture then does not integrate to one, but to nearly n if directions determine the parent
-(`literal_mass`). It integrates to one if the weights depend on another variable, such as the *previous* pose in
-equation 6. Here, this variable is a cue q_i, the direction in which to look for the part.
+weights are a softmax of von Mises-Fisher (VMF) densities. In this module they are a softmax of log densities, which
+are linear in scalar products with the predictions, like the scores in equation 6. In the document, weights and
+Gaussians depend on the same pose V_i. The mixture then does not integrate to one, but to nearly n if the direction of
+a pose nearly always shows its parent (`literal_mass`). It integrates to one if the weights depend on another variable,
+as on the *previous* pose in equation 6. Here, this variable is a cue q_i, the direction in which to look for the part.
 A part with parent s_i thus has two observed variables, its cue and its pose:
 
     s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
@@ -38,7 +38,7 @@ from pipeline.systems.attention.model import von_mises_fisher
 
 @dataclass(frozen=True)
 class Components:
-    """The n mixture components of a part, one for each possible parent. All tensors broadcast.
+    """The n mixture components of a part, one for each possible parent, clutter included. All tensors broadcast.
 
     Attributes:
         predictions: the predictions U, `[..., n, d]`.
@@ -77,7 +77,7 @@ class Components:
         """Logs of the weights as printed in equation 7, a softmax of von Mises-Fisher densities: `[..., n]`."""
         log_densities = self.log_cues(cues)
         largest = log_densities.amax(-1, keepdim=True)
-        # Subtracting the largest density from all does not change the softmax. A cap on the largest avoids overflows.
+        # The softmax of densities, less the largest one: exp(l) - exp(m) = exp(m) expm1(l - m). A cap avoids overflow.
         most = math.log(torch.finfo(largest.dtype).max) - 1
         return (largest.clamp_max(most).exp() * (log_densities - largest).expm1()).log_softmax(-1)
 

@@ -36,12 +36,12 @@ STEP = 0.03
 LEAST_USE = 0.01
 """A part is in use if it draws at least this share of the ink. The template of an unused part is blank or noise."""
 CONTROLS = 10
-"""Number of random samples of strokes that are compared with the templates."""
+"""Number of random sets of strokes, cut from digits, in which copies are counted as among the templates."""
 
 
 @torch.no_grad()
 def drawn(model: GenerativeModel, images: NDArray[np.uint8]) -> Tensor:
-    """Templates that draw at least `LEAST_USE` of the ink of uint8 `images [N, 1, S, S]`: `[n, h, w]`, on black."""
+    """Templates that draw at least `LEAST_USE` of the ink of uint8 `images [N, 1, S, S]`: `[n, h, h]`, on black."""
     ink = torch.zeros(model.params.parts, dtype=torch.float64, device=model.device)
     for pixels in batches(images, model.device, BATCH):
         parts = responsible_parts(model, model.states(model.encode(pixels)))
