@@ -96,11 +96,11 @@ def pixel_bytes(path: Path) -> int:
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
     """Turn errors of the `with` block into a `UserError` that names the file and, if it helps, the stage to run.
 
-    A `UserError` or a `MemoryError` passes unchanged.
+    A `UserError` passes unchanged. A `MemoryError` may be due to a damaged header.
     """
     try:
         yield
-    except (UserError, MemoryError):
+    except UserError:
         raise
     except FileNotFoundError as error:
         raise UserError(f"{error.filename} is missing{f': run the {stage} stage first' if stage else ''}") from None
