@@ -113,10 +113,11 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
     estimate needs both `spreads` between machines. Estimates of 0 are omitted: a few numbers may be equal by chance.
     """
     found = []
-    several = [answer for answer in (before, after) if answer.n > 1]
-    if degrees := sum(answer.n - 1 for answer in several):
-        variances = (answer.sd**2 * (answer.n if answer.standard_error else 1) for answer in several)
-        pooled = sum((answer.n - 1) * variance for answer, variance in zip(several, variances, strict=True)) / degrees
+    if degrees := before.n + after.n - 2:
+        squares = (
+            (answer.n - 1) * answer.sd**2 * (answer.n if answer.standard_error else 1) for answer in (before, after)
+        )
+        pooled = sum(squares) / degrees
         sd = math.sqrt(pooled * (1 / before.n + 1 / after.n))
         found.append(Noise(sd, degrees, f"{before.n} and {after.n} repetitions"))
     machines = [  # (sd, number of machines); the sd of a mean of r seeds is rescaled to a mean of n seeds
