@@ -159,7 +159,7 @@ def publish() -> None:
 @app.command()
 def share(
     remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; default: DVC's default")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="leave out stages that write to this folder")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="a folder such as data: skip its stages")] = None,
 ) -> None:
     """Push DVC's run cache and its outputs to a DVC remote, so that another clone can restore every stage."""
     from pipeline.operations.publish import share as share_runs
