@@ -23,13 +23,11 @@ ITSELF = "itself"
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """The run of an item, the key of its best classifier (`ITSELF` or features), and this classifier's test errors.
-
-    Errors are in [0, 1], by share of the training images (such as "0.1"). The best classifier has the lowest mean error
-    on the largest share.
+    """The run of an item, its classifier (`ITSELF`, or the key of the model's first features, which a probe reads), and
+    the classifier's test errors in [0, 1], by share of the training images (such as "0.1").
     """
     shares = sorted(numbers.names("share"), key=float)
-    how = min(numbers.names("share", shares[-1]), key=lambda way: numbers.at("share", shares[-1], way, "mean"))
+    how = numbers.names("share", shares[-1])[0]
     errors = {share: error for share in shares if (error := numbers.measured("share", share, how))}
     return numbers.settings.data_efficiency[item].run, how, errors
 
@@ -43,7 +41,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "Test error against the number of training images",
             "Models are trained on shares of the images, with an equal number of steps for each share. Errors are "
             "higher than in other figures, whose models are trained for longer. Bars are one sd over seeds. If a model "
-            "learns without labels, a linear probe is fitted to its best features of the same share of images.",
+            "learns without labels, a linear probe is fitted to its first features of the same share of images.",
             "Test error against the number of training images: a panel for each data set, a series for each run.",
             [record for numbers in measured.values() for record in numbers.records],
             partial(errors_over_images, measured),

@@ -50,7 +50,6 @@ PROBED = {
 """Where results have the accuracy from which an error of probes or clusters is computed: the stage, the text after the
 run's name in the item's name, and the nested keys of the number. The features' key is inserted after the first key.
 """
-CLEAN = ("refit", "rotated_0")
 
 
 # ---- the models
@@ -63,7 +62,7 @@ class Entry:
     Attributes:
         error: test error in percent.
         how: the classifier in words, `ITSELF` or a linear probe with the name of its features.
-        features: the key of the features whose probe is best on clean images; empty if no probe was fitted.
+        features: the key of the model's first features; empty if no probe was fitted.
     """
 
     run: str
@@ -80,26 +79,16 @@ def _trained(results: Results) -> Iterator[Entry]:
     """Yield every evaluated run with a known test error and number of parameters."""
     for run, numbers in results.executed("evaluate"):
         trained, variant = training_behind(results, numbers, run), numbers.run(run).variant
-        features = _best_features(numbers)
+        features = next(iter(numbers.names("probe")), "")
         if variant in CLASSIFIERS:
             how, own = ITSELF, numbers.measured("test", "centre")
             error = _error(numbers, "test", "accuracy") or (own and own.scaled(100))
         else:
             how = f"linear probe on {look(features).name}"
-            error = _error(numbers, "probe", features, *CLEAN)
+            error = _error(numbers, "probe", features, "refit", "rotated_0")
         if trained and error:
             records, parameters = [*trained.records, *numbers.records], float(trained.at("parameters", "total"))
             yield Entry(run, variant, error, how, features, parameters, trained.number("seconds"), records)
-
-
-def _best_features(numbers: Numbers) -> str:
-    """The features with the best probe on clean images, other than relaxed samples (`*_sampled`). "" without probes."""
-    probes = {
-        features: measured.mean
-        for features in numbers.names("probe")
-        if not features.endswith("_sampled") and (measured := numbers.measured("probe", features, *CLEAN))
-    }
-    return max(probes, key=lambda features: probes[features], default="")
 
 
 def _regressions(results: Results) -> Iterator[Entry]:
@@ -215,8 +204,8 @@ def build(results: Results) -> list[Table]:
         shown.append(texts)
     caption = (
         "Test errors in percent, ± one sd over seeds, and the training time of all seeds. Only compare models on equal "
-        "data. A model that learned without labels is tested by the linear probe that is best on clean images; (probe) "
-        "marks probes on a network that is itself a classifier. Shares of images: shorter trainings on a share. "
+        "data. A model that learned without labels is tested by a linear probe on its first features; (probe) marks "
+        "probes on a network that is itself a classifier. Shares of images: shorter trainings on a share. "
         "Rotated, warped: probes are fitted again to rotated or warped images, except the probe of upright images. "
         "Optimised: posteriors are optimised for each image. Clusters: k-means, with the best matching of clusters to "
         "classes. Novel viewpoints: errors when both networks have equal errors on familiar viewpoints. FGSM, BIM: "

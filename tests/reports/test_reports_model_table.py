@@ -54,12 +54,12 @@ def row(table: Table, run: str) -> dict[str, str]:
     return found
 
 
-def test_an_unsupervised_model_is_judged_by_the_probe_that_is_best_on_clean_images(table: Table) -> None:
+def test_an_unsupervised_model_is_judged_by_the_probe_on_its_first_features(table: Table) -> None:
     shown = row(table, "capsules-digits")
-    assert (shown["classified by"], shown["test error"]) == ("linear probe on t0 and A0", "3.0 ± 1.2")
-    assert (shown["rotated ±180°"], shown["rotated ±180°, probe of upright images"]) == ("35.0 ± 1.2", "44.0 ± 2.0")
-    assert (shown["trained on rotated ±180°"], shown["rotated ±180°, optimised"]) == ("19.0", "54.0 ± 1.0 (64 images)")
-    assert shown["clusters without labels"] == "20.0 ± 2.0"
+    assert (shown["classified by"], shown["test error"]) == ("linear probe on t0", "5.0 ± 1.2")
+    assert (shown["rotated ±180°"], shown["rotated ±180°, probe of upright images"]) == ("59.0 ± 1.2", "68.0 ± 2.0")
+    assert (shown["trained on rotated ±180°"], shown["rotated ±180°, optimised"]) == ("53.0", "54.0 ± 1.0 (64 images)")
+    assert shown["clusters without labels"] == "30.0 ± 1.0"
     assert shown["novel azimuths"] == shown["FGSM, epsilon 0.1"] == "not measured"
     assert shown["equivariance error"] == "0.20 ± 0.02 (parts, by theory)"
 
@@ -84,7 +84,7 @@ def test_the_csv_has_a_row_for_each_model_and_question(table: Table) -> None:
     error = asked.loc[("matrix-toys", "error_FGSM_0.1_percent")]
     assert (error["value"], error["n"]) == (45, 2)
     assert error["tracking_run"] == "20251102-140509-attack-toys-a1b2c3"
-    assert asked.loc[("capsules-digits", "error_percent"), "value"] == pytest.approx(3)
+    assert asked.loc[("capsules-digits", "error_percent"), "value"] == pytest.approx(5)
     missing = asked.loc[("capsules-digits", "error_novel_azimuth_percent")]
     assert pd.isna(missing["value"])
 
