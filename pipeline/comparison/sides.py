@@ -71,13 +71,13 @@ class Tree:
     commit: str | None = None
 
     def read(self, path: str) -> str | None:
-        """A file's text, or None if it does not exist there."""
+        """A file's text, or None if it does not exist there. Bytes that are no text become replacement characters."""
         if self.commit is None:
             file = self.root / path
-            return file.read_text(encoding="utf-8") if file.exists() else None
+            return file.read_text(encoding="utf-8", errors="replace") if file.exists() else None
         command = ["git", "-C", str(self.root), "show", f"{self.commit}:./{path}"]
-        shown = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
-        return shown.stdout if shown.returncode == 0 else None
+        shown = subprocess.run(command, capture_output=True, check=False)
+        return shown.stdout.decode(errors="replace") if shown.returncode == 0 else None
 
     def params(self, profile: str = "") -> dict[str, Any]:
         """The parameters of a profile, by default of the current one. Raises `UserError` if there are none."""

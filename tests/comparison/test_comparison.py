@@ -302,8 +302,8 @@ def test_a_side_is_a_revision_a_profile_or_the_working_tree(repository: Reposito
     for word, message in (("nobody", "neither a Git revision nor a profile"), ("quick", "both a profile and a Git")):
         with pytest.raises(UserError, match=message):
             load_sides(repository.root, [word])
-    for content in ("<<<<<<< HEAD", '[{"id": "001.a"}]'):
-        (repository.root / "reports/quick/scorecard.json").write_text(content)
+    for content in (b"<<<<<<< HEAD", b'[{"id": "001.a"}]', b"\xff\xfe"):
+        (repository.root / "reports/quick/scorecard.json").write_bytes(content)
         with pytest.raises(UserError, match=r"scorecard\.json of the working tree is not a scorecard"):
             load_sides(repository.root, ["."])
 
