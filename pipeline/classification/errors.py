@@ -56,7 +56,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     assert isinstance(augmentation, CropParams)  # the run's settings class requires it
     replicas = tqdm(models, desc=inputs.title, unit="network")
     errors = stack_replicas([classification_errors(model, dataset, augmentation) for model in replicas])
-    # For evaluations of all systems, dvc.yaml plots the columns `test` and `accuracy`.
+    # dvc.yaml plots these two columns, `test` and `accuracy`, for every system.
     table = errors.rename(columns={"metric": "test"})
     table["accuracy"] = 1 - table.pop("value")
     return Outcome("classification", table, {"test": nest(errors, ["metric"], "value")}, ("test.centre", "test.crops"))

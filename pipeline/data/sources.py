@@ -192,7 +192,7 @@ def _download(url: str, output: str, _: object) -> None:
             return
         except requests.HTTPError as error:
             raise UserError(str(error)) from None
-        except requests.RequestException as error:  # its message shows objects of the library
+        except requests.RequestException as error:  # its message is not shown: it has the addresses of objects
             raise UserError(f"{url}: cannot connect ({type(error).__name__}): is there a network?") from None
         except HTTPError:  # the connection broke
             time.sleep(PAUSE)

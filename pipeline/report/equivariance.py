@@ -43,7 +43,7 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
     Args:
         place: subject (`TRAINED`, `UNTRAINED` or a control), layer, measure, family, magnitude (none for derivatives).
-        kind: "relative_error" (to the sd over images), "within_classes" (to the sd within classes), or "derivative".
+        kind: "relative_error" (error / sd over images), "within_classes" (error / sd within classes), or "derivative".
     """
     error, over_images = numbers.measured(kind, *place), numbers.measured(f"{kind}_se", *place)
     if error is None or over_images is None:
@@ -195,7 +195,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "Equivariance errors of the best layer of each run",
         "For each run, the layer with the smallest error under rotations, shifts, scales and shears. Errors are "
         "relative to the sd of the layer's numbers over images; a prediction of the mean has error 1. Filled marks: "
-        "the layer is predicted by theory, or by a map fitted to training images, which is easier. Bars are two "
+        "the layer is predicted by theory, or by a map fitted to training images (an easier test). Bars are two "
         "standard errors. Open marks: the layer is predicted not to change. Rows on different data cannot be compared.",
         f"A row for each of {', '.join(layer.run for layer in best)}, with a filled and an open mark.",
         [record for layer in best for record in layer.numbers.records],
@@ -239,7 +239,7 @@ def build(results: Results) -> list[Table]:
 
 
 def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
-    """A list with one table: a row for each pair of `_chosen` and layer of a run or control. Empty without rows."""
+    """A list with one table: a row for each layer of a run or control and each of `_chosen`. Empty without rows."""
     rows: list[Row] = []
     controlled: set[str] = set()
     heads = {f"{TRAINED}_{measure}": (words, 2) for measure, words in _SHOWN.items()}
@@ -293,11 +293,11 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
                 }
                 rows.append(([run, layer, f"{degrees}° of {factor}"], found, numbers))
     caption = (
-        "Errors of predictions of a layer's numbers when the viewpoint of a toy moves by one step in the same light, "
-        "relative to the sd of the numbers over images, then to their sd within classes. They are predicted by one "
-        "matrix that multiplies all poses, by a linear map, or not to change (invariance). Matrix and map are fitted "
-        "to half of the test toys, and tested on the other half. If an invariance error is small over images, but "
-        "large within classes, the numbers depend on little but the class."
+        "Errors of predictions of a layer's numbers when the viewpoint of a toy moves by one step in the same light. "
+        "The first columns are relative to the sd of the numbers over images, the others to their sd within classes. "
+        "The numbers are predicted by one matrix that multiplies all poses, by a linear map, or not to change "
+        "(invariance). Matrix and map are fitted to half of the test toys, and tested on the other half. If an "
+        "invariance error is small over images, but large within classes, the numbers depend on little but the class."
     )
     title, keys = "Errors of predictions from one viewpoint to the next", ["run", "layer", "step"]
     heads = {f"{kind}_{measure}": (f"{kinds[kind]}{measures[measure]}", 2) for kind, measure in columns}

@@ -62,7 +62,7 @@ class Entry:
     Attributes:
         error: test error in percent.
         how: the classifier in words, `ITSELF` or a linear probe with the name of its features.
-        features: the key of the model's first features; empty if no probe was fitted.
+        features: the key of the first of the model's sets of features; empty if no probe was fitted.
     """
 
     run: str
@@ -204,7 +204,7 @@ def build(results: Results) -> list[Table]:
         shown.append(texts)
     caption = (
         "Test errors in percent, ± one sd over seeds, and the training time of all seeds. Only compare models on equal "
-        "data. A model that learned without labels is tested by a linear probe on its first features; (probe) marks "
+        "data. A model that learned without labels is tested by a linear probe (see: classified by); (probe) marks "
         "probes on a network that is itself a classifier. Shares of images: shorter trainings on a share. "
         "Rotated, warped: probes are fitted again to rotated or warped images, except the probe of upright images. "
         "Optimised: posteriors are optimised for each image. Clusters: k-means, with the best matching of clusters to "

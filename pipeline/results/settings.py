@@ -12,7 +12,8 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
-"""Items by role. An item is a key in section `Role.section`. For `networks`, it is a run or <ablation>/<condition>."""
+"""Items by role. A class below says, for each role, in which section of `params.yaml` the item is a key (`Role`). For
+`networks`, the item is a run or <ablation>/<condition>."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 ROWS = (
@@ -67,8 +68,8 @@ class MiddleLayer(Section):
 
 
 class CapsNetEvidence(Section):
-    """Evidence for the networks of document 001. `inference.as_coded` is inference in the network without routing, as
-    in the code behind the document. The first measured entry of `middle` answers the claim about a middle layer.
+    """Evidence for the networks of document 001. For `inference.as_coded`, the network without routing infers as in
+    the code behind the document. The first measured entry of `middle` answers the claim about a middle layer.
     """
 
     runs: Roles = group("runs", dict.fromkeys(("routed", "unrouted", "routed_margin", "unrouted_margin"), "capsnet"))
@@ -77,7 +78,9 @@ class CapsNetEvidence(Section):
 
 
 class RegressionEvidence(Section):
-    """Evidence for document 002. Each kind of study has a role per data set of the document. Items may use others."""
+    """Evidence for document 002. Each kind of study has a role per data set of the document. The item of a role may use
+    another data set.
+    """
 
     grid: Roles = group("regression", dict.fromkeys(DATASETS, "grid"))
     convergence: Roles = group("regression", dict.fromkeys(DATASETS, "convergence"))

@@ -36,7 +36,7 @@ STEP = 0.03
 LEAST_USE = 0.01
 """A part is in use if it draws at least this share of the ink. The template of an unused part is blank or noise."""
 CONTROLS = 10
-"""Number of random sets of strokes, cut from digits, in which copies are counted as among the templates."""
+"""Number of random sets of strokes, cut from digits. Copies are counted in them as they are in the set of templates."""
 
 
 @torch.no_grad()

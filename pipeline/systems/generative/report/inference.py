@@ -23,7 +23,8 @@ from pipeline.systems.generative.report.shared import answer, tested_on
 LOOKS = ((BLUE, "o"), (GREEN, "^"), (VERMILLION, "s"))
 """Colours and markers of engines, the optimisers at test time."""
 PROBE_SDS = {"t0": 1.0, "t0_A0": 0.5}
-"""Sds of probe accuracies on clean images in Table 1, in points. For t0_A0, .00 is printed, so the sd is below 0.5."""
+"""Sds of probe accuracies on clean images in Table 1, in points. That of t0_A0 is printed as .00, so it is below .005,
+which is half a point."""
 _EXAMPLES = {
     "images": "input",
     "before": "encoder",
@@ -60,7 +61,7 @@ def optimisation_repairs(results: Results) -> Finding:
         for angle, each in angles.items()
     )
     notes = [
-        f"bound and squared error use samples that no step used; their standard errors are over images, {images}",
+        f"bound and squared error of new samples of the presences, {images}; standard errors are over images",
         f"within ±{least:g}°: bound {rises[least].mean:+.1f} ± {at['bound_rise_error'].mean:.1f} nats, "
         f"squared error {-falls[least].mean:+.1f} ± {at['pixel_fall_error'].mean:.1f}; "
         f"the bound falls in {100 * at['bound_fell'].mean:.0f} % of the images",
@@ -89,8 +90,10 @@ def optimisation_gain(results: Results) -> Finding:
     ]
     if "bound_kicked" in values:
         better = values["bound_kicked"].minus(values["bound_after"]).mean
-        noise = f"restarts also perturb log odds (sd {study.kick_logit:g}), and objects are not refined"
-        notes.append(f"kicked: {noise}; the bound differs by {better:+.1f} nats from optimised")
+        notes.append(
+            f"kicked: as optimised, but restarts perturb the log odds of presences, too (sd {study.kick_logit:g}), and "
+            f"objects are not refined; the bound is {better:+.1f} nats from that of optimised"
+        )
     run, evaluated = study.run, results.numbers("evaluate", study.run)
     if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
         notes += presences.notes(evaluated, run)
@@ -145,7 +148,8 @@ def full_posterior_probes(results: Results) -> Finding:
     """Section 2.3: the change (points) of probe accuracies if the encoder is trained further with Gaussian poses.
 
     Probes on clean images use t0, or t0 and A0. Each change is divided by an sd over seeds: the paper's or our delta
-    model's, whichever is larger. Our number is the larger change in these units. The claim holds if it is at most 2.
+    model's, whichever is larger. The larger quotient decides: the claim holds if it is at most 2. Our number is that
+    probe's change in points.
     """
     _, numbers, run, notes = _posterior(results)
     moves = []
@@ -247,8 +251,9 @@ def optimisation(results: Results) -> list[Table]:
     caption = (
         "Optimisation of each image's posterior, on images rotated within ±angle degrees. Before: encoder's output. "
         "Evaluations: of the gradient, per image (refining objects takes about a tenth more). Seconds: for all images. "
-        "Bound: per image. Pixel error: squared, summed over an image. Probes on t0: fixed, fit on encoded clean "
-        "images; refit, fit on training images rotated in the same way and encoded (before) or optimised (after)."
+        "Bound: per image. Pixel error: squared, summed over an image. The fixed probe on t0 is fitted to codes of "
+        "clean images. The refit probe is fitted to training images that are rotated like the test images: to their "
+        "codes (before), or to their optimised posteriors (after)."
     )
     keys = ["study", "engine", "angle", "images"]
     return measured_table("optimise", "Test-time optimisation", caption, keys, heads, rows)

@@ -3,10 +3,10 @@
 Shapes: B images. Children (capsules below) are at X positions, with c types at each and poses of P numbers. Parents are
 at p positions, with D types at each. A parent sees N = k c children, which are at the k positions of its receptive
 field and sorted by position (`receptive_fields`). Votes are `[B, p, D, N, P]`. Assignments `[B, p, D, N]` are the
-shares of a child that parents get. They sum to 1 over all parents that see the child. With `competition: position`, and
-in iteration 1 with `first_shares: position`, they sum to 1 over the D parents at each position. This module is for GPUs
-and for CPUs without a compiler. `compiled_routing` gives the same results faster. `procedure_1` has the procedure as
-printed, to test these two modules against.
+shares of a child that parents get. They sum to 1 over all parents that see the child. With `competition: position`
+they sum to 1 over the D parents at each position; with `first_shares: position` they do so in iteration 1 only. This
+module is for GPUs and for CPUs without a compiler. `compiled_routing` gives the same results faster. `procedure_1` has
+the procedure as printed, to test these two modules against.
 
 The votes for one image are c D k p P numbers. Each iteration reads them twice. So `route` works on a few images at a
 time, whose votes fit in the cache. Moments and log densities are matrix products that read votes and their squares in
@@ -19,10 +19,10 @@ single precision spoils. So the unweighted mean of the votes for each parent is 
 added to the parent's pose at the end. Except for rounding, results are the same.
 
 With `activation: mdl`, M-steps follow the procedure as printed, with a floor of variances, and with damping if it is
-set. The authors' code has no factor 1/2 before log variances. So its costs, beta_a and beta_u are twice ours, and its
-lambda is half of ours. Its beta_u is in units of (1 + ln 2 pi) / 2 nats. Its beta_a is in units of -5,000 nats, which
-correspond to -2,500 nats here. An M-step uses only the moments of votes. It gives each parent three coefficients: a
-constant, and vectors "linear" and "quadratic" `[P]`. From these the E-step computes, for a vote V,
+set. The authors' code has no factor 1/2 before log variances. So its costs are twice ours, and its lambda is half of
+ours. A unit of its parameter for beta_u is (1 + ln 2 pi) / 2 nats here, and one of that for beta_a is -2,500 nats here.
+An M-step uses only the moments of votes. It gives each parent three coefficients: a constant, and vectors "linear" and
+"quadratic" `[P]`. From these the E-step computes, for a vote V,
 
     log(density of V * activation of the parent) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
 

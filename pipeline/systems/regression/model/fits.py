@@ -97,7 +97,9 @@ def fit(
         return (state.round < len(schedule.thresholds)) & (state.iterations < schedule.most_iterations)
 
     def iterate(now: State, active: Tensor, at: Tensor) -> Tensor:
-        """Iterate `now`, the state of k problems `active` (on the device: `at`). Returns history rows, `[k, 6]`."""
+        """One iteration of `now`, the state of the k problems with indices `active` (`at`: the same on the device).
+        Returns rows of the history `[k, 6]`.
+        """
         working, nu = are_working(now), thresholds[now.round]
         statistics = problems.passed(now.W, active, nu, problems.examples)
         new = problems.update(statistics.moments, active) + schedule.momentum * (now.W - now.previous)
