@@ -21,7 +21,7 @@ from pipeline.drawing.style import VERMILLION, plain
 
 _COLOURS = 128
 DARK, BRIGHT = "#1b2a41", "#ffd23f"
-"""Colours of the shares that classes have of a part: of 0, and of the largest in a film. They differ in lightness."""
+"""Colours of a class's share of a part: of a share of 0, and of the largest in a film. They differ in lightness."""
 _SIDE, _EDGE = 112, 4
 """In pixels: the approximate side of a map in `strip`, and the width of the edge around the map of the right class."""
 _SHADES = LinearSegmentedColormap.from_list("shares", [DARK, BRIGHT])

@@ -19,12 +19,12 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
   errors of our mean.
 - "not tested": our mean is "worse", and one of four facts (`untested` of the row) shows that we did not reach the
   document's conditions. (1) Training took fewer steps than in the document or its published code. (2) The claim is
-  about an error. Our error is above the document's, and so is our error on augmented training images in the last epoch.
-  (3) Our error is above the document's, and still falls: the mean error in the last eighth of the epochs is below the
-  mean error in the eighth before, by more than two standard errors of the difference (binomial). These are errors on
-  test images if the run measures some after every epoch, else on validation images. (4) The document does not give its
-  distorted images, so ours replace them. A claim without a number is "not tested" if (1) or (4) is true, even if it
-  holds here.
+  about an error. Our error is above the document's, and so is our error on augmented training images in the last epoch
+  (of an ablation, the kept epoch). (3) Our error is above the document's, and still falls: the mean error in the last
+  eighth of the epochs is below that in the eighth before, by more than two standard errors of the difference
+  (binomial). These are errors on test images if the run measures some after every epoch, else on validation images.
+  (4) The document does not give its distorted images, so ours replace them. A claim without a number is "not tested" if
+  (1) or (4) is true, even if it holds here.
 
 The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. If the
 verdict is "not tested" (kind budget or data) or "undecided" (kind noise), this is the reason for the verdict. Otherwise

@@ -23,8 +23,8 @@ ITSELF = "itself"
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """The run of an item, what classifies, and the test errors in [0, 1] by share of the training images (such as
-    "0.1"). `ITSELF` classifies, or a probe. It reads the first of the model's sets of features, whose key is returned.
+    """The run of an item, its classifier (`ITSELF`, or the key of the model's first set of features, which a probe
+    reads), and its test errors in [0, 1] by share of the training images (such as "0.1").
     """
     shares = sorted(numbers.names("share"), key=float)
     how = numbers.names("share", shares[-1])[0]
@@ -41,8 +41,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "Test error against the number of training images",
             "Models are trained on shares of the images, with an equal number of steps for each share. Errors are "
             "higher than in other figures, whose models are trained for longer. Bars are one sd over seeds. If a model "
-            "learns without labels, the error is that of a linear probe on the first of its sets of features, fitted "
-            "to the same share of images.",
+            "learns without labels, the error is that of a linear probe on one set of its features, fitted to the "
+            "same share of images.",
             "Test error against the number of training images: a panel for each data set, a series for each run.",
             [record for numbers in measured.values() for record in numbers.records],
             partial(errors_over_images, measured),

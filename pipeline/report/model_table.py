@@ -47,8 +47,8 @@ PROBED = {
     "error_trained_on_rotated_180_percent": ("sweep", "-180", "probe"),
     "error_clusters_percent": ("evaluate", "", "kmeans"),
 }
-"""Where results have the accuracy from which an error of probes or clusters is computed: the stage, the text after the
-run's name in the item's name, and the nested keys of the number. The features' key is inserted after the first key.
+"""Where results have the accuracies of probes and clusters, from which errors are computed: the stage, the end of the
+item's name (after the run's name), and the number's nested keys. The features' key is inserted after the first key.
 """
 
 
@@ -205,13 +205,13 @@ def build(results: Results) -> list[Table]:
     caption = (
         "Test errors in percent, ± one sd over seeds, and the training time of all seeds. Only compare models on equal "
         "data. A model that learned without labels is tested by a linear probe (see: classified by); (probe) marks "
-        "probes on a network that is itself a classifier. Shares of images: shorter trainings on a share. "
+        "probes on a network that is itself a classifier. 1, 10, 100 % of images: shorter trainings on this share. "
         "Rotated, warped: probes are fitted again to rotated or warped images, except the probe of upright images. "
         "Optimised: posteriors are optimised for each image. Clusters: k-means, with the best matching of clusters to "
-        "classes. Novel viewpoints: errors when both networks have equal errors on familiar viewpoints. FGSM, BIM: "
-        "attacks that change pixels by at most 0.1. Equivariance error, ± one standard error: smallest error of a "
-        "predicted layer on moved images, relative to the sd of its numbers; invariance error: error if this layer is "
-        "predicted to be unchanged."
+        "classes. Novel viewpoints: errors when capsules and a CNN have equal errors on familiar ones. FGSM, BIM: "
+        "attacks that change pixels by at most 0.1. Equivariance error, ± one standard error: error of predicting a "
+        "layer on moved images, relative to the sd of its numbers, for the layer where it is smallest; invariance "
+        "error: error if this layer is predicted to be unchanged."
     )
     title = "Efficiency and robustness of all systems"
     return [Table(NAME, title, caption, pd.DataFrame(data), pd.DataFrame(shown), distinct(records))]

@@ -81,11 +81,11 @@ def build(results: Results) -> list[Table]:
         "the previous iteration; activations of class capsules, and spreads of their votes, as means over images. A "
         "spread is the root mean square distance of votes to their mean. The weight of a vote is its part's activation "
         "times the assigned share of the part. Iteration 1 has equal shares; each later iteration follows an update of "
-        "the shares. An iteration that is not the network's own continues its routing on unchanged votes."
+        "the shares. Iterations that are not the network's own go on from its last one, with the same votes."
     )
     of_layers = (
-        "Entropy of routing: how evenly a child is divided among its parents, from 0 (one parent, as in a tree) to 1 "
-        "(equal shares); children are weighted by their activations. Dead types: types of capsules whose activation is "
+        "Entropy of routing: how evenly a capsule below is divided among the layer's capsules, from 0 (one of them, as "
+        "in a tree) to 1 (equal shares); it is weighted by its activation. Dead types: types whose activation is "
         "at most 0.01 at all positions of all images. Dynamic range: sd over images of a type's largest activation, "
         "averaged over types. The layer 1 below is the layer below the class capsules."
     )

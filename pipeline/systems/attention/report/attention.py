@@ -66,7 +66,7 @@ def single_winner(numbers: Numbers, reading: Literal["two-sided", "output"]) -> 
     least = numbers.number("single_winner_from")
     if reading == "two-sided" and least is not None:
         fraction = Fraction(least).limit_denominator(9)  # such as 5/3
-        notes.append(f"L1 leaves a single active unit from weight {fraction} ({least:.3f}) on")
+        notes.append(f"the least weight at which L1 leaves a single active unit is {fraction} ({least:.3f})")
     return ours, AS_WRITTEN in single, notes
 
 
@@ -203,7 +203,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 "svg",
                 "Result of inference in the toy network",
                 "Activities of the hidden units after inference, by penalty. Panels differ in the penalty's weight "
-                "and the energy: all errors (as in the text), or only the output's (as the published figure needs).",
+                "and in the errors that count: all, as in the document's text, or the output's only, as in its figure.",
                 "Bars of the activities of three hidden units by penalty, in a panel for each energy and weight.",
                 records,
                 partial(minimisers, table),
@@ -215,8 +215,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             f"attention-{study.name}",
             "svg",
             "Parents found by inversion and by routing",
-            f"Percentage of parts whose parent a method finds, on {dataset_label(records)}. Error bars: one standard "
-            f"error over scenes. The long run of routing has {long}. "
+            f"Percentage of parts whose parent a method finds, on {dataset_label(records)}. Panels differ in the sd of "
+            "parts around their predicted poses. Inversion uses the model that makes the scenes. Cues: directions to "
+            f"parts. Error bars: one standard error over scenes. The long run of routing has {long}. "
             'The method "true poses" is given the poses of the objects in the scene.',
             "Percentage of parents found against the number of objects: a line per method, a panel per sd of parts.",
             records,

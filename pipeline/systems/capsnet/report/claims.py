@@ -238,7 +238,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
     (study, judged), *others = found
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
     if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # no updates of weights
-        notes.insert(0, f"{study.item}: votes have weight 1 / (number of capsules above), not 1")
+        notes.insert(0, f"{study.item}: votes are averaged over the capsules above, not summed")
     records = distinct(record for _, finding in found for record in finding.records)
     return replace(judged, records=records, notes=notes)
 

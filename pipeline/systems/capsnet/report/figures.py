@@ -146,9 +146,9 @@ def build(results: Results) -> list[Table]:
         "active, 0 if all have the same length. Silent: images without an active capsule; index, entropy and effective "
         "capsules leave these images out. Effective capsules: exp of the entropy, the number of equally long capsules "
         "with this entropy. Saturated: capsules longer than 0.9. `forward` is the forward pass of all test images, "
-        "`start` is for the images used in inference. Other conditions are after inference. Their names give class "
-        "capsules (predicted from the layer below, or free), label (clamped or free), penalty and weight, and "
-        "`unrectified` if the first layer has no ReLU. Correct: images whose class has the longest class capsule. "
+        "`start` that of the images used in inference. Other conditions are after inference, which lowers an energy. "
+        "Names give class capsules (predicted from below, or free: inferred, too), label (clamped, or free: unused), "
+        "penalty, weight, and `unrectified` without the first layer's ReLU. Correct: the class's capsule is longest. "
         "Last fall of energy: fall in the last tenth of the steps, in percent of the energy before."
     )
     head = ["study", "condition", "layer", "images"]

@@ -124,9 +124,9 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """The largest lead (points), on a wide range of rotations (`WIDE`), of the capsules' probe on t0 or SCAE's probe on
-    its posterior (if SCAE was swept) over the VAE's probe. If no range is wide, the widest range is used. The claim
-    holds if in each comparison the VAE is ahead, or the intervals mean ± sd overlap.
+    """The largest lead (points) over the VAE's probe on wide ranges of rotation (`WIDE`). The capsules' probe on t0 and
+    SCAE's probe on its posterior (if SCAE was swept) are compared with it. If no range is wide, the widest is used. The
+    claim holds if in each comparison the VAE is ahead, or the intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):
@@ -186,7 +186,7 @@ def in_order(tests: Iterable[str]) -> list[str]:
 
 
 Accuracies = Mapping[str, Mapping[str, Measured]]
-"""Percent by features, then by test set ("rotated_<degrees>" or "affine")."""
+"""Percent by features, then by test set ("rotated_<degrees>", "affine" or "affnist")."""
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
@@ -297,7 +297,7 @@ def build(results: Results) -> list[Table]:
         "Accuracy (%) of a linear probe on test images rotated within the column's angle, or warped affinely. Probe "
         "refit: the probe is fit again on training images warped like the test images; the paper's capsule rows agree "
         "with this protocol. Probe fixed: the probe is fit on clean images only. All features are standardised, t0 as "
-        "log odds. Standardising enlarges differences of log odds that a sample of t0 does not show."
+        "log odds. Standardising enlarges small differences of log odds, which a sample that is 0 or 1 does not show."
     )
     for group in groups(results.evidence.generative.table_1, found):
         paper = paper_accuracies(found[group[0]], group[0])

@@ -103,7 +103,7 @@ MEASURES: dict[str, Measure] = {
 
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
-    """Figures of a rotating digit; templates, objects and samples of each run; part use over ranges of rotation."""
+    """Figures of a rotating digit; templates, objects and samples of capsule runs; part use over ranges of rotation."""
     for study, numbers in results.executed("turn"):
         if arrays := written.examples(results, "turn", study, _TURNED):
             yield _turned(study, numbers, arrays)
@@ -153,8 +153,8 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
         ),
         "objects": (
             f"What the objects of {run} explain",
-            "An object owns the images in which it owns more parts than any other object. Each column shows an object: "
-            "the mean of its images, and the mean of the parts that it owns in them. Of "
+            "An object owns the images of which it explains more parts than any other object. Each column shows an "
+            "object: the mean of its images, and the mean of the parts that it explains in them. Of "
             f"{len(arrays['object_classes'])} objects, {owned} own images. If an object is an arrangement of strokes, "
             "its mean image is sharp, and most of its images are of one class.",
             "Two rows of pictures, with a column for each object and the object's most common class above it.",
@@ -174,7 +174,7 @@ def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
     percent = [[f"{100 * share:.0f}" if share >= 0.01 else "<1" for share in each] for each in shares]
     headings = ["\n".join([str(classes[i].argmax()), *each]) for i, each in zip(order, percent, strict=True)]
     rows = [(f"mean of {name}", arrays[f"object_{name}"][order]) for name in ("images", "parts")]
-    names = "most common class\nshare of object's images (%)\nobject's share of images (%)"
+    names = "most common class\nits share of object's images (%)\nobject's share of all images (%)"
     return pictures.image_rows(rows, headings, names)
 
 

@@ -61,7 +61,7 @@ def optimisation_repairs(results: Results) -> Finding:
         for angle, each in angles.items()
     )
     notes = [
-        f"bound and squared error of new samples of the presences, {images}; standard errors are over images",
+        f"presences in bound and squared error are sampled anew, {images}; standard errors are over images",
         f"within ±{least:g}°: bound {rises[least].mean:+.1f} ± {at['bound_rise_error'].mean:.1f} nats, "
         f"squared error {-falls[least].mean:+.1f} ± {at['pixel_fall_error'].mean:.1f}; "
         f"the bound falls in {100 * at['bound_fell'].mean:.0f} % of the images",
@@ -92,7 +92,7 @@ def optimisation_gain(results: Results) -> Finding:
         better = values["bound_kicked"].minus(values["bound_after"]).mean
         notes.append(
             f"kicked: as optimised, but restarts perturb the log odds of presences, too (sd {study.kick_logit:g}), and "
-            f"objects are not refined; the bound is {better:+.1f} nats from that of optimised"
+            f"objects are not optimised alone at the end; bound of kicked minus bound of optimised: {better:+.1f} nats"
         )
     run, evaluated = study.run, results.numbers("evaluate", study.run)
     if evaluated and evaluated.run(run) == numbers.run(run) and evaluated.dataset_of(run) == numbers.dataset_of(run):
@@ -250,10 +250,10 @@ def optimisation(results: Results) -> list[Table]:
                 rows.append(([study, engine, float(angle), images], found, numbers))
     caption = (
         "Optimisation of each image's posterior, on images rotated within ±angle degrees. Before: encoder's output. "
-        "Evaluations: of the gradient, per image (refining objects takes about a tenth more). Seconds: for all images. "
-        "Bound: per image. Pixel error: squared, summed over an image. The fixed probe on t0 is fitted to codes of "
-        "clean images. The refit probe is fitted to training images that are rotated like the test images: to their "
-        "codes (before), or to their optimised posteriors (after)."
+        "Evaluations: of the gradient, per image (then objects alone are optimised, which takes about a tenth more). "
+        "Seconds: for all images. Bound: per image. Pixel error: squared, summed over an image. The fixed probe on t0 "
+        "is fitted to the encoder's output for clean images. The refit probe is fitted to training images that are "
+        "rotated like the test images: to the encoder's output (before), or to optimised posteriors (after)."
     )
     keys = ["study", "engine", "angle", "images"]
     return measured_table("optimise", "Test-time optimisation", caption, keys, heads, rows)

@@ -42,7 +42,7 @@ def measured(numbers: Numbers) -> Found:
 
 def silence(found: Found, classes: int) -> str | None:
     """The reason to call presences silent, in words: their information is below `SILENT_NATS`, or probes tell the
-    class (of `classes` classes) from log odds, not from binary samples. None if neither holds or is measured.
+    class (of `classes` classes) from log odds, not from binary samples. None if neither is known to hold.
     """
     information, sampled, log_odds = found["presence_information"], found["t0_binary"], found["t0"]
     if information and information.mean < SILENT_NATS:
@@ -65,7 +65,7 @@ def notes(numbers: Numbers, run: str) -> list[str]:
         return []
     samples = (
         f"probe on samples that are 0 or 1: {binary.mean:.1f} %, on relaxed samples: {relaxed.mean:.1f} % "
-        f"(standardised, like log odds); information of relaxed samples about the image: {_nats(information)} nats"
+        f"(they show log odds, too); information of relaxed samples about the image: {_nats(information)} nats"
     )
     return [note for note in (silence(found, classes_of(numbers, run)), samples) if note]
 
@@ -96,8 +96,8 @@ def build(results: Results) -> list[Table]:
             add(numbers, settings.run, settings.epochs, changed, cells(numbers, _HEADS, "value", value))
     caption = (
         "How much presences of objects depend on the test image, in runs and in shorter runs with changed settings "
-        "(epochs are given for the full run; other sds of poses change with the minimum sd, the final temperature with "
-        "the initial temperature). Probe: accuracy of refit probes on a sample of t0 (rounded to 0 or 1, or relaxed), "
+        "(epochs as for the full run; in studies of one number, sds of poses change with their floor, and both "
+        "temperatures together). Probe: accuracy of refit probes on a sample of t0 (binary or relaxed), "
         "on log odds, and on log odds and the mean of A0. Only a rounded sample hides the log odds. I(t0; x): mutual "
         f"information of t0 and the image (distinguishing ten classes takes {math.log(10):.1f}). Sum over objects: an "
         "upper bound of I(t0; x). SCAE does not sample presences, so the sum takes them as probabilities. Information "

@@ -84,7 +84,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "matrix-images-seen",
         "svg",
         "Test errors on smallNORB against images seen in training",
-        f"Colours show our runs with the lowest errors on {dataset_label(records)}, the network of the paper's "
+        f"Colours show our runs with the lowest errors on {dataset_label(records)}, the best network of the paper's "
         "Table 1, and a network trained with the authors' settings. Markers are errors on all test images after "
         "training, bars are one sd over seeds, and lines are errors on some test images during training. Grey shows "
         "errors that others published on the original files; pipeline/results/public_curves.yaml names their sources "

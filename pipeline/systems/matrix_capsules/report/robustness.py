@@ -1,7 +1,7 @@
 """Adversarial attacks on matrix capsules and on the convolutional network (document 004, section 6, Figures 3 and B.3).
 
-Epsilon is the largest change of a pixel in [0, 1]. A mean over epsilons is the plain mean of a study's epsilons above
-0. All epsilons are tried on the same images, so this mean is given the sampling noise of a number at a single epsilon.
+Epsilon is the largest change of a pixel in [0, 1]. A mean over epsilons is the plain mean of the results at a study's
+epsilons above 0. All epsilons are tried on the same images, so the mean is given the sampling noise of a single result.
 
 Both networks are attacked on the same images, and most often fail on the same ones. Result tables lack predictions for
 single images. So a standard error of a difference assumes independent images, and is too large rather than too small.
@@ -49,7 +49,7 @@ class Attacked(NamedTuple):
     Attributes:
         percent: accuracies or success rates (`KINDS`), a row per epsilon. Levels of columns: measure, kind, method,
             network, replica. For the measure "own_loss", attacks follow the gradient of the network's own loss, as in
-            the document. For "value", an image is also attacked through cross-entropy, and the better attack counts.
+            the document; not black-box. For "value", also through cross-entropy: each image's better attack counts.
         images: number of test images attacked.
         chance: accuracy of guessing, in percent.
     """
@@ -110,7 +110,7 @@ class Attacked(NamedTuple):
         """A note on both networks' accuracy if they are attacked only through their own losses, as in the document."""
         ours, cnn = (each.mean(axis=1) for each in self.both("general", method, "own_loss"))
         return (
-            "accuracy if attacks use only the network's own loss, as in the document, mean and minimum over epsilons: "
+            f"accuracy under {method} with the own loss only, as in the document, mean and minimum over epsilons: "
             f"capsules {ours.mean():.1f} and {ours.min():.1f} %, CNN {cnn.mean():.1f} and {cnn.min():.1f} %"
         )
 
@@ -218,7 +218,7 @@ def gradients_are_there(found: Attacked) -> Answer:
         for where, (ours, theirs) in (("of their own loss", zeros), ("of the cross-entropy of the logits", of_logits))
     ]
     notes.append(
-        f"median of other derivatives, own loss: {sizes[0].mean:.2g} in capsules, {sizes[1].mean:.2g} in the CNN"
+        f"median size of the others, own loss: {sizes[0].mean:.2g} in capsules, {sizes[1].mean:.2g} in the CNN"
     )
     return zeros[0].scaled(100), zeros[0].mean <= zeros[1].mean, notes
 
@@ -256,8 +256,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 f"matrix-attacked-{item}",
                 "png",
                 f"Images before and after FGSM, {item}",
-                "Test images before and after attacks on each network, away from the correct class (Figure B.3 of "
-                f"document 004; {label}).",
+                "Test images before and after attacks on each network, away from the correct class. A pixel in [0, 1] "
+                f"changes by at most epsilon (Figure B.3 of document 004; {label}).",
                 "A row of test images, then a row of attacked images for each network and epsilon.",
                 numbers.records,
                 partial(attacked, arrays),

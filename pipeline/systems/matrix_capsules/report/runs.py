@@ -156,7 +156,7 @@ def _beside(trial: Trial, unchanged: Trial) -> str:
     words = f"error of the unchanged network with equal training: {in_percent(kept)}"
     theirs, papers = paper_error(trial), paper_error(unchanged)
     if theirs and papers and (error.mean - kept.mean) * (theirs - papers) < 0:
-        words += f", the opposite of the paper's order ({theirs:g} % with the change, {papers:g} % without it)"
+        words += f"; this is the opposite of the paper's order ({theirs:g} % with the change, {papers:g} % without it)"
     return words
 
 
@@ -207,7 +207,7 @@ def _novel(results: Results, axis: str, network: str) -> Finding | None:
         remarks=remarks("matrix_capsules", document, run, dataset, share=FAMILIAR_SHARE),
         notes=[
             f"errors on familiar viewpoints when compared: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
-            f"(paper: {PAPER_FAMILIAR[axis]} %), after {at.mean:.0f} of {run.training.epochs} epochs",
+            f"(paper: {PAPER_FAMILIAR[axis]} %), {NETWORKS[network]} at epoch {at.mean:.0f} of {run.training.epochs}",
             f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
             f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
         ],
@@ -244,7 +244,7 @@ def build(results: Results) -> list[Table]:
     caption = (
         "Runs, and conditions that change some settings of a run. Test errors are measured on the central crop of an "
         "image, and with scores averaged over 13 crops of the image (activations of capsules, probabilities of the "
-        "CNN). The paper's error is from Table 1 or section 5, if the paper has the condition."
+        "CNN). The paper's error is that of its network with the same routing and loss, of any size, if there is one."
     )
     head = ["run", "condition", "changed", "network", "trained on", "epochs", "the paper's error (%)"]
     tables = tables_of("matrix-errors", "Errors of matrix capsules and the CNN", caption, head, ERRORS, rows)

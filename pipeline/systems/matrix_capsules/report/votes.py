@@ -20,7 +20,7 @@ _SHOWN = 0.99
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Figure 2: how the right class's share of the weight of votes close to a class capsule's pose rises in routing.
+    """Figure 2: of the weight of all votes close to a class capsule's pose, the right class gains a share in routing.
 
     A vote's weight is its assignment times its child's activation. Close votes lie within a radius, inside which is a
     tenth of all weight in the first iteration (`evaluation.concentration`). Our number is the change of the share from
@@ -68,7 +68,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             "2 of document 004). The weight of a vote is its assigned share times its child's activation. Votes for "
             "the correct class (blue) should come closer and gain weight; other votes should lose weight. Orange: the "
             "predicted class of a misclassified image. Heights are relative to the highest bin of an image. Axes end "
-            f"where {100 * _SHOWN:.0f} % of all weight is shown.",
+            f"where {100 * _SHOWN:.0f} % of the histograms' weight is shown.",
             f"{len(arrays['counts'])} images, each with histograms of {len(classes)} classes in "
             f"{arrays['counts'].shape[1]} iterations.",
             trial.numbers.records,

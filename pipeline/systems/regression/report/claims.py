@@ -3,7 +3,7 @@
 `claims.yaml` has the text and the unit of each claim. `evidence` in `params.yaml` names the studies that answer claims.
 A claim about both of the paper's data sets holds if it holds in the studies of both. If one study is missing, the
 other decides, with a remark. EM from the subspace start has no seed, so the only noise is that of the sample of test
-images. Test errors that differ by up to two standard errors (`above`) count as equal. Training errors have no margin.
+images. `above` compares test errors with a margin of two standard errors. Training errors have no margin.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -68,8 +68,8 @@ class RegressionStudy(Study):
         return pd.DataFrame(cells).sort_index().T
 
     def apart(self, than: str, decisions: Iterable[str], sizes: Sequence[int]) -> NDArray[np.float64]:
-        """Percentages of test images that exactly one of two models of a grid misclassifies: one of `decisions`
-        (rows) and `sizes` (columns), and that of the next smaller size (`than="smaller"`) or fewer capsules ("fewer").
+        """Percentages of test images that just one of two models misclassifies: one of `decisions` (rows) and `sizes`
+        (columns), or the same with the next smaller size (`than="smaller"`) or number of capsules ("fewer").
         """
         shares = [[self.mean("errors", each, str(size), f"apart_{than}") for size in sizes] for each in decisions]
         return 100 * np.array(shares)

@@ -118,9 +118,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 name,
                 "svg",
                 f"Momentum and thresholds, {name}",
-                "In the paper, momentum lowers log-loss and error faster, and a threshold gives fewer errors at a "
-                "lower likelihood. Log-loss is divided by log m, the log-loss of equal probabilities for m classes "
-                f"(data: {dataset_label(records)}).",
+                "In the paper, momentum lowers log-loss and error faster, and a threshold (images that are clearly "
+                "right have no effect) gives fewer errors at a lower likelihood. Log-loss is divided by that of equal "
+                f"probabilities for all classes (data: {dataset_label(records)}).",
                 "Log-loss and training error against iterations, with four lines each.",
                 records,
                 partial(two_losses, table),
@@ -130,8 +130,9 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 name,
                 "svg",
                 f"Random starts and the subspace start, {name}",
-                f"The lowest training error from each of {study.settings.seeds} random starts for each sd. Errors "
-                f"below the dashed line are lower than the error from the subspace start ({dataset_label(records)}; "
+                f"The lowest training error in any iteration, from each of {study.settings.seeds} random starts for "
+                "each sd of initial weights. Errors below the dashed line are lower than from the subspace start "
+                f"({dataset_label(records)}; "
                 "the paper's Figure 8).",
                 "A point for each random start, by its sd, and a dashed line for the subspace start.",
                 records,
@@ -204,9 +205,9 @@ def build(results: Results) -> list[Table]:
             title = f"Errors of capsule regression by size and architecture, {study.name}"
             told = (
                 "Errors of capsule regression after the schedule of section 3.1 (Figure 5), and of other classifiers "
-                "on the same inputs. Log-loss and expected calibration error are on test images. By chance: expected "
-                "calibration error of correct probabilities. Iterations: maximum over problems. Seconds: for the whole "
-                f"fit, or for all hyperparameters that are tried. On {dataset_label(records)}."
+                "on the same inputs. Log-loss and expected calibration error: on test images. By chance: its mean if "
+                "probabilities are right. Iterations: the most that a class or a pair of classes took. Seconds: for "
+                f"the fit, or for all hyperparameters that are tried. On {dataset_label(records)}."
             )
             shown = {
                 head: data[column].map(f"{{:{form}}}".format).str.removesuffix("%").where(data[column].notna(), "")
