@@ -1,7 +1,7 @@
 """The noise of a claim's number: how much it differs between seeds, or between machines that run the same code.
 
 Machines differ in rounding, and training amplifies the differences. The file `reports/<profile>/noise.json` has the
-spread between machines, measured with the same code and settings. With one seed, no other spread is known.
+spread between machines, measured with the same code and settings. With one seed, only this spread is known.
 """
 
 import math
@@ -24,8 +24,8 @@ class Spread:
 
     Attributes:
         sd: sample standard deviation of our number, in its unit; 0 if `n` is 1, None for a claim without a number.
-        n: number of machines. If several machines have equal numbers for all claims that rest on the same items, they
-            are not independent, and only one is counted. For a claim without a number, all machines are counted.
+        n: number of machines. Machines that agree in all claims which rest on the same items as this one are not
+            independent: only one of them is counted. For a claim without a number, all machines are counted.
         verdicts: the claim's distinct verdicts on the machines.
         repetitions: number of seeds, or other repetitions, of which each number is the mean.
     """
@@ -69,7 +69,7 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
         The spreads by the claim's id, and the claims that were skipped, by reason (`_obstacle`).
 
     Raises:
-        UserError: there are fewer than two sides or several profiles, or the sides agree in all measurable claims.
+        UserError: there is one side, or several profiles, or the sides agree in all measurable claims.
     """
     if len(sides) < 2:
         raise UserError("--noise needs at least two revisions, with results of different machines")

@@ -178,7 +178,7 @@ def _validation(results: Results, metric: str) -> Iterator[pd.DataFrame]:
 
 def _rotation(results: Results) -> Iterator[pd.DataFrame]:
     """Yield a table for each probed run. A row has the name of the features, the angle in degrees, and the mean
-    accuracy over seeds. Probes have the protocol `refit`: they are fit to training images rotated like the test images.
+    accuracy over seeds, of probes with the protocol `refit`, which are fit to images rotated like the test images.
     """
     for run, numbers in results.executed("evaluate"):
         columns = ("features", "protocol", "test", "accuracy")

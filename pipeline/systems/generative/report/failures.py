@@ -33,10 +33,10 @@ _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_
 
 
 def parts_do_not_turn(results: Results) -> Finding | None:
-    """Figure 5: percent of the largest rotation that the poses of parts do not follow (`evaluation.equivariance`).
+    """Figure 5: how much of the largest rotation the poses of parts do not follow, in percent of the rotation.
 
-    The claim holds if the deviation of poses from rotated poses rises with the angle, and at the largest angle exceeds
-    `pose_sd_floor`, the smallest sd of part poses around votes. A deviation above this sd means another arrangement.
+    The claim holds if a part's pose in a rotated image deviates from its rotated pose in the upright image, the more
+    the larger the angle, and at the largest angle by more than `pose_sd_floor`, the smallest sd of poses around votes.
     """
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
@@ -45,7 +45,7 @@ def parts_do_not_turn(results: Results) -> Finding | None:
     deviation = [numbers.needed("equivariance", "parts", angle, "deviation") for angle in angles]
     missed = numbers.needed("equivariance", "parts", angles[-1], "missed").scaled(100)
     holds = deviation[-1].mean > numbers.run(run).model.pose_sd_floor and rises(deviation)
-    # The paper shows one digit, and gives no number of seeds or test images to compare with.
+    # The paper shows one image, and gives no number of seeds or test images to compare with.
     notes = [tested_on(numbers, run, numbers.settings.failures.images)]
     return answer(results, numbers, run, missed, holds=holds, notes=notes)
 
@@ -71,8 +71,8 @@ def templates_are_copies(results: Results) -> Finding:
 def wide_training_breaks_part_use(results: Results) -> Finding | None:
     """Figure 7: the fall in consistency of part use from the narrowest to the widest range of training and test images.
 
-    If parts stay in place while images rotate, consistency falls as the test range grows, whatever the training. So the
-    swept run itself, trained on a narrower range, is tested on the widest range as a control. The claim holds if the
+    If parts stay in place while images rotate, consistency falls as the test range grows, whatever the training. As a
+    control, the run itself, trained on a narrower range, is tested on the widest range. The claim holds if the
     consistency after training on the widest range is below that after training on the narrowest range, and below the
     control's, each time by more than the larger of the two sds.
     """
@@ -125,8 +125,8 @@ def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> D
         f"A digit rotated through 360 degrees, {study}",
         "The encoder sees one picture at a time. If it found the same parts in a rotated digit, the frames of parts "
         "would rotate with the digit, and presences and colours would not change. In the paper's Figure 5 they change. "
-        "In the page's film, a frame is the square of a part's template. The more present the part is, the stronger is "
-        "its frame. The thick edge is the template's top.",
+        "In the page's film, each part has a frame, the outline of its template. The more present the part is, the "
+        "stronger is its frame. The thick edge is the template's top.",
         "A digit rotated step by step, with its reconstruction and its parts, in one colour each, below.",
         numbers.records,
         partial(pictures.over_rotation, arrays["angles"], [(name, each / 255) for name, each in strips]),
