@@ -251,14 +251,6 @@ class Writer(ResultFiles):
         }
         delta_sd = {"parts": spread(0.05, 0), "objects": spread(0.1, 0)}
         self.numbers("posterior", study, {"guide": guide, "delta_sd": delta_sd})
-        # A seed's bounds are high or low in every guide.
-        rows = [
-            {"replica": replica, "guide": key, "metric": name, "value": value + 20 * replica}
-            for key, values in guides.items()
-            for name, value in zip(names, values, strict=True)
-            for replica in range(2)
-        ]
-        self.table("posterior", study, pd.DataFrame(rows))
 
     def sweep(self, run: str, values: dict[str, dict[float, float]], n: int = 1) -> None:
         for angle in next(iter(values.values())):
