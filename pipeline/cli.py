@@ -89,7 +89,7 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="the server's po
 def status(
     profile: Annotated[str | None, typer.Argument(help="the profile; by default the current one")] = None,
 ) -> None:
-    """List a profile's items, their states (recorded, unlocked, draft, stale, running, missing, gone) and times."""
+    """List a profile's items, their states (such as recorded, stale or missing) and times."""
     from pipeline.locks import is_running
     from pipeline.results.freshness import table
     from pipeline.state import profile_items
@@ -97,7 +97,7 @@ def status(
     profiles = Profiles(root := find_root())
     name = profile or profiles.current
     here = name == profiles.current
-    found = profile_items(root, profiles.params_path(name), lambda label: here and is_running(root, label))
+    found = profile_items(root, profiles.params_path(name), lambda label: here and is_running(root, label), code=True)
     *lines, total = table(found)
     _print_folded([*lines, f"items: {total}"])
     if any(item.estimated and item.hours for item in found):

@@ -1,6 +1,8 @@
 """The outputs that a `dvc.lock` names, and the state of every item of a profile."""
 
+import functools
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -28,22 +30,37 @@ class Output(NamedTuple):
     md5: str
 
 
-def outputs(lock: Path) -> list[Output]:
-    """The outputs in a `dvc.lock`, in its order; empty without the file. `UserError` if the file cannot be read."""
+def outputs(lock: Path, kind: str = "outs") -> list[Output]:
+    """The outputs in a `dvc.lock`, in its order; empty without the file. With the `kind` "deps", the dependencies that
+    are files or folders. `UserError` if the file cannot be read.
+    """
     content = read_yaml(lock) if lock.exists() else {"stages": {}}
     try:
         return [
             Output(stage.replace("@", "/", 1), out["path"], out["md5"])
             for stage, entry in content["stages"].items()
-            for out in entry.get("outs", [])
+            for out in entry.get(kind, [])
         ]
     except (AttributeError, KeyError, TypeError) as error:
         raise UserError(f"cannot read {lock}: {lock.name} is not what DVC writes: {error!r}") from None
 
 
-def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambda label: False) -> list[ItemStatus]:
+def changed_code(root: Path, lock: Path) -> dict[str, list[tuple[str, str, str]]]:
+    """(path, short hash in `dvc.lock`, short hash now) of each changed file or folder of code, by the item's label."""
+    changed: dict[str, list[tuple[str, str, str]]] = {}
+    now = functools.cache(lambda path: md5(root / path) or "no file")
+    for each in outputs(lock, "deps"):
+        if each.path.startswith(("pipeline/", "stages/")) and now(each.path) != each.md5:
+            changed.setdefault(each.label, []).append((each.path, each.md5[:7], now(each.path)[:7]))
+    return changed
+
+
+def profile_items(
+    root: Path, path: Path, running: Callable[[str], bool] = lambda label: False, *, code: bool = False
+) -> list[ItemStatus]:
     """The state of every item of a profile, then of results that belong to no item. `path` is the `params.yaml` of the
-    profile. `running` says whether an item, such as `train/capsules-mnist`, is running.
+    profile. `running` says whether an item, such as `train/capsules-mnist`, is running. `code` says whether to look for
+    changes of code.
 
     Raises `ParamsError` if the parameters are invalid, `ResultError` if a result file is corrupt, and `UserError`
     if `dvc.lock` cannot be read.
@@ -55,9 +72,16 @@ def profile_items(root: Path, path: Path, running: Callable[[str], bool] = lambd
     expected = current_settings(Graph.load(root, values), params.model_dump(mode="json"))
     files = [each for each in outputs(path.parent / LOCK) if each.path.startswith("reports/")]  # records and tables
     locked = {each.label for each in files} - {each.label for each in files if md5(root / each.path) != each.md5}
-    return statuses(results, expected, publish=params.publish, locked=locked, running=running)
+    changed = changed_code(root, path.parent / LOCK) if code else {}
+    return statuses(results, expected, publish=params.publish, locked=locked, running=running, changed_code=changed)
 
 
 def md5(path: Path) -> str | None:
-    """The MD5 hash of a file, as in `dvc.lock`; None if there is no such file."""
-    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None
+    """The MD5 hash of a file or folder, as in `dvc.lock`; None if there is neither. A folder's is that of the list of
+    its files, without compiled Python.
+    """
+    if not path.is_dir():
+        return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None
+    files = [each for each in sorted(path.rglob("*")) if each.is_file() and each.suffix != ".pyc"]
+    listing = json.dumps([{"md5": md5(each), "relpath": each.relative_to(path).as_posix()} for each in files])
+    return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"

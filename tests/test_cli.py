@@ -228,6 +228,26 @@ def test_an_item_whose_table_is_not_the_recorded_one_is_unlocked(root: Path, mon
     assert state.profile_items(root, root / "params.yaml") == set()
 
 
+def test_code_that_changed_since_an_item_was_executed_is_found(root: Path) -> None:
+    folder = root / "pipeline/layers"
+    for name in ("a.py", "b/c.py", "b/__pycache__/c.pyc"):
+        write_text(folder / name, name)
+    write_text(root / "stages/train.py", "one")
+    paths = ("pipeline/layers", "stages/train.py", "pipeline/removed.py", "data/digits.npz")
+    deps = [{"path": path, "md5": state.md5(root / path) or "0123456789"} for path in paths]
+    write_text(root / "dvc.lock", yaml.safe_dump({"stages": {"train@a": {"deps": deps}, "tables": {"deps": deps[:2]}}}))
+    assert state.changed_code(root, root / "dvc.lock") == {
+        "train/a": [("pipeline/removed.py", "0123456", "no file")],
+    }, "data are no code"
+    write_text(folder / "b/__pycache__/c.pyc", "compiled again")
+    assert len(state.changed_code(root, root / "dvc.lock")) == 1
+    write_text(folder / "b/c.py", "another")
+    (then, path) = (deps[0]["md5"][:7], "pipeline/layers")
+    changed = state.changed_code(root, root / "dvc.lock")
+    assert changed["tables"] == [(path, then, (state.md5(folder) or "")[:7])]
+    assert changed["train/a"][0] == changed["tables"][0] != (path, then, then)
+
+
 @pytest.mark.parametrize(
     ("run", "name", "value", "told"),
     [

@@ -19,6 +19,7 @@ from dvc.repo import Repo
 from PIL import Image
 
 from pipeline.dependencies import Graph, Item
+from pipeline.state import changed_code
 
 pytestmark = pytest.mark.slow
 RUNS = ("capsules-digits", "vae-digits", "capsnet-routed-digits", "matrix-toys", "cnn-toys")
@@ -112,6 +113,7 @@ def test_every_stage_is_tracked_once_and_a_second_reproduction_runs_nothing(clon
     assert executed(output) == restored(output) == []
     assert "Data and pipelines are up to date." in output
     assert clone.json("status") == {}
+    assert changed_code(clone.folder, clone.folder / "dvc.lock") == {}, "hashes as DVC's, folders' too"
     assert len(clone.tracked()) == len(items(clone)) > 30
 
 

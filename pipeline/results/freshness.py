@@ -1,10 +1,10 @@
 """The state of each item, such as "stale", from its result and the parameters, and the hours that the item takes.
 
 When parameters change, old results stay until their stage runs again. Results of items that were removed from the
-parameters stay until someone deletes them. Reports mark both kinds. Only `dvc status` finds changes of code.
+parameters stay until someone deletes them. Reports mark both kinds.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
@@ -13,18 +13,19 @@ from pipeline.dependencies import Graph
 from pipeline.results.reading import Numbers, Results
 from pipeline.settings import differences
 
-State = Literal["recorded", "unlocked", "draft", "stale", "running", "missing", "gone"]
+State = Literal["recorded", "unlocked", "draft", "outdated", "stale", "running", "missing", "gone"]
 STATES: dict[State, str] = {
     "recorded": "recorded",
     "unlocked": "in the repository, but not as in dvc.lock",
     "draft": "made from uncommitted changes",
+    "outdated": "made by code that changed since",
     "stale": "made with other settings than the profile's now",
     "running": "running now",
     "missing": "not executed",
     "gone": "no longer in the profile",
 }
 """Every state, in words."""
-_FEW = 3  # number of changed settings that are shown of a stale item
+_FEW = 3  # number of changed settings or files that are shown of an item
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class ItemStatus:
         hours: hours that the item took, or would take; None if unknown.
         estimated: whether `hours` is an estimate, the median of all hours recorded for the stage's items.
         commit: short hash of the commit that the result was made from; "" if unknown.
-        changed: (dotted name, value in the result, value now) of each changed setting of a stale item; else empty.
+        changed: of a stale item, (dotted name, value in the result, value now) of each changed setting; of an outdated
+            item, (path, hash then, hash now) of each changed file or folder; else empty.
     """
 
     label: str
@@ -63,6 +65,7 @@ def statuses(
     publish: bool = False,
     locked: Collection[str] | None = None,
     running: Callable[[str], bool] = lambda label: False,
+    changed_code: Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
 ) -> list[ItemStatus]:
     """The status of every item of a profile, in the profile's order, then of results that are not in the profile.
 
@@ -71,12 +74,13 @@ def statuses(
         publish: whether to mark results made from uncommitted changes as drafts.
         locked: labels of the items whose results have the hashes in the profile's `dvc.lock`; by default, all items.
         running: a function that says whether the item with a given label is running.
+        changed_code: the code that changed since an item was executed, as in `ItemStatus.changed`, by the item's label.
     """
     folders = sorted(path.name for path in results.records.glob("*") if path.is_dir())
     stages = dict.fromkeys([*(label.partition("/")[0] for label in expected), *folders])
     recorded = {f"{stage}/{item}": numbers for stage in stages for item, numbers in results.executed(stage)}
     known = {label: hours for label, numbers in recorded.items() if (hours := recorded_hours(numbers)) is not None}
-    found = []
+    code, found = changed_code or {}, []
     for label in dict.fromkeys([*expected, *recorded]):
         made = recorded.get(label)
         settings = made.records[-1].get("settings", {}) if made else {}
@@ -86,6 +90,7 @@ def statuses(
             "running": label in expected and running(label),
             "missing": made is None,
             "stale": stale,
+            "outdated": label in code,
             "draft": publish and made is not None and made.draft,
             "unlocked": locked is not None and label not in locked,
             "recorded": True,
@@ -96,7 +101,9 @@ def statuses(
             alike = [hours for other, hours in known.items() if other.partition("/")[0] == label.partition("/")[0]]
             time = median(alike) if alike else None
         commit = str(made.records[-1].get("commit") or "")[:7] if made else ""
-        changed = differences(settings, expected[label]) if state == "stale" else ()
+        changed = code[label] if state == "outdated" else ()
+        if state == "stale":
+            changed = differences(settings, expected[label])
         found.append(ItemStatus(label, state, time, estimated, commit, tuple(changed)))
     return found
 
@@ -128,7 +135,7 @@ def recorded_hours(numbers: Numbers) -> float | None:
 
 
 def table(found: list[ItemStatus]) -> list[str]:
-    """Lines of text: items, named as for `dvc repro`, with their changed settings, then totals by state."""
+    """Lines of text: items, named as for `dvc repro`, with what changed, then totals by state."""
     width = max((len(each.label) for each in found), default=0)
     lines = []
     for each in found:
@@ -136,7 +143,7 @@ def table(found: list[ItemStatus]) -> list[str]:
         lines.append(f"{name:<{width}}  {each.state:<8}  {_in_words(each):>10}  {each.commit}".rstrip())
         lines += [f"    {setting}  {before} -> {now}" for setting, before, now in each.changed[:_FEW]]
         if len(each.changed) > _FEW:
-            lines.append(f"    and {len(each.changed) - _FEW} more settings")
+            lines.append(f"    and {len(each.changed) - _FEW} more")
     sums = []
     for state, words in STATES.items():
         if chosen := [each for each in found if each.state == state]:

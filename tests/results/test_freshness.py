@@ -64,6 +64,11 @@ def test_each_item_has_its_state(files: ResultFiles) -> None:
     }
     assert found(files)["train/c"].changed == (("runs.c.epochs", 7, 5),)
     assert found(files)["evaluate/a"].state == "recorded"
+    code = {label: [("pipeline/a.py", "0123456", "fedcba9")] for label in ("train/a", "train/c", "train/old")}
+    changed = found(files, changed_code=code)
+    assert [label for label, each in changed.items() if each.state == "outdated"] == ["train/a"], "others say more"
+    assert "    pipeline/a.py  0123456 -> fedcba9" in table([changed["train/a"]])
+    assert not changed["train/old"].changed
     assert found(files, locked={"train/a"})["train/a"].state == "recorded"
     assert found(files, locked={"train/b"})["train/a"].state == "unlocked"
     running = found(files, running={"train/b", "train/a"}.__contains__)
