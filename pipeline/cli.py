@@ -1,10 +1,7 @@
 """The commands of `python -m pipeline`. Heavy imports are inside the commands, so that `--help` answers at once."""
 
 import os
-import shutil
 import sys
-import textwrap
-from collections.abc import Iterable
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated
@@ -54,10 +51,8 @@ def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compar
     """Show the parameters that differ between another profile and the current one."""
     differences = Profiles(find_root()).differences(name)
     width = max((len(key) for key, _, _ in differences), default=0)
-    _print_folded(
-        f"{key:<{width}}  {'-' if here is None else here} -> {'-' if there is None else there}"
-        for key, here, there in differences
-    )
+    for key, here, there in differences:
+        print(f"{key:<{width}}  {'-' if here is None else here} -> {'-' if there is None else there}")
     if not differences:
         print(f"profile {name} has the same parameters as the current one")
 
@@ -79,7 +74,7 @@ def sync_mlflow() -> None:
 
 @app.command()
 def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="the server's port")] = 5000) -> None:
-    """Show the runs of this repository in MLflow's UI, at http://127.0.0.1:<port>, and print links to its views."""
+    """Show the runs of this repository in MLflow's UI, at http://127.0.0.1:<port>, and print links to saved views."""
     from pipeline.operations.show_runs import show
 
     show(find_root(), port)
@@ -99,7 +94,7 @@ def status(
     here = name == profiles.current
     found = profile_items(root, profiles.params_path(name), lambda label: here and is_running(root, label), code=True)
     *lines, total = table(found)
-    _print_folded([*lines, f"items: {total}"])
+    print(*lines, f"items: {total}", sep="\n")
     if any(item.estimated and item.hours for item in found):
         print("`~` and `about` mark estimates, from the median time of the stage's items")
 
@@ -111,7 +106,7 @@ def compare(
         typer.Argument(metavar="[A [B]]", help="revisions, profiles, or . for the working tree; default: HEAD and ."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="profile to read in revisions and `.`; default: the last side's current profile")
+        str | None, typer.Option(help="profile of revisions and `.`; default: the profile current in the last of them")
     ] = None,
     noise: Annotated[
         bool, typer.Option("--noise", help="measure the spread between the machines that made A, B, ...")
@@ -142,7 +137,7 @@ def compare(
     before, after = loaded
     spreads = (spread.read(root, before.profile), spread.read(root, after.profile))
     units = {claim.id: claim.unit for claim in load_claims()}
-    _print_folded(describe(before, after, changes(before, after, spreads), units))
+    print(*describe(before, after, changes(before, after, spreads), units), sep="\n")
 
 
 @app.command()
@@ -159,9 +154,9 @@ def publish() -> None:
 @app.command()
 def share(
     remote: Annotated[str | None, typer.Option("--remote", "-r", help="a DVC remote; default: DVC's default")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="a folder such as data: skip its stages")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="skip outputs of stages that write to this folder")] = None,
 ) -> None:
-    """Push DVC's run cache and its outputs to a DVC remote, so that another clone can restore every stage."""
+    """Push DVC's run cache and the outputs it lists to a DVC remote, from which other clones can restore all stages."""
     from pipeline.operations.publish import share as share_runs
 
     runs, files = share_runs(find_root(), remote, without or ())
@@ -176,7 +171,7 @@ def load(
         typer.Argument(help="image files (two for a stereo pair), or one .npy file with a uint8 array [N, C, S, S]"),
     ] = None,
 ) -> None:
-    """Load trained weights. Given images, print classes (mean score over seeds) or, if unsupervised, feature counts."""
+    """Load trained weights. Classify given images (mean score over seeds); for unsupervised models, count features."""
     import numpy as np
 
     from pipeline.data.datasets import reading
@@ -211,7 +206,7 @@ def load(
 
 
 def _check_run(name: str) -> None:
-    """UserError if the current profile lacks the run `name`. The message names another with it, or this one's runs."""
+    """UserError if the current profile lacks the run `name`. The message names a profile that has it, or known runs."""
     from pipeline.params import read_params
 
     profiles = Profiles(find_root())
@@ -285,7 +280,7 @@ def fan_out(
     targets: Targets = None,
     workers: Annotated[int | None, typer.Option(min=1, help="processes on this machine; default: one per core")] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="address of a Dask scheduler to use instead, such as tcp://host:8786")
+        str | None, typer.Option(help="address, such as tcp://host:8786, of a Dask scheduler whose workers are used")
     ] = None,
     remote: Annotated[
         str | None, typer.Option("--remote", "-r", help="DVC remote, for workers without access to this DVC cache")
@@ -334,15 +329,6 @@ def doctor() -> None:
         advised = f"\n{'':20}{advice}" if advice else ""
         print(f"{'ok' if ok else 'problem':<8}{what:<12}{found}{advised}", flush=True)
     raise typer.Exit(0 if fine else 1)
-
-
-def _print_folded(lines: Iterable[str]) -> None:
-    """Print lines. In a terminal, they are folded to its width."""
-    for line in lines:
-        if sys.stdout.isatty():
-            columns = shutil.get_terminal_size().columns
-            line = textwrap.fill(line, columns, subsequent_indent=" " * 8, break_on_hyphens=False)
-        print(line)
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ class CheckError(Exception):
 
 def examine(root: Path) -> Iterator[tuple[str, bool, str, str]]:
     """Run all checks. Yields for each check its name, whether it passed, what it found, and what to do."""
-    checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _run_cache, _git)
+    checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _git)
     for check in checks:
         what = check.__name__.strip("_").replace("_", "-")
         try:
@@ -96,7 +96,7 @@ def _disk(root: Path) -> str:
 
 
 def _downloads(root: Path) -> str:
-    """Check that the mirror `CAPSULES_MIRROR` can be reached. If it is not set, check a server of missing raw data."""
+    """Check that the mirror `CAPSULES_MIRROR` can be reached. If none is set, check one server of missing raw data."""
     from pipeline.data.sources import SOURCES, local_path
     from pipeline.params import load_params
 
@@ -142,21 +142,6 @@ def _dvc(root: Path) -> str:
     except ValueError:
         raise CheckError(f"{version('dvc')}, but it cannot read {marks}", "delete it while no `dvc` runs") from None
     return version("dvc")
-
-
-def _run_cache(root: Path) -> str:
-    """Check the files of DVC's run cache: DVC stops at a damaged file without naming it."""
-    from pipeline.files import read_yaml
-
-    records = sorted((root / ".dvc" / "cache" / "runs").glob("*/*/*"))
-    whole = set()
-    for path in records:
-        with suppress(UserError, AttributeError):
-            whole |= {path} if {"cmd", "deps", "outs"} <= read_yaml(path).keys() else set()
-    found = f"{len(whole)} of {len(records)} records can be read"
-    if damaged := [path.relative_to(root).as_posix() for path in records if path not in whole]:
-        raise CheckError(found, f"delete {', '.join(damaged)}")
-    return found
 
 
 def _git(root: Path) -> str:
