@@ -8,8 +8,8 @@ from pathlib import Path
 def git_state(root: Path) -> tuple[str, bool]:
     """The commit, and whether there are uncommitted changes. Files that stages write (reports, dvc.lock) are ignored.
 
-    The environment variable `CAPSULES_COMMIT` is used if it is set (in the form of `git describe --always --dirty`),
-    else Git. The result is ("unknown", True) if Git fails, has no commit, or `root` is not the top of a repository.
+    The environment variable `CAPSULES_COMMIT`, in the form of `git describe --always --dirty`, is used in place of Git.
+    Returns ("unknown", True) if Git fails, there is no commit, or `root` is not the top folder of a repository.
     """
     if named := os.environ.get("CAPSULES_COMMIT"):
         return named.removesuffix("-dirty"), named.endswith("-dirty")

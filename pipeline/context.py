@@ -173,8 +173,8 @@ class Context:
                 no other training.
             dataset: training data. By default, it is the run's data set.
             change: how `dataset` differs from the run's data set. A checkpoint with another `change` is not continued.
-            key: key of the training's settings in the result; by default, `name`. Without both, they are not recorded:
-                the result of the stage `train` has the run's settings anyway.
+            key: key of the training's settings in the result; by default, `name`. Without `key` and `name`,
+                settings are not recorded, because the result of the stage `train` has the run's settings anyway.
             start, frozen, watched: as for `train_run`, whose docstring lists the errors.
 
         Returns:

@@ -59,7 +59,7 @@ class Graph:
 
     @classmethod
     def load(cls, root: Path, values: Mapping[str, Any] | None = None) -> Self:
-        """Load a repository's graph. `values` is the content of `params.yaml` if already read. Raises `UserError`."""
+        """Load a repository's graph, with `values` in place of `params.yaml` if given. `UserError` if a file is bad."""
         values = read_yaml(root / "params.yaml") if values is None else values
         content = read_yaml(root / "dvc.yaml")
         if not isinstance(content, dict) or not isinstance(content.get("stages"), dict):

@@ -128,7 +128,7 @@ def parse_yaml(text: str, name: str) -> Any:
 
 
 def _check_keys(node: yaml.Node | None, name: str, above: tuple[str, ...] = ()) -> None:
-    """UserError if a key occurs twice in a section. `above` are the keys that lead to `node`."""
+    """Raise `UserError` if a key occurs twice in a section. `above` has the keys that lead to `node`."""
     if isinstance(node, yaml.SequenceNode):
         for value in node.value:
             _check_keys(value, name, above)

@@ -1,10 +1,10 @@
 """Compiles C++ kernels at set-up, and loads them when a model runs.
 
-A kernel is one C++ file beside the module that calls it. Several kernels share `kernels.h`. `python -m pipeline
-kernels` compiles every kernel in several forms, one for each instruction set (such as AVX2) of this kind of processor.
-The form is chosen at run time, so kernels compiled on one machine of a cluster run on all its machines. Their file
-names contain a hash of source, header and flags, so no outdated kernel is loaded. The files are in a folder of the
-Python environment. Without compiled kernels, models use PyTorch's operators, and are slower.
+A kernel is one C++ file beside the module that calls it. Several kernels include `kernels.h`. `python -m pipeline
+kernels` compiles every kernel once for each instruction set that this kind of processor may have, such as AVX2. Each
+result is a *form* of the kernel, in one file. A machine loads the form for its own processor, so all machines of a
+cluster can use the same files. File names contain a hash of source, headers and flags, so no outdated kernel is loaded.
+The files are in a folder of the Python environment. Without them, models use PyTorch's operators, and are slower.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _PACKAGE = Path(__file__).resolve().parent
-# Not -ffast-math: it changes the order of sums. It also removes "x + large - large", by which kernels round numbers.
+# -ffast-math is left out. It changes the order of sums, and removes "x + large - large", by which kernels round x.
 _FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-Wno-psabi")
 
 
@@ -41,21 +41,21 @@ Struct = ctypes.Structure
 
 @dataclass(frozen=True)
 class Kernel:
-    """A compiled kernel: library, form (an instruction set), and number of floats in a vector register (lanes)."""
+    """A compiled kernel: its library, its form (the name of an instruction set), and its lanes (floats in a vector)."""
 
     library: ctypes.CDLL
     form: str
     lanes: int
 
     def call(self, function: str, *arguments: Struct | Tensor | None) -> None:
-        """Call a function with its arguments' addresses. Raises `MemoryError` if there is not enough memory.
-        The caller must keep references to the tensors until the function returns.
+        """Call a function of the library with the addresses of `arguments`. Raises `MemoryError` if there is not enough
+        memory. The caller must keep references to the tensors until the function returns.
         """
         if getattr(self.library, function)(*map(address, arguments)):
             raise MemoryError(f"{function}: not enough memory; a smaller batch needs less")
 
     def kept_floats(self, layout: Struct) -> int:
-        """Number of floats that the forward pass keeps for the backward pass, for a batch (in EM routing, an image)."""
+        """Number of floats that a forward pass keeps for the backward pass, per batch (in EM routing, per image)."""
         self.library.kept_floats.restype = ctypes.c_int64  # ctypes would assume 32 bits
         return int(self.library.kept_floats(ctypes.byref(layout)))
 
@@ -137,7 +137,7 @@ def _path(source: Path, form: str) -> Path:
 
 
 def find(source: Path, form: str | None = None) -> Kernel | None:
-    """Load the kernel compiled from `source` for `form` (by default this processor's). Returns None if this fails."""
+    """Load the kernel compiled from `source` for `form` (by default this processor's). None if it cannot be loaded."""
     if form is None:
         import torch
 
@@ -150,7 +150,7 @@ def find(source: Path, form: str | None = None) -> Kernel | None:
 
 @functools.cache
 def load(source: Path) -> Kernel | None:
-    """As `find`, but each source is loaded only once per process. A missing kernel is logged."""
+    """As `find`, but a process loads each kernel only once. A warning is logged if the kernel cannot be loaded."""
     kernel = find(source)
     if kernel is None:
         logging.getLogger(__name__).warning(

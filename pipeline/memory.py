@@ -8,7 +8,7 @@ from tqdm import tqdm
 from pipeline.errors import UserError
 
 _LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""The file with the memory limit of a container. The machine's own numbers do not show it."""
+"""The file with the memory limit of a container. psutil does not know this limit."""
 
 COPIES = 3
 """Copies of the pixels during training: the data set, its parts (training, test, ...), and the parts on the device."""

@@ -22,7 +22,7 @@ from pipeline.systems.generative.settings import FailureParams
 
 
 class CheckedParams(SharedParams):
-    """The sections of `params.yaml` other than studies, and checks that all sections (also studies) fit each other."""
+    """The sections of `params.yaml` that belong to no study, and checks that all sections fit together."""
 
     runs: dict[Name, Run]
     failures: FailureParams
@@ -46,7 +46,7 @@ class CheckedParams(SharedParams):
         return self
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Yield (dotted place, settings) of entries, also of those in sets if `in_sets`. ValueError if names repeat."""
+        """Yield (dotted place, settings) of entries, also of `<kind>_sets` if `in_sets`. ValueError if names repeat."""
         section = self.section(kind)
         if isinstance(section, Section):
             yield kind, section
@@ -61,7 +61,7 @@ class CheckedParams(SharedParams):
                 yield f"{kind}_sets.{name}.studies.{study}", settings
 
     def _check_evidence(self) -> None:
-        """ValueError if evidence has an unknown role, or names an item that does not exist or is of another kind."""
+        """ValueError if evidence has an unknown role, or names an item that does not exist or has the wrong kind."""
         for role in roles_in(self.evidence):
             if role.kind is None:
                 raise ValueError(f"{role.where}: unknown role")
@@ -141,20 +141,20 @@ else:
 
 
 _TAGS = {"runs": 2, "optimise": 4, "regression": 2, "regression_sets": 4, "attention": 2, "attention_sets": 4}
-"""By section, the index of the value that chose the class of settings, in `loc` (pydantic's location of an error)."""
+"""Index of the tag in pydantic's `loc` of an error, by section. A tag is the value that chose the class of settings."""
 
 
 def _describe(error: Any) -> str:
     """One line for one pydantic error: the field as in the file, the problem, and the value found."""
     place = error["loc"]
-    # `loc` also has the value that chose the class, such as `generative`: runs, <name>, generative, training, ...
+    # `loc` is, for example, (runs, <name>, generative, training, ...). The tag `generative` is no key in the file.
     tag = _TAGS.get(str(place[0]) if place else "", len(place))
     where = ".".join(map(str, (*place[:tag], *place[tag + 1 :])))
     return f"{where}: {message_of(error)}" if where else message_of(error)
 
 
 def parse_params(values: Any, source: str = "params.yaml") -> Params:
-    """The typed form of a params file. `ParamsError` names all wrong fields or, if all are right, a wrong reference."""
+    """The typed form of a params file. `ParamsError` names all wrong fields, or one that contradicts other sections."""
     try:
         return Params.model_validate(values)
     except ValidationError as error:

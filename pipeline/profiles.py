@@ -22,7 +22,7 @@ FILES = (LOCK, PARAMS)
 
 
 class Profile(NamedTuple):
-    """A profile. `about`: the first comment of its `params.yaml`. `has_lock`: whether the profile has a `dvc.lock`."""
+    """A profile. `about`: the comment in line 1 of its `params.yaml`. `has_lock`: whether it has a `dvc.lock`."""
 
     name: str
     about: str
@@ -39,7 +39,7 @@ class Profiles:
     def current(self) -> str:
         """The profile that `params.yaml` belongs to. Raises `UserError` if the file names no profile."""
         name = _load(self.root / PARAMS).get("profile")
-        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # also a folder's name
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # it is also a folder's name
             raise UserError(f"{self.root / PARAMS} does not name its profile (a line such as `profile: quick`)")
         return name
 
@@ -59,9 +59,9 @@ class Profiles:
         return folders[name] / PARAMS
 
     def switch(self, name: str) -> bool:
-        """Make `name` the current profile, and return whether it was not current before.
+        """Make `name` the current profile. Returns False if it was already the current one, else True.
 
-        The current files are copied to `profiles/<current>/`, then each is replaced in one step by the file of `name`.
+        The current files are copied to `profiles/<current>/`. Then the files of `name` replace them, each in one step.
         Raises `UserError`, before any current file changes, if there is no profile `name`, if its parameters name
         another profile, if `profiles/<current>/` has a different version of a current file, or if a copy fails.
         """

@@ -11,20 +11,20 @@ Name = Annotated[
     str,
     Field(
         pattern=r"^[a-z0-9][a-z0-9-]*$",
-        max_length=100,  # it becomes part of the names of files, which systems limit to 255 bytes
+        max_length=100,  # it becomes part of the names of files, which are limited to 255 bytes
         description="lower-case letters, digits and hyphens",
     ),
 ]
 
 Seed = Annotated[int, Field(ge=0, le=4_000_000_000)]
-"""Seed of a random number generator. Replicas add 1, 2, ... to it and must stay below 2^32, scikit-learn's limit."""
+"""Seed of a random number generator. Replicas add 1, 2, ... to it. Sums must stay below 2^32, scikit-learn's limit."""
 
 Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotations are uniform in [-angle, +angle]")]
 
 
 def younger(default: Any, **more: Any) -> Any:
-    """A pydantic field for a setting that did not exist when some results were made. They were made as with `default`.
-    Records leave out such a setting at its default, so that the settings of old results still equal the profile's.
+    """A pydantic field for a setting that did not exist when some results were made. These were made as with
+    `default`. Records leave out the setting if it is `default`. So old results' settings still equal the profile's.
     """
     return Field(default=default, exclude_if=lambda value: value == default, **more)
 
@@ -57,7 +57,7 @@ def check_once(values: list[Any]) -> list[Any]:
 
 
 def check_distinct(angles: list[float]) -> list[float]:
-    """Return the angles unchanged. ValueError if two agree in the six digits that name results."""
+    """Return the angles unchanged. ValueError if two are equal to six digits, as in names of results."""
     check_once([f"{angle:g}" for angle in angles])
     return angles
 

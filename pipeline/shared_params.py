@@ -36,7 +36,7 @@ class SharedParams(Section):
         return getattr(self, name)
 
     def images_of(self, dataset: str) -> Published:
-        """Known properties of the images of a data set. `side` is the side of its canvas."""
+        """Known properties of the images of a data set. Their `side` is the data set's `canvas`, in pixels."""
         settings = self.datasets[dataset]
         return replace(self.known(settings.source), side=settings.canvas)
 
@@ -53,7 +53,7 @@ class SharedParams(Section):
             raise ValueError(f"{where}: {error}") from None
 
     def check_factor(self, where: str, factor: str, dataset: str) -> None:
-        """ValueError if a data set lacks a factor of variation. Data sets whose factors are unknown always pass."""
+        """ValueError if a data set lacks a factor of variation. It passes if factors are known for some images only."""
         factors = self.images_of(dataset).factors
         if factors is not None and factor not in factors:
             known = ", ".join(factors) or "none"
@@ -108,7 +108,7 @@ _WORDS = {
 
 
 def message_of(error: Any) -> str:
-    """The problem with a value in words, and the value if it is a number, a string or a bool."""
+    """A pydantic error in words. A number, string or bool that was found is added, unless `_WORDS` has the error."""
     kind, found = error["type"], error["input"]
     words = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     shown = isinstance(found, int | float | str | bool) and kind not in _WORDS

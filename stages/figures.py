@@ -6,7 +6,7 @@ from stages.workspace import stage
 
 
 def main() -> None:
-    """Draw the figures of the current profile from the files of its executed stages."""
+    """Draw the current profile's figures from its results, and write the tables that `dvc plots` draws."""
     with stage("figures") as workspace:
         from pipeline.page.figures import write_figures, write_plots
         from pipeline.results.reading import Results

@@ -6,7 +6,7 @@ from stages.workspace import stage
 
 
 def main(dataset: str) -> None:
-    """Read the source files of DATASET, split the data into parts, and write one file that is safe to open."""
+    """Read the source files of DATASET, split the data into parts, and write one npz file that loads without pickle."""
     with stage("preprocess", dataset) as workspace:
         from pipeline.data.datasets import PARTS, save_dataset
         from pipeline.data.published import build_dataset

@@ -28,7 +28,7 @@ COUNTS, VALUES = "claims", "claim_values"
 
 
 def _view(stage: str, metrics: Sequence[str], *tags: str, order: str = "tags.`mlflow.runName`") -> dict[str, Any]:
-    """The runs of one stage, with columns `metrics` and `tags`, sorted by `order`, descending unless it is a tag."""
+    """The runs of a stage, with columns `metrics` and `tags`, sorted by `order`: a tag ascending, a time descending."""
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"tags.`{name}`" for name in tags)]
     found = {"searchFilter": f"tags.stage = '{stage}'", "orderByKey": order, "orderByAsc": order.startswith("tags")}
     return {**found, "selectedColumns": ["attributes.`Duration`", *columns]}
@@ -45,7 +45,7 @@ VIEWS = {
 """Views of MLflow's table of runs, in the form of its shared views. Other settings keep the defaults of MLflow's page.
 
 Trainings and evaluations are sorted by name, so that those of one item in several reproductions are next to each other.
-Sorted by time, MLflow shows nested runs only below their parents, the reproductions, which these views leave out.
+A table sorted by time shows nested runs only below their parents. These are the reproductions, which are left out here.
 """
 
 _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance", "attack")
@@ -126,7 +126,7 @@ def run_note(name: str, label: str, commit: str, dirty: bool, numbers: Mapping[s
 
 
 def reproduction_metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """A reproduction's metrics, from the scorecard: numbers of claims run and of each verdict, and our numbers."""
+    """Metrics of a reproduction: the number of claims run and of each verdict, and our number for each claim."""
     from pipeline.page.scorecard import VERDICTS
 
     verdicts = Counter(row["verdict"] for row in rows)

@@ -96,7 +96,7 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track the device, a description and `tags` (a failed stage's error), and weights of a successful training."""
+        """Track the device, a description, and `tags` (a failed stage's error) or, without tags, trained weights."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")
@@ -193,11 +193,11 @@ def _exit(message: str, code: int) -> NoReturn:
 
 
 def starters() -> tuple[list[psutil.Process], psutil.Process | None]:
-    """The processes that started this stage, nearest first, and the process of the reproduction.
+    """The processes that started this stage, nearest first, and the one of them that stands for the reproduction.
 
-    They are `dvc`, a `python -m pipeline repro` that started it, a `make` that started both, and any shells between
-    them (DVC starts commands through a shell). The process of the reproduction is `pipeline repro` if there is one,
-    else `dvc`. Returns an empty list and None if DVC did not start this process.
+    The list has `dvc` and, if they started `dvc`, `python -m pipeline repro` and `make`. It also has the shells between
+    these processes and this stage. The reproduction's process is `pipeline repro` if the list has it, else `dvc`.
+    Returns an empty list and None if DVC did not start this process.
     """
     chain: list[psutil.Process] = []
     shells: list[psutil.Process] = []

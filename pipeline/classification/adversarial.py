@@ -6,10 +6,10 @@ basic iterative method (BIM) takes several smaller steps. Pixels stay in [0, 1],
 
 An attack *through* a model and a loss uses the gradient of this loss of this model. White-box attacks go through the
 attacked model and its training loss (its "own" loss). If matrix capsules are confident, their spread loss and its
-gradient are exactly 0, and the attack changes nothing. So a second attack goes through the cross-entropy of the logits,
-unless this is the own loss. An image is counted as correct only if it is classified correctly after both attacks. A
-targeted attack succeeds if the target is predicted after at least one of the two. Black-box attacks go through another
-model (the source) and its own loss. Shapes: N images of C channels and s x s pixels.
+gradient are exactly 0, and the attack changes nothing. So a second attack goes through the cross-entropy of the logits.
+(It is left out if the own loss is this cross-entropy.) An image is counted as correct only if it is classified
+correctly after both attacks. A targeted attack succeeds if the target is predicted after one or both of them. Black-box
+attacks go through another model (the source) and its own loss. Shapes: N images of C channels and s x s pixels.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest
 
 _EVALUATED = torch.tensor(torch.inf)
-"""The epoch passed to losses. It is infinite, so that what changes with the epoch in a loss has its final value."""
+"""The epoch passed to losses. It is infinite: a loss that changes with the epoch then has its final form."""
 NETWORKS = ("capsules", "cnn")
 Through = Literal["own", "cross-entropy"]
 THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
@@ -154,8 +154,8 @@ def outcome(
     augmentation: CropParams,
     title: str,
 ) -> Outcome:
-    """Measure white-box attacks and `gradient_sizes` of all replicas of capsules and of convolutional networks, and
-    black-box attacks through `cnns[0]` on all replicas except this one. The arrays are a few attacked images.
+    """Measure white-box attacks on all replicas of capsules and of convolutional networks, and their `gradient_sizes`.
+    Black-box attacks go through `cnns[0]`, on all other replicas. The arrays are a few attacked images.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device
@@ -181,7 +181,7 @@ def outcome(
     columns = ["network", "replica", "method", "kind", "epsilon", "value", "own_loss"]
     near, arrays = min(attack.epsilons, key=lambda epsilon: abs(epsilon - 0.1)), {}
     for network, epsilon in product(NETWORKS, (0.0, near, max(attack.epsilons))):
-        # The gradient of the own loss may be 0, which would leave the image as it is. That of cross-entropy is not.
+        # The gradient of the own loss may be 0. The attack would then change nothing. Cross-entropy avoids this.
         changed = attacked(kinds[network][0], pixels[:8], classes[:8], epsilon, 1, through="cross-entropy")
         arrays[f"{network}-{epsilon:g}"] = changed.cpu().numpy()
     headline = [

@@ -51,7 +51,7 @@ def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: Crop
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas. Table columns: replica, test (metric name in `classification_errors`), accuracy."""
+    """Test errors of all replicas. The table has accuracies, with columns replica, test (the metric) and accuracy."""
     models, dataset, augmentation = of_kind(Classifier, inputs.models), inputs.dataset, inputs.run.augmentation
     assert isinstance(augmentation, CropParams)  # the run's settings class requires it
     replicas = tqdm(models, desc=inputs.title, unit="network")
@@ -66,8 +66,8 @@ def classification_errors(
     model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
 ) -> pd.DataFrame:
     """Shares of misclassified test images, a row per metric. `centre` is for central crops. `<factor>-<value>` is for
-    central crops of the images whose factor has this value. `crops` (with `many_crops`) is for scores averaged over 13
-    crops of an image: activations of capsules, as in the document, or probabilities if the model's scores are logits.
+    central crops of the images whose factor has this value. With `many_crops`, `crops` is for the class with the
+    largest mean over 13 crops of an image. Means are of activations (as in the document), or of the logits' softmax.
     """
     images, labels = dataset.part("test")
     each = crop_scores(model, images, augmentation, many_crops)

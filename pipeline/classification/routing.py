@@ -35,7 +35,7 @@ class Iterations(NamedTuple):
     Attributes:
         parts: activations of the parts, `[B, X, c]`.
         shares: share of each part assigned to each class, `[B, T, n, X, c]`. Shares sum to 1 over classes.
-        activations: activations of the class capsules that result from these shares, `[B, T, n]`.
+        activations: activations that class capsules have with these shares, `[B, T, n]`.
         spreads: spread of the votes for each class around their mean (`vote_spread`), `[B, T, n]`.
     """
 
@@ -118,9 +118,8 @@ def outcome(
     replica, for the first image that it classifies correctly and for the first image that it misclassifies.
 
     Args:
-        follow, layers: one function of images `[B, C, s, s]` per replica. Those in `layers` return class capsules last.
-        used: number of iterations that the network itself runs. `follow` returns at least as many: later iterations
-            show whether routing has converged.
+        follow, layers: one function of images `[B, C, s, s]` per replica. Lists from `layers` end with class capsules.
+        used: number of iterations that the network itself runs. The functions in `follow` run at least as many.
         pixels: all images, `[images, C, s, s]` in [0, 1], with C channels of s x s pixels, as the network sees them.
     """
     found = []
@@ -149,8 +148,8 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
     """A row per routed layer (1 is the nearest to the image) and measure, computed on the images of all `batches`.
 
     `entropy` is the mean of E (see `routed_layer`), weighted by the activations of the children. `dead` is the share of
-    types whose activation never exceeds `DEAD`. `types` is the number of types. `range` is the standard deviation over
-    images of a type's largest activation, averaged over types. A type that is always on or always off adds 0 to it.
+    types whose activation never exceeds `DEAD`. `types` is the number of types. A type has a largest activation in each
+    image. The standard deviation of this activation over images, averaged over types, is `range`.
     """
     rows = []
     for layer, parts in enumerate(zip(*batches, strict=True), 1):

@@ -26,10 +26,10 @@ class ClassifierRun(RunSettings):
 
 
 class CroppedRun(ClassifierRun):
-    """A run of a network of document 004. It sees crops. Images can be held out for validation by a factor's value."""
+    """A run of a network of document 004, which sees crops. Images with one value of a factor can be held out."""
 
     augmentation: CropParams
-    holdout: HoldoutParams | None = Field(description="held out for validation; null: the data set's validation images")
+    holdout: HoldoutParams | None = Field(description="images for validation; null: the data set's validation images")
     watched: int = Field(ge=0, le=10_000_000, description="number of random test images to test on after every epoch")
 
     @model_validator(mode="after")

@@ -3,10 +3,10 @@
 Two networks are trained on images of familiar viewpoints only. A network that is better on all viewpoints would also
 have a lower error on novel ones, even if it generalised no better. So the errors on familiar viewpoints are matched:
 
-1. The network with the larger error on familiar test images is the worse one. Its errors are averaged over its last
-   `LATE` epochs. (The minimum over epochs would be too low, because the errors are noisy.)
-2. The better network's errors (in the document, the capsules') are those at the epoch where its error on familiar test
-   images first falls to the mean of step 1. They are interpolated linearly between epochs.
+1. Errors are averaged over the last `LATE` epochs. (The minimum over epochs would be too low, as errors are noisy.)
+   The network with the larger mean on familiar test images is the worse one. It is compared by its means.
+2. The better network (in the document, the capsules) is compared by its errors at the epoch where its error on familiar
+   test images first falls to the worse network's mean. Errors are interpolated linearly between epochs.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def viewed(run: AnyRun, dataset: str, epochs: int, replicas: int) -> AnyRun:
 
 def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Labelled]]:
     """The data set with training and validation images of familiar viewpoints only, and a dictionary of test images and
-    their classes. Its keys are the kinds of viewpoints, `familiar` and `novel`. `axis` is the angle that defines them.
+    their classes, with the keys `familiar` and `novel`. `axis` is the angle that tells familiar from novel viewpoints.
 
     Raises `UserError` if the viewpoint of an image is unknown, or neither familiar nor novel.
     """
@@ -64,7 +64,7 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 def match(curves: pd.DataFrame) -> pd.DataFrame:
     """Compare two networks at equal errors on familiar viewpoints, by the two steps at the top of this module. Returns
     one row per replica and network, with the columns replica, network and `COLUMNS`. If the better network's first
-    error on familiar viewpoints is at most the mean of step 1, that network's values of epoch 1 are used.
+    error on familiar viewpoints is at most the worse network's mean, the better network's errors of epoch 1 are used.
 
     Args:
         curves: `errors` of both networks, with a column network. Replicas that only one network has are ignored.
@@ -84,7 +84,7 @@ def match(curves: pd.DataFrame) -> pd.DataFrame:
 
 def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """The row (familiar, novel, epoch) where `familiar` first falls to `level`, interpolated in `table [epochs, 3]`."""
-    level = max(level, table[:, 0].min())  # its late mean is at most `level`, but may be rounded below each error
+    level = max(level, table[:, 0].min())  # changes `level` only if a mean of equal errors was rounded down
     first = int(np.flatnonzero(table[:, 0] <= level)[0])
     if first == 0:
         return table[0]

@@ -16,7 +16,7 @@ WORDS: tuple[Word, ...] = get_args(Word)
 
 LEVEL = 0.05
 """Approximate upper limit of the false discovery rate: among the tested claims called "moved", the expected share that
-differs only by chance. If nothing changed, this is also about the probability that any claim is called "moved".
+differs only by chance. If nothing changed, any claim at all is called "moved" with about this probability.
 """
 
 
@@ -26,7 +26,7 @@ class Change:
 
     Attributes:
         difference: `after` minus `before`, in the number's unit; None without two numbers.
-        noise: noise of the difference, the estimate with the largest p-value if there are two; None if it is unknown.
+        noise: noise of the difference; of two estimates, the one with the larger p-value; None if it is unknown.
         chance: p-value of the difference under the hypothesis that nothing changed; None if the noise is unknown.
     """
 
@@ -63,7 +63,7 @@ def changes(
 
 
 def _change(claim: str, old: Answer | None, new: Answer | None, spreads: tuple[Spread | None, Spread | None]) -> Change:
-    """The change of one claim. With known noise, it is "within noise" until `changes` tests all claims together."""
+    """The change of one claim. If its noise is known, the word is "within noise" until `changes` tests all claims."""
     if old is None or new is None:
         return Change(claim, old, new, "only one side has it")
     if old.value is None or new.value is None:
@@ -116,7 +116,7 @@ def _named(side: Side) -> str:
 
 
 def _columns(change: Change, unit: str) -> tuple[str, str, str, str]:
-    """Four texts: the numbers, the difference and its noise, the verdicts, and the claim and its unit."""
+    """Four texts: the numbers, the difference with its noise, the verdicts, and the claim with its unit."""
     answers = (change.before, change.after)
     values = ["-" if each is None or each.value is None else f"{each.value:.4g}" for each in answers]
     difference = "" if change.difference is None else f"{change.difference:+.3g}"

@@ -24,8 +24,8 @@ class Spread:
 
     Attributes:
         sd: sample standard deviation of our number, in its unit; 0 if `n` is 1, None for a claim without a number.
-        n: number of machines. Machines that agree in all claims which rest on the same items as this one are not
-            independent: only one of them is counted. For a claim without a number, all machines are counted.
+        n: number of machines. If several machines have equal numbers for all claims from this claim's items, they are
+            not independent, and one of them is counted. For a claim without a number, all machines are counted.
         verdicts: the claim's distinct verdicts on the machines.
         repetitions: number of seeds, or other repetitions, of which each number is the mean.
     """
@@ -110,7 +110,7 @@ def of_difference(before: Answer, after: Answer, spreads: tuple[Spread | None, S
 
     The first estimate needs several repetitions (mostly seeds) of at least one number. It pools the standard deviations
     of both numbers' repetitions. If only one number has several, its standard deviation is used for both. The second
-    estimate needs both `spreads` between machines. Estimates of 0 are omitted: a few numbers may be equal by chance.
+    estimate needs both `spreads` between machines. Estimates of 0 are omitted: a few results may be equal by chance.
     """
     found = []
     if degrees := before.n + after.n - 2:

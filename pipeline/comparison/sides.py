@@ -1,6 +1,6 @@
-"""Loads the sides of a comparison: parameters and scorecard of one profile, at a Git revision or in the working tree.
+"""Loads the sides of a comparison from Git or from the working tree.
 
-Files of a revision are read from Git: nothing is checked out.
+A side is the parameters and the scorecard of a profile. Files of a revision are read from Git without a checkout.
 """
 
 import json
@@ -29,7 +29,7 @@ class Answer:
         sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
         verdict: by the number or statement alone (field `judged`), even if the page shows "undecided" or "not tested".
         items: names `<stage>/<item>` of the results that the number rests on.
-        made_by: the commits of these results in one text, the hashes of their settings in another (comma-separated).
+        made_by: two comma-separated lists: the commits of these results, and the hashes of their settings.
         runs: ids of the tracked runs that made these results.
         standard_error: whether `sd` is the standard error of the mean instead.
     """
@@ -99,7 +99,7 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
     """The sides named by `words`. A word is a profile, a Git revision, a DVC experiment, or `.` (working tree).
 
     Args:
-        profile: profile of revisions and of the working tree; by default, the profile current in the last of them.
+        profile: the profile of each side whose word names none; by default, the current profile of the last such side.
 
     Raises:
         UserError: a word is unknown or ambiguous, a side lacks the profile or its scorecard, or a file is damaged.

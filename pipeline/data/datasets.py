@@ -96,7 +96,7 @@ def pixel_bytes(path: Path) -> int:
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
     """Turn errors of the `with` block into a `UserError` that names the file and, if it helps, the stage to run.
 
-    A `UserError` passes unchanged. A `MemoryError` may be due to a damaged header.
+    A `UserError` passes unchanged. A `MemoryError` is turned, too, because a damaged header can cause it.
     """
     try:
         yield

@@ -13,7 +13,7 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""Key of the dictionary that `hold_out` returns: random images with other values, only measured, not trained on."""
+"""Key of random images without `holdout.value` in the dictionary from `hold_out`. They are not trained on."""
 
 _SEED = 0
 """Seed for drawing `KNOWN` images and watched test images. Runs with equal settings have the same images."""

@@ -27,11 +27,11 @@ SMALLEST = 4
 """Smallest height and width of images in an array, in pixels. A shorter side could be mistaken for channels."""
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
-"""Pairs (label, image) of the training or test part. Images: files, sorted by class and name, or arrays `[C, H, W]`."""
+"""Pairs (label, image) of one part (train or test). Images: arrays `[C, H, W]`, or files in order of class and name."""
 
 
 def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
-    """Find own images without opening a file. `where` names their entry in messages. A relative path starts at `root`.
+    """Find own images without opening files. `where` is the entry's name in messages. A relative path starts at `root`.
     Returns the path of the folder or npz, and the `Part`s of the folder (an empty list for an npz).
 
     Raises `UserError` if the path does not fit `params.format`, if the class folders are not those of `params.classes`,
@@ -171,7 +171,7 @@ def upright_on_black(image: Image.Image, channels: int) -> Image.Image:
 
 
 def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArray[np.uint8]:
-    """Decode and resize an image, `[channels, side, side]`."""
+    """An image, resized to `[channels, side, side]`. A file is decoded first."""
     if isinstance(image, Path):
         pictures = [_decoded(image, params.channels)]
     else:
@@ -183,7 +183,7 @@ def _resized(image: Path | NDArray[np.uint8], params: OwnImagesParams) -> NDArra
 
 
 def _fitted(image: Image.Image, params: OwnImagesParams) -> Image.Image:
-    """An image as a square of `params.side` pixels, made as `params.fit` says. An image of this size is unchanged."""
+    """An image resized to sides of `params.side` pixels, as `params.fit` says. An image of this size is unchanged."""
     side, bicubic = params.side, Image.Resampling.BICUBIC
     if params.fit == "crop":
         shortest = min(image.size)

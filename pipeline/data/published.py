@@ -96,7 +96,7 @@ def _digits(raw: Path) -> Content:
 def _enlarge(images: NDArray[np.float64]) -> NDArray[np.uint8]:
     """scikit-learn's digits `[N, 8, 8]` (0 to 16) in MNIST's layout: `[N, 28, 28]`, the digit in the middle 20x20.
 
-    Cubic interpolation keeps strokes sharp, but overshoots. So pixels that linear interpolation makes black become 0.
+    Cubic interpolation keeps strokes sharp, but overshoots. So pixels are set to 0 where linear interpolation gives 0.
     """
     # Two black pixels on each side let strokes fade out at the edge. 12 pixels become 30. The middle 28 are used.
     padded = functional.pad(torch.from_numpy(images), (2, 2, 2, 2))[:, None]
@@ -147,14 +147,14 @@ def read_matrix(path: Path) -> NDArray[Any]:
 
 
 def halved(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Images `[..., 2 H, 2 W]` at half their size, `[..., H, W]`: means of 2x2 pixels, rounded (halves upwards)."""
+    """Images `[..., 2 H, 2 W]` at half their size, `[..., H, W]`: means of 2x2 pixels, rounded (0.5 upwards)."""
     *rest, height, width = images.shape
     total = images.reshape(*rest, height // 2, 2, width // 2, 2).sum(axis=(-3, -1), dtype=np.uint16)
     return ((total + 2) // 4).astype(np.uint8)
 
 
 def _norb(label: str, train: Arrays, test: Arrays) -> Content:
-    """Join both parts. Codes become degrees: 0 to 8 are elevations of 30 to 70, 0 to 34 are azimuths of 0 to 340."""
+    """Join both parts. In degrees, elevation codes 0 to 8 are 30 to 70, and azimuth codes 0 to 34 are 0 to 340."""
     factors = {}
     for name, first, step in (("instance", 0, 1), ("azimuth", 0, 10), ("elevation", 30, 5), ("lighting", 0, 1)):
         unknown = np.full(len(train["category"]), -1)  # for the training part of smallnorb48
@@ -176,13 +176,13 @@ def _smallnorb(raw: Path) -> Content:
 
 
 def _smallnorb48(raw: Path) -> Content:
-    """The smaller copy: JPEG images at half size, in the official order. Viewpoints of training images are unknown."""
+    """The smaller copy: JPEG images at half size, in official order. Training images lack viewpoint and lighting."""
     train, test = (dict(np.load(raw / f"{part}.npz")) for part in ("train", "test"))
     return _norb("smallNORB (JPEG-derived)", train, test)
 
 
 def _smallnorb48_posed(raw: Path) -> Content:
-    """The smaller copy's test part: instances 0, 1, 2 are for training, 3 and 5 for the test. Viewpoints are known."""
+    """The smaller copy's test part: instances 0, 1, 2 are for training, 3 and 5 for the test. All factors are known."""
     arrays = dict(np.load(raw / "test.npz"))
     is_test = np.isin(arrays["instance"], (3, 5))
     train, test = ({name: values[mask] for name, values in arrays.items()} for mask in (~is_test, is_test))

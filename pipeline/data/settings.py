@@ -22,7 +22,7 @@ class Published:
         classes: number of classes.
         images: number of training images, or of all images if there is no official test part; None if unknown.
         test: number of images in the official test part; 0 if there is none, or if the number is unknown.
-        factors: names of the factors of variation that are known for every image; None if only some images have them.
+        factors: names of the factors of variation that are known for all images; None if known for some images only.
     """
 
     channels: int
@@ -118,7 +118,7 @@ class OwnImagesParams(Section):
 
 
 class HoldoutParams(Section):
-    """Validation on images with one value of a factor, such as one toy per class. No training image has this value."""
+    """Validation on the images with one value of a factor. With `instance`, they show one toy of each class."""
 
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(
         description="images are held out by the value of this factor (smallNORB and toys only)"
@@ -130,5 +130,5 @@ class HoldoutParams(Section):
         "azimuth and elevation: in degrees; lighting: 0 to 5)",
     )
     known_share: float = Field(
-        ge=0, lt=1, description="share of images with other values to test on after every epoch, not train on; 0: none"
+        ge=0, lt=1, description="share of the other images to leave out and test on after every epoch; 0: none"
     )

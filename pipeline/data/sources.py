@@ -74,7 +74,7 @@ SOURCES = {
     "fashion-mnist": Source(
         mirrors=(
             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
-            # Not encrypted, so tried last. A file changed on the way does not pass the check of its hash.
+            # This mirror is tried last, because it is not encrypted. The hash shows if a file was changed on the way.
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         ),
         files={
@@ -104,7 +104,7 @@ SOURCES = {
         },
     ),
     # smallNORB at half size, decoded from JPEG copies, for use when the official server is down. No public mirror has
-    # it. `smallnorb48-posed` is only this copy's test part, because the viewpoints of its training part are unknown.
+    # it. `smallnorb48-posed` has only the test part, because the viewpoints of the training part are unknown.
     "smallnorb48": Source(mirrors=(), files=_SMALLNORB48),
     "smallnorb48-posed": Source(mirrors=(), files={"test.npz": _SMALLNORB48["test.npz"]}, folder="smallnorb48"),
     "toys": Source(mirrors=(), files={}),
@@ -134,7 +134,7 @@ def fetch(name: str, folder: Path, mirror: str | None = None) -> list[Path]:
 
 
 def _fetch_file(name: str, file: str, places: list[str], target: Path) -> Path:
-    """Get a file with the right hash from one of `places` (folders, URLs), unless `target` has it. Returns `target`."""
+    """Get a file with the right hash from `places` (folders, URLs), unless it is at `target`. Returns `target`."""
     source, sha256 = SOURCES[name], SOURCES[name].files[file]
     reasons = [] if source.mirrors else ["no public mirror serves it; docs/data.md says what to train on instead"]
     try:
@@ -192,7 +192,7 @@ def _download(url: str, output: str, _: object) -> None:
             return
         except requests.HTTPError as error:
             raise UserError(str(error)) from None
-        except requests.RequestException as error:  # its message is not shown: it has the addresses of objects
+        except requests.RequestException as error:  # its message has memory addresses, so it is not shown
             raise UserError(f"{url}: cannot connect ({type(error).__name__}): is there a network?") from None
         except HTTPError:  # the connection broke
             time.sleep(PAUSE)

@@ -42,7 +42,7 @@ class Light(NamedTuple):
     """A lighting: a distant lamp, a sky that is brightest above, and the background.
 
     Attributes:
-        around, up: degrees from the cameras' direction to the lamp's, to the right in images, and above the horizon.
+        around, up: degrees of the lamp right of the cameras' direction, as seen in images, and above the horizon.
         lamp, sky, ambient: brightness that each adds to a white surface: `lamp` to a surface that faces the lamp,
             `sky` to a surface that faces up (half as much if it faces sideways, 0 if down), `ambient` to every surface.
         background: brightness where a ray hits nothing.
@@ -134,7 +134,7 @@ def _human(uniform: Uniform) -> list[Ellipsoid]:
             (0.0, 0.11, stance, leg, 0.11, uniform(-30, 40), uniform(-40, 0)),
         ):
             joint = np.array([0, width * side * bulk, height])
-            for angle in (swing, swing + bend):  # degrees forward; 0 hangs down
+            for angle in (swing, swing + bend):  # degrees forward from hanging down
                 end = polar(joint, part, angle - 90) + np.array([0, outwards * side * part, 0])
                 pieces.append(rod(joint, end, radius * bulk))
                 joint = end
@@ -238,7 +238,7 @@ def cast(solid: Toy, grey: float, azimuth: float, eye: Floats, frame: Floats, li
     # Everything is computed in the toy's coordinates. In them, camera and lamp turn by minus the azimuth.
     back = turntable(azimuth).T
     lamp = back @ turntable(light.around) @ polar((0, 0, 0), 1, light.up)
-    positions = (np.arange(RAYS * size) + 0.5) / RAYS - size / 2  # of rays along an axis, in pixels from the middle
+    positions = (np.arange(RAYS * size) + 0.5) / RAYS - size / 2  # rays along an axis, in pixels from the middle
     v, u = np.meshgrid(positions, positions, indexing="ij")
     eye, rays = back @ eye, back @ frame @ np.stack([u.ravel(), v.ravel(), np.ones(u.size)])
     nearest = np.full(u.size, np.inf)
@@ -265,7 +265,7 @@ def render(category: Ints, instance: Ints, azimuth: Ints, elevation: Ints, light
     """Render stereo pairs `[N, 2, 48, 48]`, left before right.
 
     Args:
-        category, instance, lighting: `[N]` each: 0 to 4 (smallNORB's order), 0 to 9 and 0 to 5, respectively.
+        category, instance, lighting: `[N]` each: 0 to 4 (in smallNORB's order), 0 to 9, and 0 to 5.
         azimuth, elevation: `[N]` indices into `AZIMUTHS` and `ELEVATIONS`.
     """
     images = np.empty((len(category), 2, SIZE, SIZE), np.uint8)

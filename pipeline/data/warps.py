@@ -3,7 +3,7 @@
 The x axis points right, the y axis down. The outer edges of the canvas are at -1 and +1 (`align_corners=False`). A
 matrix M `[..., 2, 3]` maps a position in the input to a position in the output: out(M x) = in(x). So the output at u
 is sampled from the input at M^-1 u. If an image is rotated by R, all poses in it are multiplied by R from the left
-(`pipeline.layers.poses`). B is the number of images. No function reads a value from a GPU: this would stall the GPU.
+(`pipeline.layers.poses`). B images have C channels. No function reads a value from a GPU: reading stalls the GPU.
 """
 
 import torch

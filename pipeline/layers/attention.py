@@ -1,7 +1,7 @@
 """Set transformer (Lee et al. 2019) and attention pooling over space (document 000, section 4).
 
 The document's "independent MLPs" have separate weights for each set element (`PerElement`). On a CPU, attention blocks
-run in a compiled kernel (`attention.cpp`). `MultiheadAttentionBlock.plain_forward` is easier to read.
+run in a compiled kernel (`attention.cpp`). `MultiheadAttentionBlock.plain_forward` computes the same in PyTorch.
 """
 
 import ctypes
@@ -61,8 +61,8 @@ class AttentionPooling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
         bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
-        # The input is summed over space before it is mapped to features: one product per part, not per position. The
-        # result is the same, since a part's shares (weights over space) sum to 1. The softmax cancels the scores' bias.
+        # The input is summed over space before it is mapped to features: one product per part, not per position. This
+        # is exact, because a part's shares (weights over space) sum to 1. The softmax cancels the bias of the scores.
         scores = F.conv2d(x, weight[:, -1, :, None, None])
         shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
         pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)
@@ -72,9 +72,9 @@ class AttentionPooling(nn.Module):
 class MultiheadAttentionBlock(nn.Module):
     """MAB(X, Y) = H + relu(W LN(H)), H = X + attention(LN(X), LN(Y)); `X [B, n, d]`, `Y [B, m, d]`, result `[B, n, d]`.
 
-    LayerNorm comes before attention and feed-forward (pre-norm), so that the residual path leaves X unchanged. As first
-    published, LayerNorm comes after both (post-norm). In a stack of eight post-norm blocks the input has no effect: the
-    encoder of the objects gives the same output for every image, and training does not change this.
+    LayerNorm comes before attention and feed-forward (pre-norm), so that the residual path leaves X unchanged. Lee et
+    al. put LayerNorm after attention and after feed-forward (post-norm). With a stack of eight post-norm blocks, the
+    object encoder gives the same output for every image, and training does not change this.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -150,7 +150,7 @@ def supported(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> bool:
 
 def attend(block: MultiheadAttentionBlock, x: Tensor, y: Tensor, form: kernels.Kernel | None = None) -> Tensor:
     """Compute `block.plain_forward(x, y)`, `[B, n, d]`, by the kernel. The inputs must be `supported`. `form` is the
-    compiled kernel to call, by default that for this processor. Raises `MemoryError` if memory is too small.
+    compiled kernel to call, by default the one for this processor. Raises `MemoryError` if memory is too small.
     """
     parameters = [each for name in _PARTS for each in (getattr(block, name).weight, getattr(block, name).bias)]
     kernel, eps = form or kernels.load(_SOURCE), block.norm_query.eps

@@ -3,7 +3,7 @@
 A convolution with stride s is a sum of s^2 convolutions with stride 1, one for each phase (row and column modulo s). A
 kernel with sides of k pixels gives kernels with sides of k' = ceil(k / s). For outputs with sides of H', transforms of
 n x n points are enough, n = H' + k' - 1. Real data have about n^2 / 2 distinct frequencies. Each frequency takes four
-real multiplications in each phase. For CapsNet's primary capsules (k = 9, s = 2, H' = 6), these are 832 multiplications
+real multiplications in each phase. CapsNet's primary capsules (k = 9, s = 2, H' = 6) need 832 of these multiplications
 per image and pair of channels. Direct convolution needs 36 * 81 = 2,916.
 """
 
@@ -19,7 +19,7 @@ from pipeline.layers.images import ChannelsLastConvolution
 
 @cache
 def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Matrices of the transform of `n x n` real points at its `f` distinct frequencies, real and imaginary parts.
+    """Matrices of the transform of `n x n` real points, for real and imaginary parts at its `f` distinct frequencies.
 
     Returns:
         for_inputs `[f, 2, n^2]`, for_kernels `[f, 2, kernel^2]`, and inverse `[f, 2, outputs^2]`. The product of
@@ -31,7 +31,7 @@ def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tens
     def transform(side: int) -> Tensor:
         points = torch.arange(side, dtype=torch.float64)
         angles = 2 * math.pi / n * frequencies @ torch.cartesian_prod(points, points).T
-        # Makes zeros exact. 1e-17 would give denormal products, so slow that they take a quarter of a training step.
+        # Rounds 1e-17 to 0. Its products would be denormal, so slow that they take a quarter of a training step.
         return torch.stack([angles.cos(), -angles.sin()], 1).round(decimals=12)
 
     counts = 2.0 - (2 * frequencies % n == 0).all(1).double()  # 2 if the complex conjugate is left out
@@ -49,7 +49,7 @@ class FourierConvolution(ChannelsLastConvolution):
         outputs, kernel = (x.shape[-1] - k) // s + 1, -(-k // s)
         n = outputs + kernel - 1
         for_inputs, for_kernels, inverse = (part.to(x) for part in _transforms(n, kernel, outputs))
-        more = n * s - x.shape[-1]  # to pad; below 0 if no kernel covers the last rows and columns
+        more = n * s - x.shape[-1]  # rows and columns to pad; negative if no kernel covers the last ones
         x = F.pad(x.permute(0, 2, 3, 1), (0, 0, 0, more, 0, more)).reshape(images, n, s, n, s, channels)
         x = for_inputs.flatten(0, 1) @ x.permute(1, 3, 0, 2, 4, 5).reshape(n**2, -1)
         x = x.view(len(inverse), 2 * images, -1)  # (f, 2 * images, phases * channels), real parts before imaginary

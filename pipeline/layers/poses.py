@@ -1,9 +1,9 @@
 """Affine poses in the plane.
 
-A pose maps a capsule's local frame to the image's frame, for objects and parts alike. Frames are squares [-1, 1] x
-[-1, 1], x to the right, y down. A pose is a 2x3 matrix [L | b] with x' = L x + b. Capsules store the offset `A` of
-a pose from the identity, pose = I + A, as six numbers, row by row (document 000, section 2.1). Rotating the image by R
-multiplies every pose from the left: I + A becomes R (I + A).
+A pose maps a capsule's local frame to the image's frame, for objects and parts alike. In a frame, both coordinates
+go from -1 to 1, x to the right and y down. A pose is a 2x3 matrix [L | b] that maps a point p to L p + b. Capsules
+store the offset `A` of a pose from the identity, pose = I + A, as six numbers, row by row (document 000, section 2.1).
+Rotating the image by R multiplies every pose from the left: I + A becomes R (I + A).
 """
 
 import math
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 POSE_SIZE = 6
-"""Numbers in a pose."""
+"""How many numbers a pose has."""
 
 _SMALLEST_DETERMINANT = 1e-3
 
@@ -46,7 +46,7 @@ def compose(outer: Tensor, inner: Tensor) -> Tensor:
 
 
 def invert(matrix: Tensor) -> Tensor:
-    """The inverse of each map `[..., 2, 3]`. A determinant between -1e-3 and 1e-3 becomes 1e-3 with its sign.
+    """The inverse of each map `[..., 2, 3]`. A determinant within 1e-3 of 0 becomes -1e-3 if negative, otherwise 1e-3.
     This keeps the inverse finite if a pose squeezes a template to a line.
     """
     a, b = matrix[..., 0, 0], matrix[..., 0, 1]

@@ -29,7 +29,7 @@ def _ticks(like: Tensor, size: int) -> Tensor:
 
 
 def sampling_points(A: Tensor, size: int) -> Tensor:
-    """Positions of pixels x in templates' frames: (I + A)^-1 x `[B, P, size, size, 2]`. `A [B, P, 6]` is as in `poses`.
+    """Positions `[B, P, size, size, 2]` of pixels x in templates' frames, (I + A)^-1 x, for poses `A [B, P, 6]`.
 
     A term for the column and a term for the row are computed separately and added in one pass over the result.
     One matrix product for all pixels would take twice as long on a CPU.
@@ -62,7 +62,7 @@ def sample_templates(templates: Tensor, points: Tensor) -> Tensor:
 def composite(layers: Tensor) -> Tensor:
     """Composite layers `[B, P, 2, H, W]` (intensity C_j, opacity a_j, in [0, 1]) on black. Returns `[B, H, W]`.
 
-    The operator "over" changes a picture Q, which is black at first, by layer after layer: Q <- Q + a_j (C_j - Q).
+    The operator "over" lays one layer after another on a picture Q, which is black at first: Q <- Q + a_j (C_j - Q).
     """
     # One `unbind` separates all layers, because its backward pass is a single stack. With indexing, the backward pass
     # would fill a tensor as large as `layers` with zeros for each layer.
@@ -106,7 +106,7 @@ def compiled_render(
     templates: Tensor, A: Tensor, presence: Tensor, size: int, form: kernels.Kernel | None = None
 ) -> Tensor:
     """Compute `plain_render(templates, A, presence, size)` by the kernel. The inputs must be `supported`. `form` is the
-    compiled kernel to call, by default that for this processor. Raises `MemoryError` if memory is too small.
+    compiled kernel to call, by default the one for this processor. Raises `MemoryError` if memory runs out.
     """
     inverse = poses.invert(poses.to_matrix(A))
     pictures: Tensor = _Render.apply(templates, inverse, presence, size, form or kernels.load(_SOURCE))

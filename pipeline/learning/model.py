@@ -36,7 +36,7 @@ class Model(nn.Module):
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss of a batch, and metrics by name. They are scalar tensors: means over images, or `batch_statistics`.
+        """The loss of a batch, and metrics by name. All are scalar tensors: means over images, or `batch_statistics`.
 
         Random numbers are passed as `noise [B, noise_size]`, so that they depend only on the seed and the epoch. The
         scalar tensor `epoch` is the number of passes over the data so far, such as 2.5. Models may use `labels [B]`.
@@ -75,7 +75,7 @@ class EvaluationInputs:
 
     Attributes:
         sections: the sections of `params.yaml` that the evaluation depends on, by name.
-        official: returns affNIST's test images, or None if `official_affnist` is false or `dataset` has another size.
+        official: returns affNIST's test images, or None if `official_affnist` is false or `dataset` is not 40x40.
     """
 
     models: Sequence[Model]

@@ -1,7 +1,7 @@
 """Optimisers by their names in params.yaml.
 
-They are no subclasses of `torch.optim.Optimizer`, because creating an instance imports torch's compiler
-(`torch._dynamo`). This takes a second, longer than some trainings. Adam calls torch's function `adam`.
+They are not subclasses of `torch.optim.Optimizer`, whose constructor imports torch's compiler (`torch._dynamo`). This
+import takes a second, longer than some trainings. Adam calls torch's function `adam`.
 """
 
 from collections import defaultdict
@@ -15,8 +15,8 @@ from pipeline.learning.settings import TrainingParams
 
 
 class Optimiser:
-    """Base class. It has the `parameters` to update, the step size `lr`, which may be changed between steps, and the
-    `state`, a dictionary of tensors by name for each parameter.
+    """Base class. `parameters` are the tensors to update. The step size `lr` may be changed between steps. For each
+    parameter, `state` has a dictionary of tensors by name.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, eps: float = 1e-8) -> None:

@@ -34,7 +34,7 @@ _PLACE, _SPEED = ["replica", "epoch"], "images_per_second"
 
 @dataclass(frozen=True)
 class Setup:
-    """What a stage's trainings share. `code` returns the hash of a variant's code; checkpoints depend on it."""
+    """What a stage's trainings share. `code` returns a hash of the code that trains a given system."""
 
     build: BuildModel
     device: torch.device
@@ -96,7 +96,7 @@ def train_run(
     before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:
-        """Track metrics as `<name>/<replica>`. With one seed: `<name>`, and no speed, which the stage tracks."""
+        """Track metrics as `<name>/<replica>`. If there is one seed, they are `<name>`, and the speed is left out."""
         ending = f"/{row['replica']:.0f}" if len(seeds) > 1 else ""
         left_out = _PLACE if ending else [*_PLACE, _SPEED]
         metrics = {f"{before}{name}{ending}": value for name, value in row.items() if name not in left_out}
@@ -115,8 +115,8 @@ def train_run(
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """The result of a training. Its table has a row per replica and epoch, without speeds. Its numbers are epochs,
-    speed, seconds, parameters, and the metrics at each replica's best epoch, on validation and any `KNOWN` images.
+    """The result of a training. Its table is the history without speeds. Its numbers are the best and last epochs,
+    seconds, speed, parameters, and the best epochs' metrics on validation images and any `KNOWN` images.
     """
     history, best = trained.history, best_rows(trained)
     measured = {
@@ -157,7 +157,7 @@ def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:
 
 
 def _models(skeleton: Model, parameters: Sequence[Parameters]) -> list[Model]:
-    """Copies of `skeleton` in evaluation mode, with the values of each entry of `parameters`."""
+    """For each entry of `parameters`, a copy of `skeleton` with the entry's values, in evaluation mode."""
     models = [copy.deepcopy(skeleton).eval() for _ in parameters]
     for model, values in zip(models, parameters, strict=True):
         model.load_state_dict(values)
@@ -200,7 +200,7 @@ def load_run(
     try:
         content = json.loads(summary.read_text(encoding="utf-8"))
         found, hashes = {key: content[key] for key in asked}, dict(content["weights"])
-        # Settings added since the training get their defaults, which give what the code did before it had them.
+        # Settings that did not exist at the time of training get defaults, with which the code does what it did then.
         model = type(run).model_validate(content["settings"]).model if found == asked else None
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{summary} is missing or damaged: train the run again, or `dvc pull` it.") from None

@@ -94,12 +94,12 @@ class RunSettings(Section):
 
     @property
     def channels(self) -> int:
-        """Number of channels of the model's images: its setting `views`, or 1 if it has no such setting."""
+        """Number of channels of images: the setting `views` of the model, or 1 if the model has no such setting."""
         return getattr(self.model, "views", 1)
 
     @property
     def held_out(self) -> HoldoutParams | None:
-        """The images held out for validation. None if the data set's own validation images are used."""
+        """Which images are held out for validation. None if the data set's own validation images are used."""
         return getattr(self, "holdout", None)
 
     def check_fits(self, channels: int, size: int, classes: int) -> None:

@@ -44,7 +44,7 @@ class Trained:
     Attributes:
         parameters: those of each replica at the epoch of lowest validation loss (or the last if `Model.keeps_last`).
         history: one row per replica and epoch, with columns replica (index of its seed), epoch (from 1),
-            images_per_second, and `<part>_<metric>` for the parts train, validation and each watched name.
+            images_per_second, and `<part>_<metric>` for the parts train, validation and `Task.watched`.
         best_epoch: for each replica, the epoch whose parameters are kept.
         seconds: time of training and evaluation, summed over replicas. It includes the time before an interruption.
     """
@@ -216,7 +216,7 @@ class _Loop:
             gradients = torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
             norm = clip(gradients, self.training.gradient_clip)
             metrics = {"loss": loss.detach(), **metrics, "gradient_norm": norm}
-            # `stack` copies metrics. A metric that is a view of a parameter would change with the optimiser's step.
+            # `stack` copies metrics. Otherwise a metric that is a view of a parameter would change with the parameter.
             recorded.append(torch.stack(list(metrics.values())))
             self.optimiser.step(gradients)
             if self.average:

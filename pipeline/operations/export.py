@@ -1,8 +1,8 @@
 """Exports a profile's figures, tables and scorecard as a research object crate (RO-Crate), to cite and archive.
 
 A crate is a folder with metadata. Figures are drawn as PDF. If a figure's arrays are missing, the crate has the file
-that was drawn before, unless the results have changed since then. Tables are CSV and LaTeX. The metadata have the title
-and caption of each figure and table, and the results and commits that it is made from.
+that was drawn before, unless the results have changed since then. Tables are CSV and LaTeX. Each figure and table has
+metadata: its title and caption, and the results and commits from which it was made.
 """
 
 import shutil

@@ -3,9 +3,9 @@
 The process that the user starts (the *head*) asks DVC which items are out of date, and gives Dask a task for each
 item. A task calls `dvc repro --single-item` in a clone of the head's repository at the head's commit. Data, weights and
 arrays travel through the DVC cache that head and workers share, or through a DVC remote. Everything else that an item
-makes is a few kilobytes: its entry in dvc.lock, and the outputs that DVC does not cache. They form the *packet* of the
-item, which its task returns. Dask gives the packet to the tasks of items that need the item. The head writes the
-packet into its own repository, and fetches the cached outputs. If no item failed, `dvc repro` has nothing left to run.
+makes is a few kilobytes: its entry in dvc.lock, and the outputs that DVC does not cache. The task returns them as the
+item's *packet*. Dask passes the packet to the tasks of all items that need this item. The head writes the packet into
+its own repository, and fetches the cached outputs. If no item failed, `dvc repro` has nothing left to run.
 
 Functions whose docstrings begin with "On a worker" are sent to workers with their code (pickled by value). They must
 not call other modules of `pipeline`, because workers may lack these modules.
@@ -145,12 +145,12 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Client:
 def _submit(
     client: Client, root: Path, plan: Plan, sent: Sequence[str], job: dict[str, Any], gpu: str | None
 ) -> dict[str, Future]:
-    """Submit a task for each item, with packets of this item and of all that it needs. Returns futures by item."""
+    """Submit a task for each item, with the packets of the item and of all items it needs. Returns futures by item."""
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-    def task(*of_item: Any) -> Packet:  # local: Dask pickles a module's function by name only, despite the above
+    def task(*of_item: Any) -> Packet:  # local, because Dask would pickle `run_item` by name despite the line above
         return run_item(job, *of_item)
 
     entries = _lock_entries(root)
@@ -221,7 +221,7 @@ def _write_files(root: Path, packet: Packet) -> None:
 
 
 def run_item(job: dict[str, Any], name: str, uncached: tuple[str, ...], packets: Sequence[Packet]) -> Packet:
-    """On a worker: bring an item up to date. `packets` are of it and of all items it needs. Returns its new packet."""
+    """On a worker: bring an item up to date, given its packet and those of items it needs. Returns the new packet."""
     import yaml
 
     begun = time.monotonic()
@@ -266,11 +266,11 @@ def _clone(job: dict[str, Any]) -> Path:
 
 
 def _call(folder: Path, *command: str) -> str:
-    """On a worker: the output of a command, which on Linux dies with the worker. RuntimeError if the command fails."""
+    """On a worker: return a command's output. On Linux, the command dies with the worker. RuntimeError if it fails."""
     words = (sys.executable, "-m", *command) if command[0] == "dvc" else command
     guard = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DVC_ROOT", "DVC_STAGE", "GIT_"))}
-    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # DVC runs the first `python`
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"  # DVC runs the `python` found first
     if "MLFLOW_TRACKING_URI" not in env or (folder / JOURNALS).is_symlink():  # a clone's MLflow store would be lost
         env["CAPSULES_MLFLOW"] = "off"  # if journals are shared, the head sends them to MLflow
     told = subprocess.run([*guard, *words], cwd=folder, env=env, capture_output=True, text=True, check=False)

@@ -48,10 +48,10 @@ _MODELS, _ARRAYS = "models/", "results/"
 
 
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
-    """Copy the recorded outputs of the current profile to the remote. Write a card for each trained run, and the list
-    of cards. Returns the size of each published output in bytes, and the reason for each output that is left out.
-    Raises `UserError` if there are uncommitted changes, the profile is not for publication or too large, or DVC cannot
-    copy the outputs.
+    """Copy those outputs of the current profile to the remote that are in the state "recorded" (`freshness.STATES`).
+    Write a card for each published run, and the list of cards. Returns the size of each published output in bytes, and
+    the reason for each output that is left out. Raises `UserError` if there are uncommitted changes, the profile is not
+    for publication or too large, or DVC cannot copy the outputs.
     """
     params = load_params(root / PARAMS)
     if not params.publish:
@@ -60,7 +60,7 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
     apart = [f":(exclude){name}" for name in (REMOTE, "profiles", *FILES)]
     changed = _run(root, "git", "status", "--porcelain", "--", ".", *apart)
     committed = _run(root, "git", "ls-tree", "-r", "HEAD")
-    for file in FILES:  # committed if any committed file has its content: switching profiles moves these files
+    for file in FILES:  # any committed file with the same content will do: switching profiles moves files
         if (root / file).exists() and _run(root, "git", "hash-object", file).strip() not in committed:
             changed += f" M {file}\n"
     if changed:
@@ -83,13 +83,13 @@ def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
 
 
 def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict[Output, str]:
-    """Push the outputs `wanted` to the remote. Remove from it what is in no complete output of `locked`. Returns,
-    with reasons, the outputs of `wanted` that are not on the remote and the outputs of `locked` that were removed.
+    """Push the outputs `wanted` to the remote, and keep only complete outputs of `locked` there. Returns a reason for
+    each output of `wanted` that is not on the remote afterwards, and for each output of `locked` that was removed.
     Raises `UserError` if the remote has become too large, or DVC reports an error.
     """
     incomplete = _tidy(root, locked)
     new = [output.path for output in wanted if not _place(root, output.md5).exists()]
-    if new:  # by name, though DVC reads dvc.lock for each: without names, it would push everything
+    if new:  # without names, everything would be pushed; with them, DVC reads dvc.lock once for each
         _run(root, sys.executable, "-m", "dvc", "push", "-q", "-r", REMOTE, *new)
     refused = dict.fromkeys(wanted, "its files are not in DVC's cache") | incomplete | _tidy(root, locked)
     if (total := sum(path.stat().st_size for path in _files(root))) > LARGEST_TOTAL:
@@ -101,7 +101,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
 
 
 def stored(root: Path, output: Output) -> list[Path]:
-    """Paths on the remote of an output's files, and of a folder's listing. UserError if one is missing or damaged."""
+    """Paths on the remote of an output: its files, and a folder's listing. UserError if any is missing or damaged."""
 
     def checked(name: str) -> Path:
         path = _place(root, name)
@@ -192,10 +192,10 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
 
 
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
-    """Push the run cache of the repository in `root`, and the outputs of its entries. Entries with an output at
-    or below a path in `without` are left out. Returns the number of all entries, and of files that this call
-    pushed. Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not take all files,
-    cannot have a run cache (a remote over HTTP), or is the folder of published results, which is in Git.
+    """Push the run cache of the repository in `root`, and the outputs of its entries. If an entry has an output at
+    or below a path in `without`, none of its outputs are pushed. Returns the number of all entries, and of files
+    that this call pushed. Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not
+    take all files, cannot have a run cache (over HTTP), or is the folder of published results, which is in Git.
     """
     for place in without:
         if not (root / place).exists():

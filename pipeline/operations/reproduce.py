@@ -1,9 +1,9 @@
 """Runs the items that are out of date, several at once, in this repository, with one `dvc repro` for each core.
 
 DVC lets several `dvc repro` run in one repository if none of them writes what another reads or writes. So items are put
-in groups: a run's training with the studies of this run only, or all studies of the same several runs. A group of
-several runs waits for the group of each of these runs. Data sets are prepared first, figures and tables are made last.
-Results are the same as with a plain `dvc repro`.
+in groups. Studies that need the same runs are in one group. If they need only one run, its training is in the group,
+too. A group that needs several runs waits for the groups with their trainings. Data sets are prepared first; figures
+and tables are made last. Results are the same as with a plain `dvc repro`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PREPARING = frozenset({"download", "own_images", "preprocess"})
 DRAWING = frozenset({"figures", "tables"})
 """Stages that show all results."""
 Group = frozenset[str]
-"""The name of a group: the items `train@<run>` that its items are or need, or else its only item."""
+"""The key of a group: all items `train@<run>` in the group or needed by it. If there are none, its only item."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Evaluates models on test images: probes and clusters of their features, and the metrics of training.
+"""Evaluates models on test images by probes and clusters of the models' features, and by the metrics of training.
 
 Clusters are an unsupervised classification (Kosiorek et al. 2019, section 3.1): k-means finds as many clusters as there
 are classes. Labels are used only to match clusters to classes one to one. The Hungarian algorithm finds the matching

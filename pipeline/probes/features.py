@@ -57,7 +57,7 @@ def features(
 @torch.no_grad()
 def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
     """A row (metric, value) for each metric of the model on the test images, with one noise sample per image.
-    The model's `batch_statistics` are left out: they depend on the size of batches, which differs from training.
+    The model's `batch_statistics` are left out, because they depend on the batch size, which is not that of training.
     """
     images, labels = dataset.part("test")
     generator = torch.Generator(device).manual_seed(seed)

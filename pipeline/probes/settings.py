@@ -23,7 +23,7 @@ class EvaluateParams(Section):
 
 
 class EquivarianceParams(Section):
-    """Equivariance and invariance of a trained run, document 003. Pairs are test images one step of viewpoint apart."""
+    """Equivariance and invariance of a run, document 003. A pair has two test images, one viewpoint step apart."""
 
     run: Name = Field(description="a key of `runs`")
     images: int = Field(ge=8, le=10_000_000, description="maximum number of test images (the first ones), or of pairs")

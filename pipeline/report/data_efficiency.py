@@ -19,12 +19,12 @@ from pipeline.systems import SYSTEMS
 DOCUMENT = "003"
 """Number of the document that makes the claim."""
 ITSELF = "itself"
-"""Key of the errors of a model's own predictions. The other keys name the features that a linear probe was fit on."""
+"""Results name errors by what classifies: the model `itself`, or a linear probe, which has the name of its features."""
 
 
 def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured]]:
-    """The run of an item, its classifier (`ITSELF`, or the key of the model's first set of features, which a probe
-    reads), and its test errors in [0, 1] by share of the training images (such as "0.1").
+    """The run of an item, what classifies (`ITSELF` or, for a probe, the model's first set of features), and test
+    errors in [0, 1] by share of the training images, such as "0.1".
     """
     shares = sorted(numbers.names("share"), key=float)
     how = numbers.names("share", shares[-1])[0]
@@ -51,7 +51,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
 
 @in_house_style
 def errors_over_images(measured: dict[str, Numbers]) -> Figure:
-    """Draw a panel for each data set, with one error axis for all. Lines join three or more markers of a run."""
+    """Draw a panel for each data set, with one error axis for all. Three or more markers of a run are joined."""
     datasets = list(dict.fromkeys(dataset_label(numbers.records) for numbers in measured.values()))
     figure, axes = panels(len(datasets), 2.6, sharey=True)
     for axis, dataset in zip(axes, datasets, strict=True):
@@ -82,8 +82,8 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
 
 
 def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int, Measured]]:
-    """The run of the item that evidence names for `role` ("capsules" or "cnn"), the item's numbers, the run's number of
-    parameters, and its test errors by number of training images. Raises `NotMeasuredError` if one of these is missing,
+    """The run, the numbers, the number of parameters, and the test errors by number of training images, for the item
+    that answers claims about `role` ("capsules" or "cnn"). Raises `NotMeasuredError` if one of these is missing,
     or if the run is no classifier.
     """
     named = results.evidence.comparison.data_efficiency.get(role)

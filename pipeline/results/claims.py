@@ -66,10 +66,10 @@ class PublicCurve:
 
     Attributes:
         name: short name, the label in figures.
-        source: paper, repository, and the place in it.
+        source: paper, code repository or both, and the place in them.
         parameters: number of the network's parameters; None where the source does not give it.
         iterations: number of routing iterations; None where the source does not give it.
-        read: where the points are from, "printed" in a text, the "log" of a training, or `OFF_A_PLOT`.
+        read: where the points are from: "printed" (in a text), "log" (of a training) or `OFF_A_PLOT`.
         points: pairs of the number of images seen, in millions, and the test error at that point, in percent.
     """
 

@@ -23,7 +23,7 @@ COPIES = {
 _FOR_VALIDATION = 0.02
 """Share of the document's training images that may be missing without a remark, such as images for validation."""
 _STEPS = "training.steps"
-"""Key of the number of training steps. A worse number after fewer steps does not test a claim."""
+"""Key of the number of training steps. If our result is worse after fewer steps, the claim counts as untested."""
 
 
 @cache
@@ -44,7 +44,7 @@ def remarks(
 ) -> list[Remark]:
     """Remarks on how a result differs from its document: on data, then settings, then the number of seeds.
 
-    A setting that neither the document nor its published code gives, or that the result does not have, is not compared.
+    Only settings that the result has, and the document or its published code gives, are compared.
 
     Args:
         system, name: keys of the document's network or study in `documents.yaml`.
@@ -80,7 +80,7 @@ def remarks(
 
 
 def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> list[Remark]:
-    """Remarks on other data than the document's or fewer training images of its data, and on fewer test images."""
+    """Remarks on data that the document does not use, on fewer training images of its data, and fewer test images."""
     wanted = theirs["source"] if isinstance(theirs["source"], list) else [theirs["source"]]
     copied = ours.source in COPIES and "smallnorb" in wanted
     found = [Remark(COPIES[ours.source], "data")] if copied else []
@@ -94,7 +94,7 @@ def _of_data(theirs: Mapping[str, Any], ours: Recorded, tested: int | None) -> l
 
 
 def _steps(ours: Recorded, share: float) -> dict[str, Any]:
-    """Numbers of training steps: `steps` in total, `epoch_steps` per epoch, as text. Upper bounds with a `holdout`."""
+    """Training steps: `steps` in total, and the text `epoch_steps` per epoch. With `holdout`, both are upper bounds."""
     dataset, holdout = ours.dataset, ours.get("holdout")
     images = (dataset.train + dataset.validation) * (1 - holdout.known_share) if holdout else dataset.train
     steps = int(images * share) // ours.training.batch_size

@@ -13,7 +13,7 @@ from pipeline.results.reading import Numbers, Results, training_behind
 NOT_THE_PAPERS_DATA = "not the paper's data"
 """The beginning of a remark on data other than the paper's."""
 _PART = 8
-"""Errors at the end of training are means over the last 1 / `_PART` of the epochs, in which errors change little."""
+"""Errors at the end of training are means over the last 1 / `_PART` of the epochs."""
 _NEAR = 0.02
 """An accuracy of at most 1 / classes plus this number counts as guessing."""
 Kind = Literal["budget", "data", "setting", "noise"]
@@ -24,7 +24,7 @@ class Remark(str):
     """How a setting differs from the document's, in words.
 
     Attributes:
-        untested: whether this difference makes a claim "not tested" if it has no number, or if our number is worse.
+        untested: whether the difference makes a claim "not tested" if our number is worse or the claim has no number.
     """
 
     kind: Kind
@@ -38,14 +38,14 @@ class Remark(str):
 
 @dataclass(frozen=True)
 class Learned:
-    """How far a classifier was trained, from the history of its training: errors in percent, means over seeds.
+    """How far a classifier was trained: errors in percent, averaged over seeds.
 
     Attributes:
-        training_error: error on the augmented training images in the last epoch; None if unknown. It is unknown with
-            mixup, which gives images two classes.
+        training_error: error on the augmented training images in the last epoch (of an ablation: in the kept epoch).
+            None if unknown, as with mixup, which gives images two classes.
         measured: images on which errors were measured after every epoch, "test" (some test images) or "validation".
-        before, last: mean errors on these images over the next-to-last eighth of the epochs, and over the last one.
-        images: number of images measured; 0 if this number or the errors are unknown.
+        before, last: mean errors on these images over the next-to-last eighth of the epochs, and over the last eighth.
+        images: number of these images; 0 if this number or the errors are unknown.
     """
 
     training_error: float | None
@@ -65,7 +65,7 @@ class Finding:
         records: provenance of every item that the measurement uses.
         remarks: differences from the paper's settings and data; empty if there are none.
         notes: other observations that a reader of the verdict should know.
-        others: numbers measured in other ways, by a description. The scorecard adds them and their verdicts to notes.
+        others: numbers measured in other ways, by a description. The scorecard's notes give them with verdicts.
         learned: how far the network was trained; None if unknown, or if the claim is not about the network's error.
     """
 
@@ -105,7 +105,7 @@ def learned(results: Results, numbers: Numbers, run: str) -> Learned | None:
 
 
 def _error(accuracies: list["pd.Series[float]"]) -> float:
-    """Error in percent, a mean over epochs, then over seeds. `accuracies` in [0, 1]: a series over epochs per seed."""
+    """Error in percent, a mean over epochs, then over seeds. `accuracies [seeds]` are series over epochs, in [0, 1]."""
     return 100 * (1 - sum(float(each.mean()) for each in accuracies) / len(accuracies))
 
 

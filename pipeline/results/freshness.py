@@ -25,7 +25,7 @@ STATES: dict[State, str] = {
     "gone": "no longer in the profile",
 }
 """Every state, in words."""
-_FEW = 3  # number of changed settings or files that are shown of an item
+_FEW = 3  # the largest number of changed settings or files that are shown for one item
 
 
 @dataclass(frozen=True)

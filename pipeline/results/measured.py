@@ -54,13 +54,13 @@ class Measured:
         return self._with(other, ratio, math.hypot(self.sd, ratio * other.sd) / other.mean)
 
     def _with(self, other: Measured, mean: float, sd: float) -> Measured:
-        """Replace mean, sd and n (by the smaller n). If n is 1, an sd that is no standard error becomes 0 (unknown)."""
+        """Replace mean, sd and n (by the smaller n). If n is 1, sd becomes 0 (unknown), except a standard error."""
         n = min(self.n, other.n)
         return replace(self, mean=mean, sd=sd if n > 1 or self.standard_error else 0.0, n=n)
 
     @property
     def se(self) -> float:
-        """The standard error of the mean: `sd` if `standard_error`, else `sd` / sqrt(`n`), 0 (unknown) if n is 1."""
+        """The standard error of the mean. It is 0 (unknown) if it would have to be computed from a single replica."""
         return self.sd if self.standard_error else self.sd / math.sqrt(self.n)
 
     def clearly_above(self, other: Measured) -> bool:

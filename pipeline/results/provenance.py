@@ -13,7 +13,7 @@ def unique(values: Iterable[Any]) -> list[Any]:
 
 
 def distinct(records: Iterable[Record]) -> list[Record]:
-    """One record per combination of stage, item and tracked run: the last one, at the position of the first one."""
+    """The last record of each (stage, item, tracked run), in order of the first appearance of these triples."""
     kept = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}
     return list(kept.values())
 
@@ -38,9 +38,9 @@ def merged_provenance(records: Sequence[Record]) -> dict[str, Any]:
     """One provenance for a number that is based on several items.
 
     Returns:
-        A dictionary. `commit` ("-dirty" with uncommitted changes), `params_hash` and `device` each join all distinct
-        values by commas. `seconds` is the sum, `epochs` the maximum. `items` and `tracking_runs` are lists. An entry
-        is None, or an empty list, if no record has it.
+        A dictionary. `commit`, `params_hash` and `device` have all distinct values, joined by commas. A commit ends
+        with "-dirty" if there were uncommitted changes. `seconds` is the sum, `epochs` the maximum. `items` and
+        `tracking_runs` are lists. An entry is None, or an empty list, if no record has it.
     """
     records = distinct(records)
     commits = unique(_commit(each) for each in records)

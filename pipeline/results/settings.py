@@ -1,6 +1,6 @@
 """The section `evidence` of `params.yaml`: it names the items that answer the documents' claims.
 
-A role names evidence that claims need, such as the capsules of Table 1. Claims that need equal evidence share a role.
+A role names evidence that claims need, such as the capsules of Table 1. Claims with the same evidence share a role.
 The profile names an item for each role. If the profile leaves out a role, the claims that need it are "not run".
 """
 
@@ -12,8 +12,8 @@ from pydantic import Field
 from pipeline.settings import Name, Section
 
 Roles = dict[str, str]
-"""Items by role. A class below says, for each role, in which section of `params.yaml` the item is a key (`Role`). For
-`networks`, the item is a run or <ablation>/<condition>."""
+"""Names of items, by role. For each role, the classes below give the section of `params.yaml` that has the item. For
+`networks`, an item is a run, or <ablation>/<condition>, where <ablation> is an entry of `ablation`."""
 VARIANTS = {"capsules": "generative", "scae": "scae", "vae": "vae"}
 DATASETS = ("mnist", "fashion_mnist")
 ROWS = (
@@ -27,8 +27,8 @@ class Role(NamedTuple):
 
     Attributes:
         section: section of `params.yaml` that has the item. `networks` means `runs` and the conditions of `ablation`.
-        kind: the kind of study that the item must be, the variant that its run must have, or its axis of viewpoints.
-            "" allows every item. None marks an unknown role in `params.yaml`, which is an error.
+        kind: what the item must have: a kind of study, a variant of its run, or an axis of viewpoints. "" allows every
+            item. None marks an unknown role in `params.yaml`, which is an error.
     """
 
     where: str
@@ -49,7 +49,7 @@ def group(section: str, kinds: Mapping[str, str]) -> Any:
 
 class GenerativeEvidence(Section):
     """Evidence for document 000. `affine` has the runs for affNIST, `table_1` the runs for other claims about runs.
-    `optimise`: a study of rotated images. `optimise_upright`: a larger one of upright images, for the gain in accuracy.
+    `optimise` is a study of rotated images. `optimise_upright`, for the gain in accuracy, has more images, all upright.
     """
 
     table_1: Roles = group("runs", VARIANTS)

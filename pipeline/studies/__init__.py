@@ -3,7 +3,7 @@
 A study's kind is the name of its module, of its stage in `dvc.yaml` and of its section in `params.yaml`. A module has
 
 - `measure`, a function from a `Context` to an `Outcome`, which `stages/study.py` calls;
-- `SETTINGS`, if the study has a section: the class of an entry, or of a section for all items (`ONE_SECTION`);
+- `SETTINGS`, if the study has a section: the class of its entries or, with `ONE_SECTION`, of the whole section;
 - `SET`, if the study has sets: the class of an item that runs several short studies;
 - `check`, if needed: a function that raises `ValueError` if an entry does not fit other sections of `params.yaml`.
 
@@ -35,7 +35,7 @@ def file_of(kind: str) -> Path | None:
 
 
 def study_of(kind: str) -> ModuleType:
-    """The module of `kind`, which is as for `file_of`. Raises `UserError` if there is no such study."""
+    """The module of a kind of study. `kind` is as for `file_of`. Raises `UserError` if there is no such study."""
     if (file := file_of(kind)) is None:
         raise UserError(f"'{kind}' is not one of the studies {', '.join(_files())}")
     return import_module(".".join(file.relative_to(ROOM.parents[1]).with_suffix("").parts))

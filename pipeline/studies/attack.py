@@ -10,7 +10,7 @@ SETTINGS = AttackParams
 
 
 def check(params: SharedParams, where: str, study: AttackParams) -> None:
-    """ValueError if a run is missing or of a wrong system, the CNN has one replica, or the two see different images."""
+    """ValueError if a run is missing or of a wrong system, the CNN has one replica, or the runs' images differ."""
     params.run_of(f"{where}.capsules", study.capsules, "matrix_capsules")
     if params.run_of(f"{where}.cnn", study.cnn, "cnn").replicas < 2:
         raise ValueError(f"{where}.cnn: '{study.cnn}' must have at least 2 replicas: one attacks the other")

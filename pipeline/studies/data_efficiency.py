@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=RunSettings)
 
 LONGEST = 10_000
-"""Limit of `epochs` / share, which is about the number of epochs on a share (more if last batches are left out)."""
+"""Limit of `epochs` / share, which is about the number of epochs of a training on the share."""
 ITSELF = "itself"
-"""Entry of the column `features` if the model itself classifies. Other entries are features of a linear probe."""
+"""Entry of the column `features` if the model itself classifies. Other entries name the features of linear probes."""
 _FEWEST = 10
 """Approximate smallest number of validation images of a share."""
 
@@ -123,7 +123,7 @@ def errors_of(
     """Errors on test images: one row for a model that classifies, else one per probe. Columns: features, error.
 
     Args:
-        dataset: the data set of the training. Probes are fit on its training images.
+        dataset: the data set that the model was trained on. Probes are fit on its training images.
     """
     import pandas as pd
 

@@ -21,7 +21,7 @@ SETTINGS = EquivarianceParams
 
 
 def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
-    """ValueError if there is no such run, or if images are moved about a centre that their crops cannot have."""
+    """ValueError if there is no such run, or if its images and their crops cannot have the same centre."""
     run = params.run_of(f"{where}.run", study.run)
     side, augmentation = params.images_of(run.dataset).side, run.augmentation
     if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:

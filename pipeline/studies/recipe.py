@@ -1,7 +1,7 @@
 """The effect of single changes in training on the error on held-out images.
 
-Settings of runs are chosen by this error, never by the test error. Training images with one value of a factor of
-variation are held out, for each of `held_out` in turn. If the factor is `instance`, held-out images show new toys.
+Settings of runs are chosen by this error, never by the test error. For each value in `held_out` in turn, the training
+images with this value of the study's factor are held out. If the factor is `instance`, these images show new toys.
 Networks are evaluated after the last epoch. If the epoch were chosen by this error, the error would be too low.
 """
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 AnyRun = TypeVar("AnyRun", bound=CroppedRun)
 
 ERRORS = {"new": "validation_accuracy", "known": "known_accuracy", "train": "train_accuracy"}
-"""The column of the training's history that has the accuracy (1 - error), by the name of the error in the result."""
+"""For each error in the result, the column of the training's history that has the accuracy, 1 - error."""
 
 
 class RecipeParams(Section):
     """Single changes in the training of a network, compared by the error on held-out images."""
 
     run: Name = Field(description="a key of `runs` whose variant is matrix_capsules or cnn")
-    factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(description="factor of held-out values")
+    factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(description="its values are held out")
     held_out: Annotated[list[Annotated[int, Field(ge=0, le=360)]], AfterValidator(check_once)] = Field(
         min_length=1, description="values of the factor; a network is trained without each value in turn"
     )
-    known_share: float = Field(ge=0, lt=1, description="share of other images that are measured, not trained on")
+    known_share: float = Field(ge=0, lt=1, description="share of images with other values to test on, not train on")
     replicas: int = Field(ge=1, le=1000, description="number of replicas for each condition and held-out value")
     epochs: int = Field(ge=1, le=10_000, description="passes over the training images; a condition may change them")
     conditions: dict[
@@ -58,7 +58,7 @@ class RecipeParams(Section):
         for part, changed in changes.items():
             values[part] |= changed
         type(run).model_validate(values)  # raises also if the condition's epochs are invalid
-        values["training"]["epochs"] = run.training.epochs  # the schedule fits these epochs; `with_epochs` scales it
+        values["training"]["epochs"] = run.training.epochs  # `with_epochs` scales the model's schedule from these
         return type(run).model_validate(values).with_epochs(int(epochs))  # type: ignore[arg-type]
 
     def without(self, run: AnyRun, value: int) -> AnyRun:
@@ -71,7 +71,7 @@ SETTINGS = RecipeParams
 
 
 def check(params: SharedParams, where: str, study: RecipeParams) -> None:
-    """ValueError if the run or factor is unknown, or if a condition is invalid or changes the model without effect."""
+    """ValueError if the run or factor is unknown, or if a condition is invalid or has model settings without effect."""
     run = params.run_of(f"{where}.run", study.run, "matrix_capsules", "cnn")
     assert isinstance(run, CroppedRun)
     params.check_factor(f"{where}.factor", study.factor, run.dataset)

@@ -38,7 +38,7 @@ def check(params: SharedParams, where: str, study: RoutingParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Follow the routing of the run of an entry of `routing`, with its trained weights."""
+    """Follow the routing of the trained run that an entry of `routing` names."""
     from functools import partial
 
     import torch

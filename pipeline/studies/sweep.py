@@ -1,4 +1,4 @@
-"""Train and test models on images rotated within an angle (document 000, Figure 4)."""
+"""Train and test models on images rotated by up to some angle (document 000, Figure 4)."""
 
 from typing import Annotated
 
@@ -11,9 +11,9 @@ from pipeline.shared_params import SharedParams
 
 
 class SweepParams(Section):
-    """Training and testing on images rotated within an angle, document 000, Figure 4."""
+    """Training and testing on images rotated by up to some angle, document 000, Figure 4."""
 
-    angles: Angles = Field(description="degrees: a training and a test for each, on rotations in [-angle, +angle]")
+    angles: Angles = Field(description="degrees: for each angle, training and tests use rotations in [-angle, +angle]")
     runs: Annotated[list[Name], AfterValidator(check_once)] = Field(
         min_length=1, description="keys of `runs`, which are trained again at each angle"
     )
@@ -27,7 +27,7 @@ ONE_SECTION = True
 
 
 def check(params: SharedParams, where: str, study: SweepParams) -> None:
-    """ValueError if a run is of a system that the sweep cannot train."""
+    """ValueError if a run is unknown, or of a system that the sweep cannot train."""
     from pipeline.systems import SWEPT
 
     for name in study.runs:
@@ -35,7 +35,7 @@ def check(params: SharedParams, where: str, study: SweepParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train a run on images rotated within an angle, and probe it on such images. `context.axes` has run and angle."""
+    """Train a run on rotated images, and probe it on such images. `context.axes` has the run's name and the angle."""
     from pipeline.learning.model import EvaluationInputs
     from pipeline.probes import sweep as probes
     from pipeline.systems import SYSTEMS

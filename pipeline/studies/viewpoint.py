@@ -36,7 +36,7 @@ def check(params: SharedParams, where: str, study: ViewpointParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train both networks of an entry on familiar viewpoints. At equal errors there, compare errors on novel ones."""
+    """Train two networks on familiar viewpoints. Compare errors on novel ones, at equal errors on familiar ones."""
     from pipeline.classification.viewpoint_matching import errors, familiar_views, outcome, viewed
 
     settings: ViewpointParams = context.settings

@@ -34,7 +34,7 @@ SWEPT = tuple(name for name, system in SYSTEMS.items() if system.swept)
 ROUTED = tuple(name for name, system in SYSTEMS.items() if system.has("routing"))
 """Names of the systems whose routing the stage `routing` can measure."""
 REPORTS = {name: system for name, system in SYSTEMS.items() if system.has("report")}
-"""Systems by name that have figures, tables and claims of their own. Others appear only in comparisons of systems."""
+"""Systems that have figures, tables and claims of their own, by name. Others appear only in comparisons of systems."""
 
 if TYPE_CHECKING:
     Run = RunSettings
@@ -55,7 +55,7 @@ def build_model(run: RunSettings, image_size: int) -> Model:
 
 
 def count_parameters(run: RunSettings, image_size: int) -> int | None:
-    """Count all parameters of a run's model on torch's meta device. None if the device lacks an operation of the model.
+    """Count all parameters of a run's model on torch's meta device. None if that device lacks an operation.
 
     Raises:
         UserError, ValueError, RuntimeError: the settings are impossible, for example a kernel larger than the image.

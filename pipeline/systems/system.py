@@ -1,4 +1,4 @@
-"""The record that describes a system (a model family of the documents) to other code. It must not import torch."""
+"""The record of a system (a model family of the documents) for other code. This module must not import torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,8 +24,8 @@ class System:
             settings of a model, and the side of the square images that the model sees, in pixels.
         swept: whether the study `sweep` (training on rotations up to an angle) can train the system.
         capsules: whether the system's layers are capsules.
-        layers: the map that predicts a layer's values for a moved image, by name of the layer, for all layers that
-            should be equivariant. "own" is the map that theory gives, "fitted" a linear map that is fitted to data.
+        layers: by name, the layers that should be equivariant, each with the map that predicts its values for a moved
+            image. "own" is the map that theory gives, "fitted" is a linear map that is fitted to data.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """Delivers new events of journals (`run.py`), the files in which tracked runs write their events, to an MLflow store.
 
 A file beside each journal has the byte offset where delivery continues. The file's name has the id and the creation
-time of MLflow's experiment. Another or a new store has no such file yet, and so gets all events. After an interruption,
-some events are delivered twice. This does no harm: existing runs are found by the tag `tracking_run`, and metrics keep
-the times of the journal, by which MLflow recognises a value that it already has.
+time of MLflow's experiment. For another or a new store, no such file exists yet, so the store gets all events. After an
+interruption, some events are delivered twice. This does no harm. Existing runs are found by the tag `tracking_run`.
+Metrics keep the times of the journal, from which MLflow recognises values that it already has.
 
 During training, a separate process delivers, because MLflow takes seconds to import and may block for minutes. The
 process outlives the stage that started it, and ends when no run has been in progress for a while.
@@ -86,7 +86,7 @@ class Delivery:
     def __init__(self, folder: Path, store: Store, measure: bool = False) -> None:
         self.folder, self.store, self._measure = folder, store, measure
         self._complete = set[str]()  # ids of runs that were delivered up to their end
-        self._measured = set[str]()  # ids of runs during which the machine's load is recorded
+        self._measured = set[str]()  # ids of runs seen in progress; if they are on this machine, its load is recorded
 
     def run(self) -> Iterator[str]:
         """Deliver all new events, oldest run first. Yield the ids of runs that had new events.
@@ -233,7 +233,7 @@ class _Run:
 
     @contextmanager
     def _unless_refused(self, what: str) -> Iterator[None]:
-        """Skip, with a warning, malformed data and data that the store would never accept. Other data are delivered."""
+        """Skip, with a warning, malformed data and data that the store would never accept. Raise all other errors."""
         try:
             yield
         except Exception as error:

@@ -1,7 +1,7 @@
 """Functions whose equivariance is known. Their errors check the measurement, and give a scale for a network's errors.
 
-- `pixels`: f(x) = x. Its action is the resampling that moves images. So its error is zero, except for content that
-  enters a crop at its edges.
+- `pixels`: f(x) = x. The map that predicts f of a moved image is the resampling that moves the image. So the error is
+  zero, except for content that enters at the edges of a crop.
 - `moments`: centroid and second moments of an image's content. How an affine map of the plane changes them is
   known exactly. Their error comes from the pixel grid and from edges.
 - `quarter turns`: a network of two group convolutions over turns by 90 degrees (Cohen and Welling 2016), with random
@@ -79,8 +79,8 @@ def _numbers(S: Tensor) -> Tensor:
 
 
 class QuarterTurnNetwork:
-    """Averages channels and blocks of 2x2 pixels, convolves twice over positions and turns (with ReLU), and averages
-    positions. The weights are random and always the same.
+    """Averages over channels and blocks of 2x2 pixels, convolves twice over positions and turns (with ReLU), and then
+    averages over positions. The weights are random and always the same.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Measures equivariance and invariance errors of trained models, an untrained model and controls on the same images."""
+"""Measures equivariance and invariance errors, on the same images, for trained and untrained models and `controls`."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,12 +20,13 @@ from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, stack_replicas
 
 OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling"
-"""Measures. Three predict f(g x): `OWN` by the action of theory, `FITTED` by a linear map, `INVARIANCE` as f(x) itself.
-`RESAMPLING` predicts f(x) by f(g^-1 g x). Its errors come only from resampling and the edges of images.
+"""Measures, for a layer f, an image x and a transformation g. Three predict f(g x) from f(x): `OWN` by the action that
+theory gives, `FITTED` by a linear map, and `INVARIANCE` by f(x) itself. `RESAMPLING` predicts f(x) by f(g^-1 g x).
+Its errors come only from resampling and the edges of images.
 """
 TRAINED, UNTRAINED = "trained", "untrained"
 FINITE, DERIVATIVE = "finite", "derivative"
-"""Kinds of errors: of one transformation, or of the derivative at the identity, per unit of `transformations.UNITS`."""
+"""Kinds of errors: for one g, or for the derivative of f(g x) at g = identity, per unit of `transformations.UNITS`."""
 BATCH = 250
 STEP = 1e-5
 """Largest change of a pixel in a central difference. It can be small, because images are in double precision."""
@@ -39,7 +40,7 @@ COLUMNS = ("error", "se", "within", "within_se")
 
 @dataclass(frozen=True)
 class Images:
-    """Images in [0, 1], `[N, C, S, S]`, on the device, and the view that a model has of them.
+    """N images of C channels and S x S pixels in [0, 1], `[N, C, S, S]`, on the device, and a model's view of them.
 
     Attributes:
         fit: training images, to which linear maps are fitted.
@@ -61,7 +62,7 @@ class Steps:
     """Pairs of images of one toy in the same light, before and after a step of the viewpoint.
 
     Attributes:
-        degrees: size of the step.
+        degrees: size of the step, in degrees.
         fit: pairs `[2, N, C, S, S]` that maps are fitted to.
         test: pairs `[2, N, C, S, S]` of other toys. Errors are measured on these pairs.
         classes: classes of the test pairs, `[N]`.
@@ -156,7 +157,7 @@ def _measure(
     """Two tables of one model or control: its errors, and the `variation` and `dimensions` of its layers.
 
     Args:
-        exact: reads the same layers in double precision, for derivatives.
+        exact: as `read`, but in double precision. Used for derivatives.
         resampled: whether `RESAMPLING` is measured as well.
     """
     view = images.view
@@ -214,7 +215,7 @@ def _not_collapsed(layers: Layers) -> Layers:
 
 
 def _predictions(before: Layer, pairs: Pairs, rho: Map | None, settings: EquivarianceParams) -> dict[str, Tensor]:
-    """Predictions of a layer's values on moved images, or of their derivatives: `OWN` and `FITTED`, if they exist."""
+    """Predictions of moved values or derivatives: `OWN` if there is a map `rho`, and `FITTED` if `before.fitted`."""
     found = {OWN: rho(before.numbers)} if rho else {}
     if before.fitted:
         found[FITTED] = linear_map(pairs, settings.penalties)(before.numbers)
@@ -274,8 +275,8 @@ def _read(read: Read, seen: Tensor) -> dict[str, Layer]:
 def changes(read: Read, seen: Tensor, directions: Tensor) -> dict[str, Tensor]:
     """Derivatives of layers' values as images `seen` change along `directions` of the same shape (Gruver et al. 2022).
 
-    They are central differences (f(x + h u) - f(x - h u)) / 2h, where h is `STEP` / max |u|. Images should be in double
-    precision. Automatic differentiation would fail if a network stops gradients or has no forward mode.
+    For images x and directions u, they are (f(x + h u) - f(x - h u)) / 2h, h = `STEP` / max |u|. Use double precision.
+    Automatic differentiation would fail if a network stops gradients or has operations without a forward mode.
     """
     h = STEP / float(directions.abs().max().clamp_min(1e-30))
     below, above = (_read(read, seen + sign * h * directions) for sign in (-1, 1))

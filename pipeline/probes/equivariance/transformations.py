@@ -115,7 +115,7 @@ class View:
         return self._resampled(images, g, self.size(images))
 
     def there_and_back(self, images: Tensor, g: Transformation) -> Tensor:
-        """Images moved by g and then by its inverse. They differ from the images only by resampling and edges."""
+        """Images moved by g and then by its inverse. They differ from `seen(images)` only by resampling and edges."""
         return self._resampled(self._resampled(images, g, images.shape[-1]), g.inverse, self.size(images))
 
     def moving(self, images: Tensor, family: str) -> Tensor:

@@ -23,8 +23,8 @@ def iterations_of(model: CapsNet) -> int:
 def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
     """Run routing to class capsules on images `[B, 1, S, S]` in [0, 1], for `iterations` even if the network has fewer.
 
-    The capsules below are called parts: primary capsules at X positions, or middle capsules without positions (X is 1).
-    In iteration 1, a part gives all classes the same share. The activation of a part or class capsule is its length.
+    The m capsules below are called parts: primary capsules at X positions, or middle capsules (no positions: X is 1).
+    In iteration 1, a part gives all n classes equal shares. The activation of a part or class capsule is its length.
     """
     capsules = forward_pass(model.layers()[:-1], images)[-1]
     types = capsules.shape[1] if model.middle else model.params.types

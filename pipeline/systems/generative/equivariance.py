@@ -11,7 +11,7 @@ from pipeline.systems.generative.model.generative_model import GenerativeModel
 
 
 def read(model: GenerativeModel, images: Tensor) -> dict[str, Layer]:
-    """The layers "parts", "objects" and "presences" by name, for images `[B, 1, S, S]` in [0, 1]."""
+    """The layers "parts", "objects" and "presences" by name, for B images of S x S pixels, `[B, 1, S, S]` in [0, 1]."""
     posterior = model.encode(images)
     t1, t0 = ((y / model.temperature).sigmoid() for y in (posterior.part_logits, posterior.object_logits))
     return {

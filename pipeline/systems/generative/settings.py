@@ -20,13 +20,13 @@ class SeedingParams(Section):
         ge=0,
         le=10_000,
         description="number of epochs, from seeding_epoch on, in which the encoder of objects learns from the mixture "
-        "instead of the bound. The mixture gives the probability that an object explains the image, if exactly one "
-        "object does, and the object's pose. Parts and templates still learn from the pixels",
+        "instead of the bound. The mixture gives every object's pose, and its probability if exactly one object "
+        "explains the image. Parts and templates still learn from the pixels",
     )
 
 
 class GenerativeModelParams(Section):
-    """Probabilistic capsules, document 000, section 2 and appendix B."""
+    """Probabilistic capsules, document 000, section 2 and appendix B. `generative_model.py` explains the symbols."""
 
     objects: int = Field(ge=1, le=256, description="number of capsules in the top layer (k = 0)")
     parts: int = Field(ge=1, le=256, description="number of capsules in the bottom layer (k = 1); each has a template")
@@ -36,8 +36,8 @@ class GenerativeModelParams(Section):
         default=0.5,
         gt=0,
         lt=1,
-        description="initial opacity of the templates. Choose it near 0 if much of the canvas is empty, because the "
-        "first steps otherwise erase templates that do not overlap the digits, and erased templates get no gradient",
+        description="initial opacity of the templates. Choose it near 0 if much of the canvas is empty. At higher "
+        "opacity, the first steps erase templates that do not overlap the digits, and erased templates get no gradient",
     )
     temperature: float = Field(gt=0, le=10, description="temperature of the relaxed presences at the start of training")
     final_temperature: float = Field(gt=0, le=10, description="temperature after temperature_epochs, and in evaluation")
@@ -53,14 +53,14 @@ class GenerativeModelParams(Section):
     slots: Literal["own", "any"] = Field(
         description="own: each part has its own place in a parent (as published); any: its place is marginalised"
     )
-    affinities: Literal["learned", "uniform"] = Field(description="rho_ij of objects, initially 1: learned, or fixed")
+    affinities: Literal["learned", "uniform"] = Field(description="rho_ij of objects. learned: from 1 on; uniform: 1")
     dummy_affinity: float = Field(gt=0, le=10, description="affinity rho_0j of the dummy parent, which is always on")
     dummy_pose_sd: float = Field(gt=0, le=100, description="sd c_0j of a part's pose if the dummy is its parent")
     object_presence: float = Field(gt=0, lt=1, description="prior probability p that an object is present")
     pose_posterior: Literal["delta", "gaussian"] = Field(
-        description="poses under the guide: points, or Gaussians whose sds the encoder computes (section 2.3)"
+        description="posterior of poses. delta: a point; gaussian: its sds are computed by the encoder (section 2.3)"
     )
-    pose_posterior_sd_start: float = Field(gt=0, le=10, description="initial sd of each number of a Gaussian pose")
+    pose_posterior_sd_start: float = Field(gt=0, le=10, description="initial sd of each component of a gaussian pose")
 
     channels: int = Field(ge=1, le=1024, description="channels of each of the encoder's four convolutions")
     part_features: int = Field(ge=1, le=1024, description="number of features of a part, pooled by attention")
@@ -70,12 +70,12 @@ class GenerativeModelParams(Section):
     blocks: int = Field(ge=1, le=32, description="number of induced set attention blocks")
     code: int = Field(ge=1, le=1024, description="number of features per object after the set transformer")
 
-    seeding_epoch: int = Field(ge=0, le=10_000, description="epochs before M_ij is set from parts of images")
+    seeding_epoch: int = Field(ge=0, le=10_000, description="epochs before M_ij is set from encoded parts")
     seeding: SeedingParams | None = Field(
         description="the mixture that sets M_ij, gamma_ij and c_ij; null: each object's M_ij is set from one image"
     )
     early_coupling: float = Field(
-        ge=0, le=1, description="initial factor on the parts' gradient from the bound, except from the pixels' term"
+        ge=0, le=1, description="initial factor on the gradient of the bound, without the pixels' term, for parts"
     )
     early_epochs: int = Field(ge=0, le=10_000, description="number of epochs with the factor early_coupling")
     ramp_epochs: int = Field(ge=0, le=10_000, description="epochs after early_epochs in which the factor rises to 1")
@@ -152,7 +152,7 @@ class AdamEngine(_Engine):
 
 class _Restarted(_Engine):
     restarts: int = Field(
-        ge=0, le=100, description="restarts from the best state with noise on poses, which often reach a better state"
+        ge=0, le=100, description="number of restarts from the best state, with noise added to its poses"
     )
 
 
@@ -179,11 +179,11 @@ class FailureParams(Section):
     turns: Annotated[list[Annotated[float, Field(gt=0, le=MAX_ANGLE)]], AfterValidator(check_distinct)] = Field(
         min_length=1, description="degrees: angles by which images are rotated, to compare their poses (Figure 5)"
     )
-    images: int = Field(ge=1, le=10_000_000, description="maximum number of test images (the first) in each analysis")
+    images: int = Field(ge=1, le=10_000_000, description="maximum number of test images (the first ones)")
     starts: int = Field(ge=1, le=360, description="number of initial rotations to align two templates (Figure 6)")
     steps: int = Field(ge=0, le=10_000, description="number of gradient steps of an alignment")
-    threshold: float = Field(gt=0, lt=1, description="minimum correlation of two aligned templates that are copies")
-    seed: Seed = Field(description="seed of the rotations, and of the strokes that templates are compared with")
+    threshold: float = Field(gt=0, lt=1, description="lowest correlation at which two aligned templates are copies")
+    seed: Seed = Field(description="seed of the rotations and of random strokes")
 
 
 class PosteriorParams(Section):
@@ -197,7 +197,8 @@ class PosteriorParams(Section):
     images: int = Field(ge=1, le=10_000_000, description="maximum number of test images for bounds (the first ones)")
     samples: int = Field(ge=1, le=100_000, description="number K of samples for the bounds of an image")
     sd_grid: list[Annotated[float, Field(gt=0, le=10)]] = Field(
-        min_length=1, description="sds around delta poses to try; validation images select those of parts and objects"
+        min_length=1,
+        description="sds of Gaussians around delta poses. Validation selects one for parts, one for objects",
     )
     grid_samples: int = Field(ge=1, le=10_000, description="number of samples per validation image and pair of sds")
     seed: Seed = Field(description="seed of the samples")
@@ -218,8 +219,8 @@ class OptimiseParams(Section):
     kick_logit: float = Field(
         gt=0,
         le=10,
-        description="sd of the noise on log odds of presences in extra restarts of the chosen engine, which do not "
-        "refine objects and only measure how this noise affects accuracy. All other restarts change only the poses",
+        description="sd of noise on log odds of presences, whose effect on accuracy is measured. Only one extra "
+        "optimisation by the chosen engine has it, in restarts. In all other restarts, noise is added only to poses",
     )
     seed: Seed = Field(description="seed of the rotations, of the presence noise and of restarts")
 

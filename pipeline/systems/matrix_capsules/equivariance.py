@@ -1,8 +1,8 @@
 """The layers of matrix capsules whose equivariance is measured, and the action rho (document 003, equation 5).
 
-If a matrix T multiplies all poses of a lower layer from the left, it also multiplies the poses of class capsules from
-the left (document 004, section 3). rho is this multiplication. Theory does not give T, so T is fitted to data. There is
-no rho for vector poses. Poses are weighted by activations, which should not change when the image moves.
+rho is the change of poses when the image moves: a matrix T multiplies them from the left. If T multiplies all poses of
+a lower layer, it also multiplies the poses of class capsules (document 004, section 3). Theory does not give T, so T is
+fitted to data. Vector poses have no rho. Poses are weighted by activations. In theory, activations do not change.
 """
 
 from torch import Tensor

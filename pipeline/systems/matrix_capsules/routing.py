@@ -1,5 +1,5 @@
-"""The routing of matrix capsules (document 004, Procedure 1), as measured by the stage `routing`: of class capsules in
-every iteration, and of every routed layer in the last iteration.
+"""Measures routing (document 004, Procedure 1) to class capsules in all iterations, and to every layer in the last.
+Shapes are as in `model.em_routing`, with T iterations and n classes.
 """
 
 from functools import partial

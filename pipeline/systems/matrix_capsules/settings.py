@@ -22,7 +22,7 @@ class BayesParams(Section):
     """Priors of variational Bayes, in the symbols of Ribeiro et al. 2020."""
 
     alpha0: float = Field(gt=0, le=1e6, description="concentration of the Dirichlet prior of mixing proportions")
-    kappa0: float = Field(gt=0, le=1e6, description="number of votes that the prior mean of a pose, 0, counts as")
+    kappa0: float = Field(gt=0, le=1e6, description="number of votes that the prior mean 0 of a pose counts as")
     nu0: float = Field(gt=0, le=1e6, description="degrees of freedom of precisions (paper: pose_side^2 + 1)")
     psi0: float = Field(gt=0, le=1e6, description="scale of the prior of precisions, whose mean is nu0 psi0")
     precisions: Literal["gamma", "wishart"] = Field(description="gamma: one for each number; wishart: a matrix (paper)")
@@ -35,7 +35,7 @@ _ACTS_WITH = {
     ("mdl", "bayes"): ("saving", "beta_a_unit"),
     ("bayes",): ("bayes",),
 }
-"""Settings that only some values of `activation` use, by these values. But see `coordinate_unit`."""
+"""Settings that act only with some values of `activation`, by these values. `without_effect` has an exception."""
 
 
 class MatrixCapsulesModelParams(Section):
@@ -68,9 +68,9 @@ class MatrixCapsulesModelParams(Section):
     bayes: BayesParams
     batch_norm: bool = Field(description="whether feature maps, poses and activations are normalised (Ribeiro et al.)")
     competition: Competition = Field(description="a child's shares sum to 1 over all parents, or at each position")
-    first_shares: Competition = Field(description="used in iteration 1 if `competition` is all (authors: position)")
+    first_shares: Competition = Field(description="instead of `competition: all` in iteration 1 (authors: position)")
     inverse_temperature: float = Field(gt=0, le=1e6, description="limit of lambda for many iterations")
-    inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i >= 0 has lambda (1 - rate^(i + 1))")
+    inverse_temperature_rate: float = Field(ge=0, lt=1, description="iteration i >= 0: lambda = limit (1 - rate^(i+1))")
     class_inverse_temperature: float = Field(gt=0, le=100, description="factor on lambda in the class layer")
     damping: float = Field(ge=0, lt=1, description="weight of the previous pose in the new pose of a capsule")
     damped_first: bool = Field(description="whether iteration 1 is damped, with 0 as previous pose (authors' code)")

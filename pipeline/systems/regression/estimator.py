@@ -23,8 +23,8 @@ from pipeline.systems.regression.settings import Decision, ScheduleParams
 class CapsuleRegression(ClassifierMixin, BaseEstimator):
     """Classification by vectors of competing length, fit by expectation maximisation.
 
-    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers. Gaussian noise of sd 1
-    is added. The probability of a class is the expected share of its vector in the sum of squared lengths. A capsule of
+    Each class has a capsule, a matrix that maps an input to a vector of `capsule_size` numbers, with added Gaussian
+    noise of sd 1. The probability of a class is its vector's expected share of the sum of squared lengths. A capsule of
     size 1 is one weight vector, as in logistic regression. A larger capsule spans a subspace in which its class varies.
 
     Args:
@@ -34,8 +34,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
         fit_intercept: whether to append a constant 1 to every input. Without it, x and -x have the same probabilities,
             because these depend only on the lengths of vectors that are linear in the input.
         ridge: penalty on squared weights, in units of the features' mean square times the number of examples.
-        momentum: gamma of equation 27.
-        thresholds: nu of each round of training (equation 26).
+        momentum: share of the previous change of the weights that is added in each iteration (gamma of equation 27).
+        thresholds: threshold nu of each round of training (equation 26, see `ScheduleParams`).
         patience: for each round, after how many iterations without a new lowest validation error the round ends.
         max_iter: maximum number of iterations.
         validation_fraction: share of each class's examples that are held out, to end rounds and to choose the weights.
@@ -131,8 +131,8 @@ class CapsuleRegression(ClassifierMixin, BaseEstimator):
 
         With "multiclass", or two classes, they are the model's exact probabilities (equation 16). With "one-vs-all",
         they are each class's probability against all others, normalised. With "all-vs-all", they are combined from the
-        probabilities of all pairs by the second method of Wu, Lin and Weng (2004), as in LIBSVM. Only then may the most
-        probable class differ from `predict`.
+        probabilities of all pairs by the second method of Wu, Lin and Weng (2004), as in LIBSVM. Only with "all-vs-all"
+        may the most probable class differ from `predict`.
 
         The default schedule aims at few errors, and leaves probabilities of the predicted class too low. Calibrate them
         before use, for example with `sklearn.calibration.CalibratedClassifierCV`.

@@ -17,9 +17,9 @@ class ScheduleParams(Section):
         "times as probable as its own class",
     )
     patience: list[Annotated[int, Field(ge=1, le=1_000_000)]] = Field(
-        min_length=1, description="iterations without a lower validation error after which a round ends, by round"
+        min_length=1, description="for each round, the iterations without a lower validation error after which it ends"
     )
-    most_iterations: int = Field(ge=1, le=1_000_000, description="maximum number of iterations of one problem")
+    most_iterations: int = Field(ge=1, le=1_000_000, description="maximum iterations of one problem in all rounds")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -70,7 +70,7 @@ class StartsStudy(_RegressionStudy):
     threshold: float = Field(ge=0, le=1, description="nu of equation 26")
     sds: list[Annotated[float, Field(gt=0, le=100)]] = Field(min_length=1, description="sds of random weights")
     seeds: int = Field(ge=1, le=1000, description="number of random starts for each sd")
-    seed: Seed = Field(description="seed of the first random start")
+    seed: Seed = Field(description="seed of the random starts")
 
 
 class ExactnessStudy(_RegressionStudy):
@@ -117,7 +117,7 @@ class DistortedStudy(_RegressionStudy):
     decision: Decision = Field(description="the architecture that is fit")
     examples: int = Field(ge=1, le=10_000_000, description="number of training images plus distorted copies")
     strengths: list[Annotated[float, Field(gt=0, le=3)]] = Field(
-        min_length=1, description="factors on the distortions to try; the validation error selects one"
+        min_length=1, description="factors to try on the distortions; the validation error selects one"
     )
     seed: Seed = Field(description="seed of the distortions")
     schedule: ScheduleParams

@@ -18,7 +18,7 @@ class VAEModelParams(Section):
         "values in [0, 1], which is not a density of grey values"
     )
     pixel_sd: float = Field(
-        gt=0, le=1, description="sd of a normal pixel, in [0, 1], around the reconstruction; bernoulli ignores it"
+        gt=0, le=1, description="sd of a normal pixel around the reconstruction (white is 1); bernoulli ignores it"
     )
 
 

@@ -3,8 +3,8 @@
 For samples V of a mixture p and any density q with p's support, the mean of q(V) / p(V) is one. If p integrated to c,
 the mean would be 1 / c. If samples followed another density, it would in general not be one. Each q is a component of
 p, made slightly narrower. (For a wider q, q / p could be very large, and standard errors of its mean not reliable.) A
-library computes q, because an error that p and q share would not be seen. Components differ in concentration (of cues)
-and sd (of poses), because otherwise a sample drawn with the values of another component would not be seen.
+library computes q, because the test would miss an error that p and q share. Components differ in concentration (of
+cues) and sd (of poses), because the test would otherwise miss samples drawn with the values of a wrong component.
 """
 
 import math
@@ -28,8 +28,8 @@ APART = 2.0
 
 def run(study: DensityStudy) -> Outcome:
     """Make a table with a row per dimension, concentration and `what`. For `what` = poses or cues, the column `z` has
-    the largest deviation of a mean of q / p from one, in standard errors. For literal or printed, the column `mass` has
-    equation 7's integral (see `literal_mass`).
+    the largest deviation of a mean of q / p from one, in standard errors. For `what` = literal or printed, the column
+    `mass` has equation 7's integral (see `literal_mass`).
     """
     random = np.random.default_rng(study.seed)
     n = study.components

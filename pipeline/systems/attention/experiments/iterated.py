@@ -12,9 +12,9 @@ from pipeline.systems.attention.settings import IteratedStudy
 
 
 def run(study: IteratedStudy) -> Outcome:
-    """One row per sd of parts, scale of scores and iteration: mean entropy of attention (nats), share of parts with a
-    weight above 0.99 (`single`), and share of parts whose largest weight is at the true parent (`right`). Scenes have
-    all objects, no clutter.
+    """Measure attention in a table, one row per sd of parts, scale of scores and iteration. `entropy` is the mean
+    entropy of attention in nats, `single` the share of parts with a weight above 0.99, and `right` the share of parts
+    whose largest weight is at the true parent. Scenes have all objects, and no clutter.
     """
     random = np.random.default_rng(study.seed)
     n = study.objects

@@ -1,12 +1,12 @@
-"""Variational inversion, left open in document 001, section 4.2, is compared with routing on generated scenes.
+"""Variational inversion, left open in document 001 (section 4.2), compared with routing on generated scenes.
 
 All methods are given the parts and the matrices W that predict parts from objects (`Hierarchy`). Inversion may also use
 cues, the directions in which to look for parts. Inversion is given the model's scales (kappa of cues, sigma of parts),
-or learns them from parts and cues. The baselines are dynamic routing, EM routing and a form of k-means. They use votes:
-an object's pose that fits a part best. Dynamic routing and EM routing are run as published, with few iterations and one
-start, and with more iterations. The long EM routing has several starts, with and without a model of clutter. EM
-routing's sds are at least sigma. The posterior of parents given the objects' true poses gives an upper limit for the
-share of parents found.
+or learns them from parts and cues. The baselines are dynamic routing, EM routing and a form of k-means. They use votes.
+A vote is the pose of an object that fits a part best. Dynamic and EM routing are run as published (few iterations, one
+start). They are also run with more iterations, EM routing then from several starts, with and without a model of clutter
+(parts without a parent). Sds in EM routing are at least sigma. The posterior of parents given the objects' true poses
+gives an upper limit for the share of parents found.
 """
 
 import math
@@ -63,7 +63,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
     """Parse the scenes by each method of routing. The keys of the result are the methods' names."""
     at, sigma = hierarchy.votes(scenes.parts), float(hierarchy.sigma)
     many = (at, study.long_iterations, sigma, study.seed, study.routing_starts)
-    # A vote has its part's density under clutter, which depends on the length only: orthogonal W keep lengths.
+    # The density under clutter depends on the length only. Orthogonal W keep lengths, so a vote has its part's density.
     log_clutter = torch.distributions.Normal(0.0, hierarchy.clutter_sd).log_prob(scenes.parts).sum(-1)
     return {
         "k-means": k_means(at, study.long_iterations),
@@ -76,7 +76,7 @@ def route(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str
 
 
 def invert_with_and_without(hierarchy: Hierarchy, scenes: Scenes, study: ParsingStudy) -> dict[str, Parse]:
-    """Parses by inversion without cues, with cues, and with cues and learned scales (starting at thrice the truth)."""
+    """Parses by inversion without cues, with cues, and with cues and scales learned from thrice their true values."""
     wrong = replace(hierarchy, kappa=hierarchy.kappa * 3, sigma=hierarchy.sigma * 3)
     return {
         INVERSION: invert(hierarchy, scenes.parts, None, study).parse,
@@ -112,7 +112,7 @@ def measured(parse: Parse, scenes: Scenes) -> dict[str, float]:
 
 
 def lead_of(leads: list[Tensor]) -> dict[str, float]:
-    """Inversion's mean lead over a method in `found`. `leads` are by scene, `[B]`, for each setting (sigma, shown).
+    """Inversion's mean lead over a method in `found`. `leads` has leads per scene, `[B]`, for each (sigma, shown).
 
     Returns:
         the mean, in which settings have equal weights, its standard error, and the number of scenes; `more`, the number
@@ -148,7 +148,7 @@ def shapes(parts: int) -> Tensor:
         at = (np.arange(parts) + 0.5) / parts * lengths[-1]
         places = np.interp(at, lengths, ring.real) + 1j * np.interp(at, lengths, ring.imag)
         edge = np.diff(ring)[np.searchsorted(lengths, at, side="right") - 1]
-        for row, numbers in ((0, places), (2, edge / abs(edge))):  # W multiplies s exp(i a) by `numbers`
+        for row, numbers in ((0, places), (2, edge / abs(edge))):  # W multiplies s exp(i a) by the complex `numbers`
             of_shape[:, row, 2], of_shape[:, row, 3] = numbers.real, -numbers.imag
             of_shape[:, row + 1, 2], of_shape[:, row + 1, 3] = numbers.imag, numbers.real
     return torch.from_numpy(W).transpose(0, 1).float()

@@ -43,7 +43,7 @@ def infer(reading: str, penalty: str, weight: float, rate: float, steps: int) ->
 
 
 def least_weight(rate: float, steps: int) -> float | None:
-    """The least weight of L1 at which at most one unit is active in two-sided. None if no unit is active there.
+    """The least weight of L1 at which at most one unit is active (reading two-sided). None if no unit is active there.
     Bisection finds the weight, because units become silent (exactly 0) one after another as the weight rises.
     """
 
@@ -60,7 +60,7 @@ def least_weight(rate: float, steps: int) -> float | None:
 def run(study: ToyStudy) -> Outcome:
     """The table has one row for each reading, weight and penalty: the activities h1, h2 and h3 after inference, their
     Hoyer index and their effective number (`pipeline.probes.sparsity`). The number `single_winner_from` is the least
-    weight of L1 at which a single unit is active in two-sided.
+    weight of L1 at which a single unit is active in reading two-sided.
     """
     rows = []
     end: dict[str, Any] = {}

@@ -1,15 +1,15 @@
-"""Variational inversion of the top-down model (open in document 001): it infers parents of parts, and poses of objects.
+"""Variational inversion of the top-down model, left open in document 001: it infers parts' parents and objects' poses.
 
 The posterior of the object poses z of a scene is approximated by a Gaussian q, with the means and sds that maximise
 
     E_q[log p(parts, cues | z)] - KL(q(z) || p(z))
 
-Parents are summed out. All scenes are fit at the same time. This lower bound on log p(parts, cues) has many local
-maxima, because votes of parts for an object that is not their parent agree by chance. So each scene has several starts,
-at poses that some of its parts vote for. In the first half of the steps, the parts' sds shrink from larger values to
-the sds of the model. Only the best few starts of each scene continue in the second half. At the end the best start is
-kept. The bound is estimated with random noise. All starts of a scene are compared with the same noise. The largest of
-several estimates is biased upwards, so the bound of the best start is estimated again with new noise.
+This lower bound on log p(parts, cues), with parents summed out, has many local maxima, because votes of parts for an
+object that is not their parent agree by chance. So each scene has several starts, at poses that some of its parts vote
+for. In the first half of the steps, the parts' sds shrink from larger values to the sds of the model. Only the best few
+starts of each scene continue in the second half. At the end the best start is kept. The bound is estimated with random
+noise. All starts of a scene are compared with the same noise. The largest of several estimates is biased upwards, so
+the bound of the best start is estimated again with new noise. `top_down` explains cues, kappa and sigma.
 
 Shapes: B scenes, R starts of each scene, n objects with poses of D numbers, m parts with poses of d numbers.
 """
@@ -48,7 +48,7 @@ class Inverted:
 def invert(
     hierarchy: Hierarchy, parts: Tensor, cues: Tensor | None, settings: ParsingStudy, *, learn: bool = False
 ) -> Inverted:
-    """Approximate the posterior of scenes from parts `[B, m, d]` and cues `[B, m, d]`. With None, cues are not used.
+    """Approximate the posterior of scenes from parts `[B, m, d]` and, unless they are None, cues `[B, m, d]`.
 
     Args:
         learn: whether kappa and sigma (one value of each for all scenes) are learned before the main search. Only the
@@ -56,7 +56,7 @@ def invert(
     """
     search = _Search(parts, cues, settings, torch.Generator().manual_seed(settings.seed))
     if learn:
-        q = search.best(hierarchy, search.from_starts(hierarchy, 1.0), 1)  # 1.0: sigma needs no widening at first
+        q = search.best(hierarchy, search.from_starts(hierarchy, 1.0), 1)  # 1.0: here, sigma is not widened
         log_scales = torch.stack([hierarchy.kappa.mean().log(), hierarchy.sigma.mean().log()]).requires_grad_()
         search.ascend(hierarchy, q, log_scales)
         hierarchy = _with_scales(hierarchy, log_scales.detach())

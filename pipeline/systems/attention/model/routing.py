@@ -2,7 +2,7 @@
 
 A vote is the pose that an object would have if it were the parent of a part. Votes are `[B, m, n, D]` for B scenes of m
 parts and n objects with poses of D numbers. Each method assigns every part to the objects and estimates the objects'
-poses. As published, the methods do not model clutter (parts without a parent).
+poses. The published methods do not model clutter (parts without a parent). Here, `em_routing` can model it.
 """
 
 import math
@@ -21,8 +21,8 @@ class Parse:
     """The assignment of parts to objects.
 
     Attributes:
-        parents: weights of each part's possible parents, `[B, m, n]`, which sum to one. If the method models clutter,
-            the shape is `[B, m, n + 1]`, and the last weight is that of clutter.
+        parents: weights `[B, m, n]` of the possible parents of each part. They sum to one over parents. If the method
+            models clutter, the shape is `[B, m, n + 1]`, and the last weight is that of clutter.
         poses: the objects' poses, `[B, n, D]`.
     """
 
@@ -60,7 +60,7 @@ def em_routing(
     noise = torch.randn(B, starts, m, n, generator=torch.Generator().manual_seed(seed), dtype=votes.dtype)
     noise[:, 0] = 0
     votes, parents = votes.repeat_interleave(starts, 0), noise.softmax(-1).flatten(0, 1)
-    if log_clutter is not None:  # clutter starts with the mean weight of a component
+    if log_clutter is not None:  # clutter starts with the mean weight of the n + 1 components
         log_clutter = log_clutter.repeat_interleave(starts, 0).unsqueeze(-1)
         parents = torch.cat([parents * n / (n + 1), torch.full_like(log_clutter, 1 / (n + 1))], dim=-1)
     log_likelihood = votes.new_zeros(B * starts)
@@ -80,7 +80,7 @@ def em_routing(
 
 def k_means(votes: Tensor, iterations: int) -> Parse:
     """Assign each part to the object whose pose is nearest to the part's vote for it. An object's pose is at first the
-    mean vote of all parts, then the mean vote of its own parts. An object that has no parts keeps its pose.
+    mean of all votes for it, then the mean of its own parts' votes. An object that has no parts keeps its pose.
     """
     poses = votes.mean(1)
     parents = votes.new_zeros(votes.shape[:3])

@@ -8,13 +8,13 @@ The part attends to its n predictions. Iterations of this attention select one p
 
     V_i <- softmax_j(scale V_i^T U_ij) U_i                                                   (equation 6)
 
-Equation 7 turns attention into a density of the part's pose V_i, a mixture of Gaussians around the predictions. Its
-weights are a softmax of von Mises-Fisher (VMF) densities. In this module they are a softmax of log densities, which
-are linear in scalar products with the predictions, like the scores in equation 6. In the document, weights and
-Gaussians depend on the same pose V_i. The mixture then does not integrate to one, but to nearly n if the direction of
-a pose nearly always shows its parent (`literal_mass`). It integrates to one if the weights depend on another variable,
-as on the *previous* pose in equation 6. Here, this variable is a cue q_i, the direction in which to look for the part.
-A part with parent s_i thus has two observed variables, its cue and its pose:
+Equation 7 turns attention into a density of the part's pose V_i, a mixture of Gaussians around the predictions. In the
+document, the mixture's weights are a softmax of von Mises-Fisher (VMF) densities. In this module they are a softmax of
+log densities, which are linear in scalar products with the predictions, like the scores in equation 6. In the document,
+weights and Gaussians depend on the same pose V_i. The mixture then does not integrate to one, but to nearly n if the
+direction of a pose nearly always shows its parent (`literal_mass`). It integrates to one if the weights depend on
+another variable, such as the *previous* pose in equation 6. Here, this variable is a cue q_i, the direction in which to
+look for the part. A part with parent s_i thus has two observed variables, its cue and its pose:
 
     s_i ~ prior,   q_i | s_i = j ~ VMF(U_ij / |U_ij|, kappa_j),   V_i | s_i = j ~ N(U_ij, sigma_j^2 I)
 
@@ -38,7 +38,7 @@ from pipeline.systems.attention.model import von_mises_fisher
 
 @dataclass(frozen=True)
 class Components:
-    """The n mixture components of a part, one for each possible parent, clutter included. All tensors broadcast.
+    """The n mixture components of a part, one for each possible parent. Here n counts clutter, too. Tensors broadcast.
 
     Attributes:
         predictions: the predictions U, `[..., n, d]`.
@@ -77,8 +77,8 @@ class Components:
         """Logs of the weights as printed in equation 7, a softmax of von Mises-Fisher densities: `[..., n]`."""
         log_densities = self.log_cues(cues)
         largest = log_densities.amax(-1, keepdim=True)
-        # The softmax of densities, less the largest one: exp(l) - exp(m) = exp(m) expm1(l - m). A cap avoids overflow.
-        most = math.log(torch.finfo(largest.dtype).max) - 1
+        # Subtracting the largest density, exp(m), does not change a softmax: exp(l) - exp(m) = exp(m) expm1(l - m).
+        most = math.log(torch.finfo(largest.dtype).max) - 1  # a cap on m, against overflow
         return (largest.clamp_max(most).exp() * (log_densities - largest).expm1()).log_softmax(-1)
 
     def parents(self, parts: Tensor, cues: Tensor | None) -> Tensor:
@@ -94,8 +94,8 @@ class Components:
         return (self.log_weights(cues) + self.log_poses(parts)).logsumexp(-1)
 
     def sample_cues(self, count: int) -> Tensor:
-        """Cues of a part `[count, d]`. Parents are drawn from the prior, then cues around the directions of their
-        predictions. SciPy draws the cues, with a seed from torch's generator.
+        """Cues `[count, d]` of a part. Parents are drawn from the prior, then cues around the directions of the
+        parents' predictions. SciPy draws the cues, with a seed from torch's generator.
         """
         parents = Categorical(logits=self.log_prior).sample((count,))
         random = np.random.default_rng(int(torch.randint(2**62, ())))
@@ -103,7 +103,7 @@ class Components:
         return torch.from_numpy(von_mises_fisher.sample(means, kappa, random)).to(self.predictions)
 
     def sample_poses(self, count: int, cue: Tensor) -> Tensor:
-        """Poses `[count, d]` of a part, given its cue `[d]`. Parents are drawn first, then poses around predictions."""
+        """Poses `[count, d]` of a part, given its cue `[d]`. Parents are drawn, then poses around their predictions."""
         parents = Categorical(logits=self.log_weights(cue)).sample((count,))
         means = self.predictions[parents]
         return means + self.sigma[parents].unsqueeze(-1) * torch.randn_like(means)
@@ -134,7 +134,7 @@ class Hierarchy:
         return torch.einsum("ijab,...jb->...ija", self.W, poses)
 
     def votes(self, parts: Tensor) -> Tensor:
-        """Votes `[B, m, n, D]`: the pose of each object that fits each of `parts [B, m, d]` best, by least squares."""
+        """Votes `[B, m, n, D]`: the object poses that predict each of `parts [B, m, d]` best, by least squares."""
         return torch.einsum("ijab,...ib->...ija", torch.linalg.pinv(self.W), parts)
 
     def components(self, poses: Tensor, present: Tensor | None = None) -> Components:

@@ -21,6 +21,7 @@ For free v, L1 has no derivative at its minimum v = 0. So gradient steps leave L
 shortens capsules, follows each gradient step.
 
 Sparsity is measured on the lengths of a layer's capsules, after the forward pass and after inference.
+Shapes: B images, n class capsules of D numbers.
 """
 
 import math
@@ -50,7 +51,7 @@ BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
-"""Longer capsules count as saturated. If the squash's input grows by 1 %, their length L grows by 2 (1 - L) < 0.2 %."""
+"""Longer capsules count as saturated. If the squash's input grows by 1 %, the length L grows by 2 (1 - L) % < 0.2 %."""
 
 
 def _shortens(condition: InferCondition) -> bool:
@@ -61,12 +62,12 @@ def _shortens(condition: InferCondition) -> bool:
 def energies_and_gradients(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], condition: InferCondition, target: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
-    """The terms of each image's energy, and the gradients of their sum with respect to inferred activities.
+    """The terms of the energies of B images, and the gradients of their sum with respect to inferred activities.
 
     Args:
         activities: activities of each inferred layer, `[B, ...]`. The images are not among them.
         constant: the prediction of the first layer's activities from the images.
-        target: 1 for the class of each image, else 0, `[B, n]`. It is not used if the label is free.
+        target: 1 for the class of each image, else 0, `[B, n]` for n classes. It is not used if the label is free.
 
     Returns:
         energies `[terms, B]`: an error for each inferred layer, then the label's error and the penalty; gradients in
@@ -147,7 +148,7 @@ def sparsity_of_inference(
         Rows of class capsules have right (share of images whose class's capsule is longest and not silent),
         length_right (mean length of this capsule) and length_others (of the other capsules). After inference these rows
         also have energy (mean over images), falls (share of images whose energy never rose), and last_drop (fall of the
-        energy in the last tenth of the steps, divided by that before them). Numbers are by condition, layer and
+        energy in the last tenth of the steps, divided by the energy before them). Numbers are by condition, layer and
         measure. Arrays are of the first replica: `images`, `labels` and `capsules_<condition> [k, n, D]` of k examples,
         and `energies_<condition> [steps + 1, terms]`, means over all images of the inference.
 
@@ -194,7 +195,7 @@ def _rows(
     for layer, each in zip(("middle", "class")[-len(capsules) :], capsules, strict=True):
         lengths = each.norm(dim=-1).double().cpu().numpy()
         rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(lengths)})
-        if descent is None:  # inputs, too: the squash, n^2 / (1 + n^2), makes all large lengths n nearly equal
+        if descent is None:  # inputs s of the squash, too: for large s, all lengths s^2 / (1 + s^2) are near 1
             inputs = np.sqrt(lengths / np.maximum(1 - lengths, np.finfo(np.float32).eps))
             rows[-1] |= {
                 "saturated": float((lengths > _SATURATED).mean()),
@@ -215,7 +216,7 @@ def _rows(
 
 
 def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
-    """Measures of sparsity of lengths `[B, n]` (`sparsity_of_inference`). Only `silent` if no capsule is active."""
+    """Measures of sparsity of lengths `[B, n]` (`sparsity_of_inference`); only `silent` if all capsules are silent."""
     active = lengths[lengths.max(1) > _SILENT]
     silent = {"silent": 1 - len(active) / len(lengths)}
     if not len(active):
@@ -234,8 +235,7 @@ def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
 def descent(energies: Tensor) -> dict[str, float]:
     """The measures `energy`, `falls`, `last_drop` of energies `[steps + 1, terms, B]`, see `sparsity_of_inference`."""
     whole = energies.double().sum(1)  # (steps + 1, B)
-    # The energy may rise by this much through rounding in single precision.
-    rounding = 1e-5 * whole[0].clamp_min(1e-3)
+    rounding = 1e-5 * whole[0].clamp_min(1e-3)  # the energy may rise by this much in single precision
     falls = (whole.diff(dim=0) <= rounding).all(0)
     mean = whole.mean(1)
     late = mean[-1 - math.ceil((len(mean) - 1) / 10)]

@@ -41,9 +41,9 @@ class CapsuleLayer(nn.Module):
     """A layer of capsules: each capsule below has a transformation to each capsule above.
 
     Args:
-        below, above: number and dimensions of the capsules below, (m, d), and of this layer's capsules, (n, D).
+        below, above: (number, dimensions) of the capsules below, (m, d), and of this layer's capsules, (n, D).
         updates: number of updates of the weights by routing, or None for unweighted sums of votes.
-        start: distribution of the initial transformations: "normal" (`_NORMAL_SD`), or "uniform" within m^-1/2 of 0.
+        start: how transformations start: "normal" (with sd `_NORMAL_SD`), or "uniform" from -m^(-1/2) to m^(-1/2).
     """
 
     def __init__(self, below: tuple[int, int], above: tuple[int, int], updates: int | None, start: str) -> None:
@@ -83,7 +83,7 @@ class CapsNet(Model):
             )
         self.first = ChannelsLastConvolution(1, params.channels, params.kernel, first)
         self.second = FourierConvolution(params.channels, params.types * params.primary_size, params.kernel, second)
-        # With counting "sums", an iteration is a sum of votes. The first has equal weights and needs no update.
+        # With counting "sums", n iterations are n sums of votes, with n - 1 updates between them.
         updates = params.iterations - (params.counting == "sums") if params.iterations else None
         below = (side**2 * params.types, params.primary_size)
         middle = (params.middle, params.middle_size)
@@ -101,16 +101,16 @@ class CapsNet(Model):
         return sum(p.numel() for p in self.decoder.parameters()) if self.decoder else 0
 
     def feature_maps(self, images: Tensor) -> Tensor:
-        """Feature maps `[B, channels, H, H]` of side H, of images `[B, 1, S, S]`: the first convolution and ReLU."""
+        """Feature maps `[B, channels, H, H]` by the first convolution and ReLU, from images `[B, 1, S, S]`."""
         return self.first(images).relu()
 
     def primary_capsules(self, feature_maps: Tensor) -> Tensor:
         """Primary capsules `[B, m, d]` of `feature_maps`, ordered by position, then by type."""
-        maps = self.second(feature_maps).permute(0, 2, 3, 1)  # (B, rows, columns, types d), as in memory
+        maps = self.second(feature_maps).permute(0, 2, 3, 1)  # (B, rows, columns, types * d), their order in memory
         return squash(maps.reshape(len(maps), -1, self.params.primary_size))
 
     def layers(self) -> list[Layer]:
-        """The layers in order, as functions of the activities below: images first, class capsules last."""
+        """The layers in order, from feature maps to class capsules, as functions of the layer below."""
         return [self.feature_maps, self.primary_capsules, *([self.middle] if self.middle else []), self.last]
 
     def encode(self, images: Tensor) -> Tensor:

@@ -71,8 +71,8 @@ def part_use(
 ) -> tuple[float, Arrays]:
     """Consistency of part use on images rotated within +-angle degrees, and arrays for a figure of digits of class 2.
 
-    Images are uint8 `[N, 1, S, S]` and upright, classes `[N]`. The arrays, in [0, 1], show the first n digits of class
-    2: images `[n, S, S]`, upright; arrangements `[n, S, S, 3]`, reconstructions with parts in colour, rotated back.
+    Images are uint8 `[N, 1, S, S]` and upright, classes `[N]`. Arrays, in [0, 1], show the first n digits of class 2:
+    `images [n, S, S]` are upright, `arrangements [n, S, S, 3]` are reconstructions, parts in colour, rotated back.
     """
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     maps, colours = [], []

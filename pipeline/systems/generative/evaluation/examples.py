@@ -73,7 +73,7 @@ def object_examples(model: GenerativeModel, images: NDArray[np.uint8], labels: N
 
     Returns:
         arrays by name, for O objects: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings
-        with shares as presences; object_classes `[O, classes]`, image counts by class. An object without images has 0s.
+        with shares as presences; object_classes `[O, classes]`, owned images by class. Without images, all are 0.
     """
     found = []
     for pixels in batches(images[:OWNED_BY], model.device, _BATCH):

@@ -33,9 +33,9 @@ MOST_IMAGES = 1000
 SAMPLES = 4
 """Samples of t0 per image for `presence_information` and `binary_information`."""
 _TAIL = 20.0
-"""Distance of the integration limits from the smallest and largest log odds. A share e^-20 of the mass is outside."""
+"""Distance of the integration limits from the lowest and highest log odds. The mass beyond a limit is below e^-20."""
 _POINTS = 513
-"""Points of the trapezoidal rule. If log odds differ by at most 200, the step is below 1/2, the error below 1e-6."""
+"""Points of the trapezoidal rule. If log odds span at most 200, the step is below 1/2, the error below 1e-6 nats."""
 
 
 @torch.no_grad()
@@ -71,7 +71,7 @@ def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
     The information is at most O log 2. Relaxed presences have at least as much: rounding only loses information.
     """
     on = (logits + noise > 0).to(logits)
-    off = F.softplus(logits).sum(-1)  # log p(b | x) = sum_o (b_o logits_o - softplus(logits_o))
+    off = F.softplus(logits).sum(-1)  # rounded presences b: log p(b | x) = sum_o b_o logits_o - softplus(logits_o)
     own = (on * logits).sum(-1) - off
     mixture = [(rows @ logits.T - off).logsumexp(-1) for rows in on.split(ROWS)]
     return (own - torch.cat(mixture)).mean() + math.log(len(logits))

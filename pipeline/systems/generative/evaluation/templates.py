@@ -5,9 +5,9 @@ second template most similar to the first. The singular values of the map's line
 `MOST_STRETCH`. Reflections are allowed. Similarity is the correlation of pixels on a canvas of twice a template's side.
 Ink in only one template lowers similarity. Black pixels outside both templates would raise it and are left out.
 
-The search starts from maps in closed form. S1 and S2 are the covariances of the ink in two pictures. If the second is a
-copy of the first, the map's linear part is S1^(1/2) Q S2^(-1/2), with an unknown rotation or reflection Q. Angles of Q
-are tried in equal steps. The best `REFINED` starts are refined by gradient ascent on all six numbers of the map.
+The search starts from maps in closed form. S1 and S2 are the covariances of the ink in the two templates. If the second
+is a copy of the first, the map's linear part is S1^(1/2) Q S2^(-1/2), with an unknown rotation or reflection Q. Angles
+of Q are tried in equal steps. The best `REFINED` starts are refined by gradient ascent on all six numbers of the map.
 """
 
 import math
@@ -41,7 +41,7 @@ CONTROLS = 10
 
 @torch.no_grad()
 def drawn(model: GenerativeModel, images: NDArray[np.uint8]) -> Tensor:
-    """Templates that draw at least `LEAST_USE` of the ink of uint8 `images [N, 1, S, S]`: `[n, h, h]`, on black."""
+    """The templates `[n, h, h]`, on black, that draw at least `LEAST_USE` of the ink of uint8 `images [N, 1, S, S]`."""
     ink = torch.zeros(model.params.parts, dtype=torch.float64, device=model.device)
     for pixels in batches(images, model.device, BATCH):
         parts = responsible_parts(model, model.states(model.encode(pixels)))
@@ -60,7 +60,7 @@ def placed(pictures: Tensor, maps: Tensor | None = None) -> Tensor:
 
 
 def correlation(first: Tensor, second: Tensor) -> Tensor:
-    """Correlations `[n]` of two results of `placed` on the pixels inside either frame. 0 if a picture is constant."""
+    """Correlations `[n]` of two results of `placed`, over pixels inside either frame. 0 if a picture is constant."""
     (a, inside), (b, also) = (each.flatten(2).unbind(1) for each in (first, second))
     weight = torch.maximum(inside, also)
     weight = weight / weight.sum(1, keepdim=True)
@@ -170,7 +170,7 @@ def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
 
 
 def _moments(pictures: Tensor) -> tuple[Tensor, Tensor]:
-    """Centre `[n, 2]` and covariance `[n, 2, 2]` of the ink of pictures `[n, h, h]`, in their frames."""
+    """Centre `[n, 2]` and covariance `[n, 2, 2]` of the ink of pictures `[n, h, h]`, in coordinates from -1 to 1."""
     size = pictures.shape[-1]
     places = pixel_centres(pictures, size)[:, :2]  # (h h, 2)
     share = pictures.flatten(1) + 1e-9

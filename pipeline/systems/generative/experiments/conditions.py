@@ -1,4 +1,4 @@
-"""Studies that train a run under several conditions, each with changes of the model, and measure every condition."""
+"""Studies that train and measure a run under several conditions, which differ in the settings of the model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

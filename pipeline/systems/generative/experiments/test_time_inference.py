@@ -1,13 +1,13 @@
 """Gains of free-form optimisation, for each engine (optimiser) and rotation (document 000, section 2.4, Figure 3).
 
-Free-form optimisation starts at the encoder's posterior of each image ("before"), and finds a better one ("after").
-Probes on t0, the log odds of the objects' presence, measure the effect on classification. The probe `fixed` is fit to
-the encoder's posteriors of clean training images. The engine `chosen` has a probe `refit` for each kind of posterior,
-fit to this kind for rotated training images, and tested on this kind. With restarts, the engine has two more kinds:
+Free-form optimisation starts at the encoder's posterior of each image (kind "before"), and finds a better one (kind
+"after"). Probes on t0, the log odds of the objects' presence, measure the effect on classification. The probe `fixed`
+is fit to the encoder's posteriors of clean training images. For the engine `chosen` alone, a probe `refit` is fit to
+each kind of posterior of rotated training images, and tested on this kind. With restarts, there are two more kinds:
 
 - `once`: optimised without restarts.
-- `kicked`, at the smallest angle only: optimised again from `once`. Restarts add noise to log odds, not only to poses,
-  and objects are not refined. The noise remains in t0, because the bound hardly depends on which objects are present.
+- `kicked`, at the smallest angle only: optimised again from `once`. Here, restarts add noise to log odds and poses, and
+  objects are not optimised alone at the end. So most noise stays in t0, on which the bound depends little.
 """
 
 import math
@@ -44,18 +44,18 @@ BATCH = 512
 def optimisation_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Optimise the first test images by each engine: one batch per angle, rotated at random within +-angle degrees.
+    """Optimise the first test images by each engine, rotated at random within +-angle degrees, in one batch per angle.
 
     Returns:
         two tables. The first has one row per engine and angle, with these columns (NaN if not measured):
 
-        - `bound_<kind>`, in nats, for the kinds before, after and kicked
-        - `pixel_error_<kind>`, squared and summed over pixels, for the kinds before and after
+        - `bound_<kind>`, in nats (mean over images), for the kinds before, after and kicked
+        - `pixel_error_<kind>`, squared, summed over pixels (mean over images), for the kinds before and after
         - `accuracy_<kind>` of the fixed probe and, for the chosen engine, `refit_accuracy_<kind>`, for all kinds
         - `bound_rise_error`, `pixel_fall_error`, `refit_gain_error`: standard errors, over images, of the changes of
           the bound, the pixel error and the refit probe's accuracy from before to after
         - `bound_fell`: share of images whose bound fell
-        - `evaluations` of the gradient (mean per image), `seconds` (of the batch), `images` (their number)
+        - `evaluations` of the gradient (mean per image), `seconds` for the batch, number of `images`
 
         The second has one row per engine, angle and measured round, with the columns of `Optimised.curve`.
 

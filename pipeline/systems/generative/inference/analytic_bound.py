@@ -5,9 +5,9 @@ tau and independent standard logistic noise l. Second-order methods need a smoot
 
 - Pixels: exact. The image is linear in the presence t_j of each part j, and presences are independent. So the means of
   the image and of its square follow from E t_j and E t_j^2, layer by layer (`picture_moments`).
-- Parts: a lower bound. Given the presences of all objects, log p(y_j, A_j | parents) is a logsumexp of terms whose
-  means over the part's own noise are known. By Jensen's inequality, the logsumexp of these means is a lower bound. This
-  bound is averaged over a few stratified samples of the objects' presences, with the same noise for every image.
+- Parts: a lower bound. Given the presences of all objects, log p(y_j, A_j | objects) is a logsumexp over the possible
+  parents. The means of its terms over the part's own noise are known. By Jensen's inequality, the logsumexp of these
+  means is a lower bound. It is averaged over stratified samples of objects' presences, with equal noise for all images.
 - Entropies, and priors of objects: exact, because E softplus(c + l) = c / (1 - exp(-c)) for any number c.
 
 Up to the error of the stratified samples, the sum of the terms is a lower bound on the evidence lower bound (document
@@ -86,7 +86,7 @@ def picture_moments(colour: Tensor, alpha: Tensor, mean: Tensor, square: Tensor)
     """Means of the pixels and of their squares, each `[N, S, S]`, in an image composited from layers (operator "over").
 
     Args:
-        colour, alpha: the layers' intensities, and opacities before the factor t, each `[N, P, S, S]`.
+        colour, alpha: the layers' intensities, and their opacities if all are present (t = 1), each `[N, P, S, S]`.
         mean, square: E t and E t^2 of the layers' presences, each `[N, P]`.
     """
     first, second = torch.zeros_like(colour[:, 0]), torch.zeros_like(colour[:, 0])
@@ -119,7 +119,7 @@ def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple
         t: means of the parts' presences, `[N, P]`.
 
     Returns:
-        the sum, `[N]`, in nats; and the mean over samples of the posterior over parents (routing), `[N, P, 1 + O]`.
+        the sum, `[N]`, in nats; and the posterior over parents (routing), averaged over samples, `[N, P, 1 + O]`.
     """
     params, temperature = model.params, model.temperature
     noise = stratified_noise(OBJECT_SAMPLES, params.objects).to(found.object_logits)

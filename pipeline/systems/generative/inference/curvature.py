@@ -1,8 +1,8 @@
 """Gauss-Newton steps on the analytic bound: gradient, curvature, and the damped linear system of each image.
 
 The negative bound is close to half a sum of squared residuals. Pixel residuals are divided by sigma, the pixels' sd.
-Pose residuals are the differences of part j's pose from object i's vote (I + A_i) M_ij, divided by the sd c_ij. Their
-squares are weighted by the part's presence and the posterior probability that object i is the parent (the routing).
+Pose residuals are part j's pose minus object i's vote (I + A_i) M_ij, divided by the vote's sd c_ij. Their squares are
+weighted by the part's presence and by the posterior probability that object i is the part's parent (the routing).
 The Gauss-Newton curvature H has mainly these terms:
 
     pixels    J'J / sigma^2, where J [S S, 7 P] is the derivative of the mean image with respect to the parts' states
@@ -12,7 +12,7 @@ The Gauss-Newton curvature H has mainly these terms:
 Poses of different objects are coupled only through the parts. Votes do not couple the two rows of an object's 2x3 pose,
 and both rows have the same 3x3 curvature. Eliminating object poses leaves one 7 P x 7 P system (Schur complement).
 
-Shapes: N images, P parts, O objects, S S pixels; states as in `analytic_bound`.
+Shapes: N images, P parts, O objects, S S pixels. A part or object has 7 numbers: log odds of presence, and pose.
 """
 
 from typing import NamedTuple
@@ -72,7 +72,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
         first, second = picture_moments(colour, alpha, t, square)
         explained, routing = hierarchy_bound(model, found, t)
         bound = pixel_bound(model, images, first, second) + explained
-        # A part's log odds affect only its own presence. So the gradient of the sum holds each presence's derivative.
+        # A presence depends only on its own log odds. So the gradient of the presences' sum has each one's derivative.
         (slope,) = torch.autograd.grad(t.sum(), x, retain_graph=True)
         gradient, to_colour, to_alpha = torch.autograd.grad(-bound.sum(), (x, colour, alpha))
     with torch.no_grad():
@@ -94,7 +94,7 @@ def _linearise(model: GenerativeModel, images: Tensor, states: Tensor) -> Linear
 
 
 class _Drawings:
-    """Drawings of all templates at poses `A [N, P, 6]`, and derivatives with respect to the points that pixels sample.
+    """All templates drawn at poses `A [N, P, 6]`, and derivatives with respect to the points that pixels sample.
 
     Attributes:
         colour, alpha: intensities and opacities, each `[N, P, S, S]`.
@@ -154,14 +154,14 @@ def _pixel_curvature(drawings: _Drawings, jacobian: Tensor, sd: float) -> Tensor
     # (log odds, inverse pose) with respect to (log odds, pose). The block of parts i, j becomes turn_i' block turn_j.
     turn = F.pad(drawings.inverse_slope, (1, 0, 1, 0))
     turn[..., 0, 0] = 1
-    each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is converted
+    each = curvature.unflatten(1, (-1, STATE)).transpose(-1, -2)  # (N, P, 7 P, 7): the last index is converted next
     left = (each @ turn).transpose(-1, -2).flatten(1, 2)  # (N, 7 P, 7 P)
     return (left.transpose(1, 2).unflatten(1, (-1, STATE)).transpose(-1, -2) @ turn).transpose(-1, -2).flatten(1, 2)
 
 
 def object_curvature(model: GenerativeModel, found: Capsules, routing: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """The curvature of the objects' poses, `[N, O, 3, 3]` (the same for both rows), and of their log odds, `[N, O]`.
-    `routing [N, P, 1 + O]` is the mean posterior over each part's parent, `t [N, P]` are the parts' mean presences.
+    `routing [N, P, 1 + O]` is the mean posterior of each part's parent. `t [N, P]` has the parts' mean presences.
     """
     M = poses.homogeneous(model.M)
     outer = (M @ M.transpose(-1, -2)).transpose(0, 1)  # (P, O, 3, 3)

@@ -1,4 +1,4 @@
-"""Methods of free-form inference (Adam, as in the paper; L-BFGS; damped Gauss-Newton), their interface and their loop.
+"""Methods of free-form inference, with the loop that runs them: Adam (as in document 000), L-BFGS and Gauss-Newton.
 
 Every image has a posterior of its own, whose parameters are the image's state. The state is optimised. The bound is
 estimated with a sample of the presences (`expected_bound`), or their noise is integrated out (`analytic_bound`).
@@ -306,7 +306,7 @@ class GaussNewtonMethod(Method):
         move = curvature.solve(self.at, self.damping, self.floor)
         trial = self.state + move
         found = curvature.linearise(self.model, self.images, trial)
-        # As (H + D) move = -gradient, the quadratic model predicts a fall of (move D move - gradient move) / 2.
+        # As (H + D) move = -gradient, D = `pull`, the quadratic model predicts a fall of (D move - gradient) move / 2.
         pull = self.damping.unsqueeze(-1) * self.at.diagonal() + self.floor
         predicted_reduction = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)
         fall = self.at.value - found.value

@@ -32,7 +32,7 @@ RIDGE = 1e-3
 LIKELIEST = 0.98
 """Upper limit of the probability that a part is present; the lower limit is 1 - `LIKELIEST`."""
 STARTING_IMAGES = 256
-"""Number of images for a start without EM. Each object's M_ij is from one image, the parts' mean poses from all."""
+"""Number of images for a start without EM. An object's M_ij are from one image, mean poses of parts from all images."""
 SMALLEST_EXCESS = 2e-3
 """Least value of c_ij - `pose_sd_floor` after a start from a mixture. At the floor, c_ij would have no gradient."""
 
@@ -146,9 +146,9 @@ def _squared_errors(parts: Tensor, B: Tensor, frames: Tensor) -> Tensor:
 def object_errors(arrangements: Arrangements, trace: BoundTrace) -> Tensor:
     """Loss `[N]`, in nats, of the encoder's objects, if a single object explains each image.
 
-    Let p be the posterior probability of an object, if all are equally likely a priori. The loss of its presence is the
-    cross-entropy to p. The loss of its pose is p / (mean of c)^2 times half the squared distance to the best pose, plus
-    (1 - p) times half the pose's squared norm (the prior). Gradients flow only to the encoder.
+    Let p be an object's posterior probability if all objects are equally likely a priori. The loss of the object's
+    presence is the cross-entropy to p. The loss of its pose is p / (mean of c)^2 times half the squared distance to the
+    best pose, plus (1 - p) times half the pose's squared norm (the prior). Gradients flow only to the encoder.
     """
     with torch.no_grad():
         found = explain(trace.parts[..., 0].sigmoid(), trace.parts[..., 1:], arrangements)

@@ -152,9 +152,9 @@ class PartPosterior(InFull):
 
     Args:
         A: delta poses `[B, P, 6]`, or Gaussian poses.
-        coupling: factor on the gradient of the poses' log density. The gradient of p(y1, A1 | y0, A0) has the same
-            factor. Poses of absent parts affect no pixel. If only the gradient of p were scaled to 0, only the entropy
-            would act on these poses, and their sds would grow without bound.
+        coupling: factor on the gradient of the poses' log density. The gradient of p(y1, A1 | y0, A0) with respect to
+            parts has the same factor. Poses of absent parts affect no pixel. If the gradient of p alone were scaled to
+            0, nothing would balance the gradient of the entropy, and the sds of these poses would grow without bound.
     """
 
     def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:
@@ -186,7 +186,7 @@ class BoundTrace:
     object_logits: Tensor  # (B, O), log odds of q(t0)
     object_poses: Tensor  # (B, O, 6), sampled
     error: Tensor  # (B,), squared error summed over the pixels
-    children: Tensor  # (B, O), expected children of each object under the exact posterior over parents
+    children: Tensor  # (B, O), each object's expected number of children, by the exact posterior over parents
 
     @property
     def bound(self) -> Tensor:
@@ -197,8 +197,8 @@ class BoundTrace:
         """The bound, its terms and other metrics of each image, and three scalars. `c [P, O]` are sds of poses.
 
         The scalar pose_sd is the mean of `c`. The other two tell whether few objects have all children of the batch.
-        most_children is the mean number of children of the object with the most children. objects_in_use is the
-        perplexity of the objects' shares of all children, from 1 (one object has all children) to O.
+        most_children is the mean number of children per image of the object with the most children. objects_in_use is
+        the perplexity of the objects' shares of all children, from 1 (one object has all children) to O.
         """
         children = self.children.mean(0)
         share = children / children.sum().clamp_min(1e-12)

@@ -1,13 +1,13 @@
 """Capsule networks as a generative model: document 000 (Smith et al. 2020), section 2 and appendix B.
 
     t0_i ~ Bern(p), A0_i ~ N(0, I)                                  objects: presence, pose (equations 1, 2)
-    s_j ~ Cat(rho_ij t0_i), the dummy parent i = 0 always on        parts: parent (3), summed out
+    s_j ~ Cat(rho_ij t0_i), the dummy parent i = 0 always on        parts: parent i = s_j (3), summed out
     t1_j ~ Bern(gamma_ij), A1_j ~ N((I + A0_i) M_ij, c_ij)          parts: presence, pose (4 to 6)
     x ~ N(over-composited templates at (I + A1_j), sigma)           pixels (7)
 
 rho_ij is an affinity, M_ij the pose of part j in the frame of object i. Presences are relaxed at a temperature and kept
 as logits `y`. Poses are offsets from the identity (`layers.poses`). The guide (approximate posterior) encodes parts by
-convolutions, and objects from the parts by a set transformer. Its poses are deltas or Gaussians (section 2.3).
+convolutions, and objects from parts by a set transformer. The guide's poses are deltas or Gaussians (section 2.3).
 
 Shapes: B images, O objects, P parts; images `[B, 1, S, S]` in [0, 1].
 """
@@ -45,9 +45,9 @@ from pipeline.systems.generative.model.distributions import (
 from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, log_parent_probabilities, votes
 from pipeline.systems.generative.settings import GenerativeModelParams
 
-# Adam moves every parameter by about its step size, whatever the size of the gradient. Logits of templates must move by
-# several units, but weights of layers by hundredths. So logits / gain are learned. Without this gain, the encoder
-# adapted to templates that were still noise. On digits, 12 epochs with it reach the bound of 35 epochs without it.
+# Adam moves every parameter by about the step size, whatever the size of the gradient. Logits of templates must move by
+# several units, but weights of layers by hundredths. So the parameters are logits / gain. Without the gain, the encoder
+# adapts to templates that are still noise. On digits, 12 epochs with the gain reach the bound of 35 epochs without it.
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4
 """Initial logit of the templates' intensity, and sd of the noise added to the logits of intensity and opacity."""
@@ -182,7 +182,7 @@ class GenerativeModel(Model):
     ) -> Tensor:
         """The generative process of `count` images as a Pyro model. It observes `images [count, 1, S, S]` if given, and
         returns the rendered means `[count, S, S]`. The presences' `temperature` must equal the guide's. By default it
-        is the temperature for evaluation.
+        is the temperature for evaluation. The method of the same name explains `coupling`.
         """
         O, like = self.params.objects, self.M
         temperature = self.temperature if temperature is None else temperature
@@ -213,7 +213,7 @@ class GenerativeModel(Model):
 
     def _object_codes(self, y1: Tensor, A1: Tensor) -> Tensor:
         # The set transformer gets deviations from initial poses, because poses differ much more between parts than
-        # between images. The factor gives deviations the size of presences.
+        # between images. The factor makes deviations about as large as presences.
         deviation = (A1 - self.initial_pose) * 10
         elements = self.embed(join(y1.sigmoid(), deviation)) + self.part_identity  # (B, P, hidden)
         return self.set_transformer(elements)  # (B, O, code)

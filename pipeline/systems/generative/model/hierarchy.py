@@ -9,12 +9,13 @@ parent's frame. An absent child's pose has the sd lambda_off around centre_j:
                                 + t_j log N(A_j; (I + A_i) M_ij, c_ij) + (1 - t_j) log N(A_j; centre_j, lambda_off) ].
 
 The last two terms interpolate between the log densities of a present and an absent child's pose. For 0 < t_j < 1, the
-interpolated density has the integral Z_ij(t_j) <= 1 over A_j (Hölder's inequality). So the bound is below that of the
+interpolated density has the integral Z_ij(t_j) <= 1 over A_j (Hölder's inequality). So the ELBO is below that of the
 normalised model. `log_normaliser` is log Z in closed form. `sample` draws from the normalised model.
 
-In this form (`slots: own`), child j has its own parameters pi_ij, M_ij, gamma_ij, c_ij and centre_j, called place j.
-The document sees in this the reason for failures on rotated images (section 5.4). With `slots: any`, each of the m
-children first takes one of the m places k, with equal probabilities and independently of the other children:
+In this form (`slots: own`), child j has its own parameters: pi_ij, M_ij, gamma_ij, c_ij and centre_j, together called
+place j. According to the document, models fail on rotated images because a part cannot take another part's place
+(section 5.4). With `slots: any`, each of the m children first takes one of the m places k, with equal probabilities and
+independently of the other children:
 
     log p(y_j, A_j | parents) = logsumexp_k [ -log m + log p(child in place k) ],
 
@@ -55,11 +56,11 @@ def log_parent_probabilities(y: Tensor, log_rho: Tensor) -> Tensor:
 
 
 def votes(A: Tensor, M: Tensor, dummy: Tensor) -> Tensor:
-    """The pose that each parent predicts for each child: offsets of `(I + A_i) M_ij`. Parent 0 is the dummy.
+    """Votes of each parent for each child, as offsets `(I + A_i) M_ij - I`. Parent 0 is the dummy.
 
     Args:
         A: parents' poses `[..., n, 6]`.
-        M: the children's poses in the parents' frames, as offsets, `[n, m, 6]`.
+        M: offsets `M_ij - I` of the children's poses in the parents' frames, `[n, m, 6]`.
         dummy: the dummy's vote for each child, a fixed pose, `[m, 6]`.
 
     Returns:
@@ -83,7 +84,7 @@ class ChildrenGivenParents(InFull):
         temperature: of the relaxed presences.
         coupling: factor on the gradient with respect to the children's states; see `GenerativeModel.forward`.
         slots: with "own", child j is in place j. With "any", each child is in one of the m places, and the density sums
-            over these places. The dimension m of `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` is the place.
+            over these places. `log_pi`, `gamma`, `votes`, `c` and `inactive_pose` are then those of the m places.
     """
 
     has_rsample = False
@@ -110,7 +111,7 @@ class ChildrenGivenParents(InFull):
         density of poses is divided by its integral Z_ij(t_j). `sample` draws from the normalised distribution.
         """
         value, votes, log_pi = scale_gradient(value, self.coupling), self.votes, self.log_pi
-        if self.slots == "any":  # every child in every place
+        if self.slots == "any":  # for every child in every place
             value, votes = value.unsqueeze(-2), votes.unsqueeze(-4)
             log_pi = log_pi.unsqueeze(-3) - math.log(log_pi.shape[-2])
         y, A = value[..., 0], value[..., 1:]

@@ -1,4 +1,4 @@
-"""Free-form optimisation of test images' variational parameters, under trained models (document 000, section 2.4)."""
+"""Free-form inference: optimises the variational parameters of each test image (document 000, section 2.4)."""
 
 from pipeline.context import Context
 from pipeline.results.outcome import Outcome
@@ -9,7 +9,7 @@ SETTINGS = OptimiseParams
 
 
 def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
-    """Require a generative run with `slots: own`, delta poses and enough replicas. Otherwise raise ValueError."""
+    """Require a generative run with `slots: own`, `pose_posterior: delta` and enough replicas, or raise ValueError."""
     run = params.run_of(f"{where}.run", study.run, "generative")
     assert isinstance(run, GenerativeRun)
     if run.model.slots != "own" or run.model.pose_posterior != "delta":
@@ -19,7 +19,7 @@ def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Optimise images' posteriors under the run of an entry of `optimise`, and log bounds during the optimisation."""
+    """Optimise the posteriors of test images under a run's models. The bounds are logged during the optimisation."""
     from pipeline.systems.generative.experiments import test_time_inference
 
     return test_time_inference.measure(context)

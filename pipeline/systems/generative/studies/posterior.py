@@ -1,4 +1,4 @@
-"""Train encoders with Gaussian poses, starting from a trained run and from scratch (document 000, section 2.3)."""
+"""Compare encoders of Gaussian poses with encoders of point poses, called delta (document 000, section 2.3)."""
 
 from pipeline.context import Context
 from pipeline.results.outcome import Outcome
@@ -18,7 +18,7 @@ def check(params: SharedParams, where: str, study: PosteriorParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train the run of an entry of `posterior` further and from scratch, and measure all models' bounds and probes."""
+    """Train a run further and from scratch. Measure bounds and probes of the run and of the new models."""
     from pipeline.systems.generative.experiments import posteriors
 
     return posteriors.measure(context)

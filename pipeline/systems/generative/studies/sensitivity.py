@@ -1,7 +1,7 @@
 """The effect of hyperparameters on trained models (document 000, appendix B).
 
-Models are compared by probes and by pixel error. Bounds of models with different values are not comparable, because
-these hyperparameters change the likelihood.
+Models are compared by probes and by pixel error. Their bounds are not comparable, because these hyperparameters change
+the likelihood.
 """
 
 from typing import Annotated
@@ -58,7 +58,7 @@ def measure(context: Context) -> Outcome:
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     own = getattr(run.model, name)
     # The run's own value comes last. The model with this value is the same for all hyperparameters. If the item of
-    # another hyperparameter has trained it, its checkpoint is used. The training is then logged under that item only.
+    # another hyperparameter trained this model before, the checkpoint is used, and only the other item logs a training.
     values = [*dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own), own]
     models = {f"{value:g}": (f"{name}={value:g}", run.model.varied(name, value)) for value in values}
     return conditions.measure(

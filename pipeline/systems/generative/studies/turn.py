@@ -1,4 +1,4 @@
-"""One digit rotated through 360 degrees: its reconstruction from the encoder's output, and its parts with their frames.
+"""One digit rotated through 360 degrees: its reconstruction from the encoder's output, and its parts with outlines.
 
 The page has a slider for the angle. The numbers summarise pixel errors at all angles (document 000, Figures 3 and 5).
 """

@@ -1,6 +1,6 @@
 """EM routing by a compiled kernel (`em_routing.cpp`), with the results and gradients of `em_routing.route`.
 
-The kernel is ten times as fast. `procedure_1` is the form for readers. Shapes are as in `em_routing`, but
+The kernel is ten times as fast as `route`. `procedure_1` is the form for readers. Shapes are as in `em_routing`, but
 transformations are `[places, c, I, D, I]`. I is the side of a matrix pose, or the length of a vector pose. `places` is
 k, the number of positions in a receptive field, or 1 if all these positions share transformations.
 """
@@ -15,7 +15,7 @@ from pipeline.systems.matrix_capsules.model.em_routing import Routing
 
 _SOURCE = Path(__file__).with_name("em_routing.cpp")
 _FORMS = ((4, 4), (1, 16))
-"""Rows and columns of the poses that the kernel is compiled for. A vector pose has one row."""
+"""The sizes of poses, (rows, columns), for which the kernel is compiled. A vector pose has one row."""
 _MOST_ITERATIONS = 8
 _ACTIVATIONS = ("mdl", "mixing", "bayes")
 
@@ -62,7 +62,7 @@ class _CompiledRoute(torch.autograd.Function):
         beta_a, beta_u, padded = (
             torch.nn.functional.pad(each, (0, -D % lanes)) for each in (*betas, transformations.transpose(3, 4))
         )
-        groups = padded.unflatten(-1, (-1, lanes)).permute(0, 1, 4, 2, 3, 5)  # (places, c, G, I, I, L)
+        groups = padded.unflatten(-1, (-1, lanes)).permute(0, 1, 4, 2, 3, 5)  # (places, c, G, I, I, L), G L >= D
         tensors = {
             "inverse_temperatures": torch.tensor(inverse, dtype=torch.float32),
             "children": fields.children.int(),

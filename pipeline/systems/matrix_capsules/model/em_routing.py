@@ -20,7 +20,7 @@ added to the parent's pose at the end. Except for rounding, results are the same
 
 With `activation: mdl`, M-steps follow the procedure as printed, with a floor of variances, and with damping if it is
 set. The authors' code has no factor 1/2 before log variances. So its costs are twice ours, and its lambda is half of
-ours. A unit of its parameter for beta_u is (1 + ln 2 pi) / 2 nats here, and one of that for beta_a is -2,500 nats here.
+ours. A unit of its parameter for beta_u is (1 + ln 2 pi) / 2 nats here, a unit of its parameter for beta_a -2,500 nats.
 An M-step uses only the moments of votes. It gives each parent three coefficients: a constant, and vectors "linear" and
 "quadratic" `[P]`. From these the E-step computes, for a vote V,
 
@@ -28,11 +28,11 @@ An M-step uses only the moments of votes. It gives each parent three coefficient
 
 Variational Bayes (Ribeiro et al. 2020, `activation: bayes`) has a Dirichlet prior of the capsules' mixing proportions,
 normal priors of poses, and Gamma or Wishart priors of precisions. As in Ribeiro's code, only the diagonals of the
-precisions' posteriors are used, and the entropy of votes is multiplied by the mixing proportion. Ribeiro's code adds
-beta_u to this product, as a constant that batch norm removes. Here P beta_u is added to the entropy, so that beta_u has
-an effect. Ribeiro's Wishart priors have P + 1 degrees of freedom (`nu0`). The latest version of Ribeiro's code divides
-a child among the capsules of one position only (here `competition: position`), and leaves mixing proportions out of the
-numerator of assignments. Here the numerator always has them, as in the paper.
+precisions' posteriors are used, and activations depend on the entropy of votes times the mixing proportion. Ribeiro's
+code adds beta_u to this product, as a constant that batch norm removes. Here P beta_u is added to the entropy, so that
+beta_u has an effect. Ribeiro's Wishart priors have P + 1 degrees of freedom (`nu0`). The latest version of Ribeiro's
+code divides a child among the capsules of one position only (here `competition: position`), and leaves mixing
+proportions out of the numerator of assignments. Here the numerator always has them, as in the paper.
 """
 
 import math
@@ -105,7 +105,7 @@ class Parents:
 
     Attributes:
         poses: `[B, p, D, P]`.
-        activations: `[B, p, D]`, from 0 to 1, but logits with batch norm.
+        activations: `[B, p, D]`, from 0 to 1. With batch norm, they are logits.
         constant, linear, quadratic: coefficients in the E-step, `[B, p, D]`, `[B, p, D, P]` and `[B, p, D, P]`.
     """
 
@@ -122,7 +122,7 @@ class Step(NamedTuple):
     Attributes:
         assignments: shares of the children that parents get, the input of the M-step, `[B, p, D, N]`.
         moments: moments of the differences between votes and their unweighted mean.
-        parents: the result of the M-step. Its coefficients are for the same differences, its poses include the mean.
+        parents: the result of the M-step. Its coefficients are for these differences, but its poses include the mean.
     """
 
     assignments: Tensor
@@ -240,7 +240,7 @@ def _votes(poses: Tensor, transformations: Tensor, routing: Routing) -> tuple[Te
 
 
 def _moments(votes: Tensor, both: Tensor | None, weights: Tensor) -> Moments:
-    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`. `both` holds votes and squares, or is None."""
+    """Moments of votes `[B, p, D, N, P]` with weights `[B, p, D, N]`. `both` has votes and squares, or is None."""
     if both is None:
         first, second = ((weights.unsqueeze(-1) * each).sum(-2) for each in (votes, votes.square()))
     else:
@@ -281,13 +281,13 @@ def m_step(
     origin: Tensor,
     params: MatrixCapsulesModelParams,
 ) -> Parents:
-    """Parents after an M-step. The setting `params.activation` selects the form of the M-step.
+    """Parents after an M-step in the form `params.activation`. With `mixing`, activations are shares of the total mass.
 
     Args:
         before: poses of the previous iteration minus the votes' unweighted mean, `[B, p, D, P]`. None in iteration 1.
         beta_a, beta_u: `[D]`, as in `route`.
         inverse_temperature: lambda of this iteration.
-        origin: the zero pose in the coordinates of the moments, that is, minus the unweighted mean, `[B, p, D, P]`.
+        origin: the zero pose in coordinates relative to the votes' unweighted mean, `[B, p, D, P]`.
     """
     if params.activation == "bayes":
         return _bayes(moments, beta_a, beta_u, origin, params)

@@ -36,7 +36,7 @@ from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFie
 from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 _BALANCED_ON = 64
-"""Number of images on which betas are set before training (`RoutedCapsules.balance`)."""
+"""Number of images from whose votes beta_a and beta_u are set before training (`RoutedCapsules.balance`)."""
 _MEASURED_ON = 2048
 """Number of images on which the mean and variance of batch norm are measured. With batches of 128 images, torch's
 running averages would depend on a similar number of images."""
@@ -180,7 +180,7 @@ class RoutedCapsules(nn.Module):
         return self.norm_poses(poses), self.handed_on(activations)
 
     def handed_on(self, activations: Tensor) -> Tensor:
-        """The layer's output activations, from the `activations` of an M-step, which are logits with batch norm."""
+        """The layer's output activations, from `activations` of an M-step (logits if there is batch norm)."""
         normalised = self.norm_activations(activations)
         return normalised.sigmoid() if self.params.batch_norm else normalised
 
@@ -213,8 +213,8 @@ class RoutedCapsules(nn.Module):
 
 
 def of_whole_poses(transformations: Tensor, k: int, size: int) -> Tensor:
-    """Expand transformations `[1 or k, c, I, D, I]` of a row of a matrix pose (or of a vector pose) to transformations
-    `[k, c, P, D, P]` of all P = `size` numbers. Row r of a vote is row r of the pose times the given transformation.
+    """Transformations `[k, c, P, D, P]` of whole poses (P = `size` numbers), from `[1 or k, c, I, D, I]` of one row (I
+    numbers). A vector pose is one row. Row r of a vote is row r of the pose times the given transformation.
     """
     rows = torch.eye(size // transformations.shape[-1]).to(transformations)
     whole = torch.einsum("rs,kcidj->kcridsj", rows, transformations).flatten(5, 6).flatten(2, 3)
@@ -268,7 +268,7 @@ class MatrixCapsules(Classifier):
         self.routed = cast("Sequence[RoutedCapsules]", nn.ModuleList(layers))
 
     def maps(self, images: Tensor) -> Tensor:
-        """The A feature maps `[B, A, H, H]`, which are the input of the primary capsules.
+        """The feature maps `[B, channels, H, H]`, which are the input of the primary capsules.
 
         Raises:
             ValueError: the images are not `image_size` pixels wide. The receptive fields are for this size only.
@@ -323,7 +323,7 @@ class MatrixCapsules(Classifier):
         return scores.logit(eps=1e-6)
 
     def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Activations of the class capsules `[B, n]`."""
+        """Activations of the n class capsules, `[B, n]`."""
         return self.capsules(images)[-1][1][:, 0]
 
     def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """EM routing as printed in document 004, Procedure 1. It is for readers, and for tests of the fast form.
 
 The fast form, `em_routing.route`, gives the same numbers and gradients. On a CPU it stores no votes for the gradients.
-Shapes are as in `em_routing`: B images, p parent positions, D parent types, c child types at k positions per parent.
+Shapes: B images, p parent positions, D parent types, k child positions per parent, c child types, poses of P numbers.
 """
 
 import math
@@ -25,7 +25,7 @@ def procedure_1(
         votes = votes + routing.offsets[:, None]  # coordinate addition, (k, 1, P)
     active = fields.gather(activations)[:, :, None]  # (B, p, 1, k, c)
     parents = fields.counts[fields.children][None, :, None, :, None] * len(beta_a)  # number of parents of a child
-    R = torch.ones_like(active) / parents  # assignments, (B, p, 1, k, c) at first, then (B, p, D, k, c)
+    R = torch.ones_like(active) / parents  # shares, (B, p, 1, k, c) at first, then (B, p, D, k, c)
     mean = None
     for i in range(routing.iterations):
         # M-step: each parent's Gaussian and activation
@@ -37,7 +37,7 @@ def procedure_1(
         variance = (weight * squares).sum((3, 4)) / mass + params.variance_floor
         cost = (mass * (beta_u[:, None] + 0.5 * variance.log())).sum(-1)  # nats, (B, p, D)
         logits = routing.inverse_temperature(i) * (beta_a - cost)
-        # E-step: a parent's share of a child is proportional to its activation times its density at the child's vote
+        # E-step: shares are proportional to a parent's activation times the density of its Gaussian at the child's vote
         spread = variance[:, :, :, None, None]
         misfit = (2 * math.pi * spread).log() + squares / spread
         log_density = logsigmoid(logits)[..., None, None] - 0.5 * misfit.sum(-1)

@@ -1,8 +1,8 @@
 """Receptive fields of convolutional capsules, and sums over all parents of a child.
 
-The layer below has `H x H` positions. A kernel of `K x K` positions moves over it by a stride, to `p = H' H'` parent
-positions, `H' = (H - K) // stride + 1`. A parent position sees `k = K K` positions below. A child may be seen from
-several parent positions, from one (in a corner), or from none (in a last row or column that the kernel does not reach).
+The layer below has `X = H H` positions. A kernel of `K x K` positions moves over it with a stride. There are
+`p = H' H'` parent positions, `H' = (H - K) // stride + 1`. Each sees `k = K K` positions below. A child may be seen
+from several parent positions, from one (in a corner), or from none (in a last row or column that no kernel reaches).
 """
 
 import torch
@@ -17,7 +17,7 @@ class ReceptiveFields:
     Attributes:
         side: H', the number of parent positions along each side.
         children: the positions below that each parent position sees, row by row, `[p, k]`.
-        counts: the number of parent positions that see each position below, `[X]`, X = H H.
+        counts: the number of parent positions that see each position below, `[X]`.
         slots: for each position below, the indices in the flattened `children` at which it occurs, `[X, most]`, where
             `most` is the largest of `counts`. Shorter rows are padded with p k, the size of `children`.
 
@@ -45,7 +45,7 @@ class ReceptiveFields:
         return self
 
     def gather(self, below: Tensor) -> Tensor:
-        """The values `[B, p, k, ...]` that each parent position sees of `below [B, X, ...]`."""
+        """The values `[B, p, k, ...]` that each parent position sees of `below [B, X, ...]`, for B images."""
         return below.index_select(1, self.children.flatten()).unflatten(1, self.children.shape)
 
     def sum(self, seen: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from pipeline.systems.regression.settings import ConvergenceStudy
 
 def run(inputs: Inputs, study: ConvergenceStudy) -> Outcome:
     """One row per variant of EM and iteration: log-loss (as in `fits.fit`) and training error of the multiclass model.
-    EM is plain, or has momentum, a threshold or both. Fits use float64: only rounding makes plain EM lower likelihoods.
+    EM is plain, or has momentum, a threshold or both. Fits use float64, because rounding can lower the likelihood.
     """
     architecture = build_architecture("multiclass", study.size, inputs.classes)
     problems = Problems(*inputs.without_validation(), architecture, dtype=torch.float64)

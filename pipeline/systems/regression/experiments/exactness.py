@@ -1,4 +1,4 @@
-"""Checks of the closed forms of probabilities and posterior means by Monte Carlo (document 002, section 2.2)."""
+"""Monte Carlo checks of the closed forms of probabilities and posterior means (document 002, section 2.2)."""
 
 import math
 

@@ -8,7 +8,7 @@ share a_b of them is assigned correctly. If probabilities are right, a_b is near
     ECE = sum_b n_b / n |a_b - c_b|
 
 It is positive even if all probabilities are right, because a_b varies around c_b by chance. `ece_by_chance` is the mean
-of ECE in this case. It takes a_b to be normal with its binomial variance: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
+of ECE in this case. It takes images to be independent and a_b to be normal: E |a_b - c_b| = sqrt(2 / pi) sd(a_b).
 """
 
 import math
@@ -43,8 +43,8 @@ Arrays = dict[str, NDArray[np.generic]]
 def run(inputs: Inputs, study: GridStudy) -> Outcome:
     """One row per architecture and size, and one per baseline: errors, seconds, and calibration if measured.
 
-    `apart_smaller` and `apart_fewer` are shares of test images on which either the row's model or another errs, but not
-    both. The other model has the next smaller size, or the architecture with the next smaller number of capsules.
+    `apart_smaller` compares the row's model with the next smaller size, `apart_fewer` with the architecture that has
+    the next smaller number of capsules. Each is the share of test images on which exactly one of the two models errs.
     """
     rows: list[dict[str, Any]] = []
     arrays: Arrays = {}
@@ -89,8 +89,8 @@ def run(inputs: Inputs, study: GridStudy) -> Outcome:
 
 
 def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y: NDArray[np.intp]) -> dict[str, float]:
-    """Log loss and calibration errors of `probabilities [n, m]` of n images. The images have the classes `y [n]`, and
-    are assigned to the classes `decided [n]`.
+    """Log loss and calibration errors of the probabilities of n images for m classes, `[n, m]`. The images have the
+    classes `y [n]`, and are assigned to the classes `decided [n]`.
 
     Returns:
         `test_log_loss`, the mean of -log P(y | x) in nats; `ece` and `ece_by_chance`, as shares.
@@ -116,14 +116,14 @@ def calibration(probabilities: NDArray[np.float64], decided: NDArray[np.intp], y
 
 
 def squashed(W: Tensor, X: Tensor) -> Tensor:
-    """Equation 29: mean vectors `[n, m, d]` by weights `W [m, d, p]`, with an input's m d numbers scaled to norm 1."""
+    """Equation 29: prior means `[n, m, d]` for weights `W [m, d, p]`. An input's m d numbers are scaled to norm 1."""
     means = prior_means(W, X)
     return means / means.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]
 
 
 def plane(W: Tensor, inputs: Inputs) -> Arrays:
     """Arrays for Figures 2-3. `latents [n, m, 2]` are `squashed` vectors of the test images, and `labels [n]` are the
-    images' classes. `confident [m, S, S]` has one image of each class, with the longest vector in the class's capsule.
+    images' classes. `confident [m, S, S]` has the image of each class whose vector in the class's capsule is longest.
     """
     latents, y = squashed(W[0], inputs.X["test"]), inputs.y["test"]
     radius = latents.norm(dim=-1)

@@ -1,16 +1,16 @@
-"""Incremental and online EM compared with batch EM, by passes over the data (document 002, section 4, left open there).
+"""Incremental and online EM compared with batch EM by passes over the data.
 
-The document's own results come from batch EM with momentum (equation 27). Batch and incremental EM are run with and
-without momentum. The M-step needs two sums over examples x, called moments here: of x x^T, and of posterior means times
-x^T. Incremental and online EM keep moments, and update them batch by batch:
+Section 4 of document 002 leaves this open. The document's results come from batch EM with momentum (equation 27). Here
+batch and incremental EM are run with and without momentum. The M-step needs two sums over examples x, called moments:
+of x x^T, and of (posterior mean) x^T. Incremental and online EM keep moments, and update them batch by batch:
 
 - Incremental EM (Neal and Hinton 1998) keeps the moments of every batch of a data set, and replaces the moments of one
   batch at a time. An update of W uses the latest moments of all batches. Incremental EM has the fixed points of EM: if
   no replacement changes anything, all moments are the moments under W, and W solves EM's M-step for them. Replacements
   and updates raise Neal and Hinton's free energy, so incremental EM converges like EM.
 - Online EM (Cappe and Moulines 2009) is for unlimited data. It keeps running means of the moments, with step sizes
-  1, 3^-alpha, 4^-alpha, ... (1/2 < alpha <= 1). If the expected change of a running mean is zero, the running mean is
-  the expected moment under W. This is EM's fixed-point condition for the distribution of the batches.
+  1, 3^-alpha, 4^-alpha, ... (1/2 < alpha <= 1). If no running mean is expected to change, the running means are the
+  expected moments under W. Then W is a fixed point of EM on the distribution that batches are drawn from.
 """
 
 import math
@@ -31,8 +31,8 @@ from pipeline.systems.regression.settings import OnlineStudy
 
 def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     """One row per method and pass: normalised training log-loss (see `fits.fit`) and errors on all parts of the data.
-    All methods begin at equation 28's start. No threshold is set (nu = 0 in equation 25). Updates have momentum only if
-    the method's name says so.
+    All methods begin with the weights of equation 28. No threshold is set (nu = 0 in equation 25). Updates have
+    momentum only if the method's name says so.
     """
     X, y = inputs.X["train"], inputs.y["train"]
     problems = Problems(X, y, build_architecture("multiclass", study.size, inputs.classes))
@@ -68,7 +68,7 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
     table = pd.DataFrame(rows)
     last = table.groupby("method")[["log_loss", *PARTS]].last()
     goal = last.T["batch"] + 1e-12
-    # Passes until log-loss or validation error falls to plain batch EM's final value, or `study.passes` + 1 if never.
+    # Passes until a metric is at most its last value in batch EM without momentum. `study.passes` + 1 means never.
     reached = {
         key: table[table[key] <= goal[key]].groupby("method")["passes"].min() for key in ("log_loss", "validation")
     }
@@ -84,10 +84,10 @@ def run(inputs: Inputs, study: OnlineStudy) -> Outcome:
 
 
 def incremental(problems: Problems, batches: list[Examples], W: Tensor, momentum: float) -> Iterator[Tensor]:
-    """Yield the weights `[K, C, d, r]` after every update of incremental EM, which visits fixed batches in turn.
+    """Yield the weights after every update of incremental EM, which visits fixed batches in turn.
 
-    It starts with an E-step on every batch with whitened weights `W`, so that the first update equals batch EM's. The
-    momentum term of equation 27, with gamma = `momentum`, is added to every update, as in batch EM.
+    It starts with an E-step on every batch, so that the first update equals batch EM's. All weights are whitened, like
+    `W [K, C, d, r]` (see `expectation_maximisation`). `momentum` is gamma in equation 27, and acts in every update.
     """
     everyone, zeros = torch.arange(len(W)), W.new_zeros(len(W))
     kept = torch.stack([problems.passed(W, everyone, zeros, batch).moments for batch in batches])  # (B, K, C, d, r)
@@ -109,7 +109,7 @@ def split(examples: Examples, batches: int, generator: torch.Generator) -> list[
 
 class Online:
     """Online EM that starts from weights `W [K, C, d, p]`, float64. Every batch updates running means of the moments.
-    The step after t batches is (t + 2)^-`rate`, or 1 if t = 0. Inputs are not whitened. `ridge` is as in `Problems`.
+    The step size after t batches is (t + 2)^-`rate`, but 1 if t = 0. Inputs are not whitened. `ridge`: see `Problems`.
     """
 
     def __init__(self, architecture: Architecture, W: Tensor, *, ridge: float, rate: float) -> None:

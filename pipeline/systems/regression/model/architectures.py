@@ -88,9 +88,9 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 
 
 def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
-    """Probabilities of the classes `[n, m]`. Rows sum to 1. They are `class_scores`, except in all-vs-all with m > 2.
+    """Probabilities of the classes, `[n, m]`, with row sums of 1: `class_scores`, except in all-vs-all with m > 2.
     There `couple` combines the probabilities of the pairs. The most probable class may then differ from the decision
-    (the class with the most votes), because every vote has weight 1, also if its pair's probability is near 1/2.
+    (the class with the most votes), because every vote has weight 1, even if its pair's probability is near 1/2.
     """
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)

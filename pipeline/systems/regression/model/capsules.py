@@ -75,7 +75,7 @@ def _backward(beta: Tensor, s: float) -> tuple[Tensor, Tensor]:
 
 
 class InterpolationTable:
-    """`interpolation` for one s, by a table with linear interpolation, which is faster. Float64 errors are up to 1e-9.
+    """`I_s` and `I_{s+1}` for one s, linear between the nodes of a table. In float64, errors are up to 1e-9.
 
     The table's nodes are equally spaced in u = beta / (beta + s + 1). I_s and I_{s+1} are smooth in u on all of [0, 1].
     """
@@ -89,7 +89,7 @@ class InterpolationTable:
         self.nodes = torch.cat([values[:-1], values.diff(dim=0)], dim=1).to(device, dtype)
 
     def __call__(self, beta: Tensor) -> tuple[Tensor, Tensor]:
-        """`I_s` and `I_{s+1}` at `beta`, as from `interpolation`."""
+        """`I_s` and `I_{s+1}` at `beta`. This is faster than `interpolation`."""
         place = (beta / (beta + self.width)).mul_(NODES)
         node = place.long().clamp_max_(NODES - 1)
         low, high, rise, rise_of_high = self.nodes.index_select(0, node.flatten()).view(*beta.shape, 4).unbind(-1)
@@ -98,7 +98,7 @@ class InterpolationTable:
 
 
 def prior_means(W: Tensor, X: Tensor) -> Tensor:
-    """The prior means E[h | x] = W_j x, `[n, m, d]`, for inputs `X [n, p]` and weights `W [m, d, p]`."""
+    """The prior means E[h_j | x] = W_j x, `[n, m, d]`, for inputs `X [n, p]` and weights `W [m, d, p]`."""
     return (X @ W.flatten(0, 1).T).unflatten(1, W.shape[:2])
 
 
@@ -126,7 +126,7 @@ def posterior_means(W: Tensor, X: Tensor, y: Tensor) -> Tensor:
 
 
 def predict_probabilities(W: Tensor, X: Tensor) -> Tensor:
-    """P(y | x), `[n, m]`, for inputs `X [n, p]` and weights `W [m, d, p]`, without the error of a table."""
+    """P(y | x), `[n, m]`, for inputs `X [n, p]` and weights `W [m, d, p]`, by `interpolation`, not by a table."""
     lengths = prior_means(W, X).square().sum(-1)
     m, d, _ = W.shape
     l0, _ = interpolation(lengths.sum(-1) / 2, m * d / 2)

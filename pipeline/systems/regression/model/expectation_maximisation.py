@@ -86,7 +86,7 @@ class Statistics:
     """Results of one pass over the examples, for each problem.
 
     Attributes:
-        moments: sum over the examples of posterior means times inputs, `[K, C, d, r]`. Empty if it was not computed.
+        moments: sum over examples of posterior (or prior, see `EStep`) means times inputs, `[K, C, d, r]`, or empty.
         log_likelihood: sum of log P(y | x) over the examples, in nats, `[K]`, float64.
         errors: number of misclassified examples, `[K]`.
     """
@@ -161,7 +161,7 @@ class EStep:
         other = torch.lerp(total.new_full((), d / (2 + D)), share, l1).div_(P)
         extra = (1 - l1).div_(P).mul_(2 / (2 + D))
         other = torch.where(unsettled, other, 1.0)
-        factors = lengths.copy_(other.unsqueeze(1))  # in place: to allocate a tensor would take as long as to copy
+        factors = lengths.copy_(other.unsqueeze(1))  # in place, because a new tensor would take as long as the copy
         factors.scatter_(1, own, torch.addcmul(other, extra, unsettled.to(extra)).unsqueeze(1))
         return P.log(), wrong, factors
 
@@ -196,7 +196,7 @@ class Problems:
         if float(values[-1]) <= 0:
             raise ValueError("all inputs are zero")
         scale = (values[kept] / len(X)).sqrt()
-        self.whitener = vectors[:, kept] / scale  # (p, r): whitened = x whitener
+        self.whitener = vectors[:, kept] / scale  # (p, r): whitened inputs are X @ whitener
         self.colourer = vectors[:, kept] * scale  # (p, r): the whitener's pseudo-inverse, transposed
         self.dtype = dtype
         self.examples = self.sort(X, y)

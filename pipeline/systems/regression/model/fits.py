@@ -2,14 +2,14 @@
 
     W(t+1) = EM_nu(W(t)) + gamma (W(t) - W(t-1))                                             (equation 27)
 
-EM_nu is an iteration of EM with threshold nu (equation 26), and gamma is the momentum. A round has its own nu, and ends
-after `patience` iterations without a new lowest validation error. The next round starts from the best weights so far,
-without momentum. Each problem goes through the rounds at its own pace, with at most `most_iterations` in all rounds.
+W has the weights, EM_nu is an iteration of EM with threshold nu (equation 26), gamma is the momentum. A round has its
+own nu, and ends after `patience` iterations without a new lowest validation error. The next round starts from the best
+weights so far, at first without momentum. Each problem (see `architectures`) goes through the rounds at its own pace.
 
 The best weights are those with the fewest validation errors. The document does not say which weights to choose if
-several have equally few errors. We choose those with the highest validation likelihood, not the first: a small problem
-soon has no errors, when its weights are still close to the start. A problem without validation examples, such as a pair
-of rare classes, keeps its latest weights.
+several have equally few errors. We choose those with the highest validation likelihood. The first would be worse: a
+small problem may have no errors after a few iterations, with weights close to the start. A problem without validation
+examples, such as a pair of rare classes, keeps its latest weights.
 
 `fit` takes any examples. `fit_architecture` takes the images of a data set, projected onto singular vectors.
 """
@@ -42,8 +42,8 @@ class State:
     """The state of the fits of K problems. Every tensor has K rows.
 
     Attributes:
-        W, previous: current and previous weights, `[K, C, d, r]`.
-        best, fewest, likelihood: the best weights so far, their number of validation errors and log-likelihood.
+        W, previous: current and previous weights, `[K, C, d, r]`: C capsules of size d, inputs whitened to r numbers.
+        best, fewest, likelihood: the best weights so far, their number of errors and log-likelihood in validation.
         waited: iterations since `fewest` last fell or the round began, whichever is later.
         round: index of the round, from 0. After the last round it is the number of rounds.
     """
@@ -89,7 +89,7 @@ def fit(
         held = problems.passed(W, everyone, None, validation)
         zeros = [torch.zeros(len(W), dtype=torch.long, device=W.device) for _ in range(3)]
         state = State(W.clone(), W.clone(), W.clone(), held.errors, held.log_likelihood, *zeros)
-    # The last entries are for problems that have finished all rounds: they are iterated until the next check.
+    # The last entries are for problems that have finished all rounds, but are still iterated until the next check.
     thresholds = torch.tensor([*schedule.thresholds, 0.0], dtype=W.dtype, device=W.device)
     patience = torch.tensor([*schedule.patience, 1], device=W.device)
 
@@ -97,7 +97,7 @@ def fit(
         return (state.round < len(schedule.thresholds)) & (state.iterations < schedule.most_iterations)
 
     def iterate(now: State, active: Tensor, at: Tensor) -> Tensor:
-        """One iteration of `now`, the state of the k problems with indices `active` (`at`: the same on the device).
+        """One iteration of `now`, the state of the k problems with indices `active` (CPU) or `at` (device of `W`).
         Returns rows of the history `[k, 6]`.
         """
         working, nu = are_working(now), thresholds[now.round]
@@ -219,7 +219,7 @@ def decisions(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
 def fit_architecture(
     inputs: Inputs, architecture: Architecture, schedule: ScheduleParams, ridge: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
-    """Fit an architecture to the training part, from equation 28's start or a checkpoint. Validation errors end rounds.
+    """Fit an architecture to the training part, from the start of equation 28 or, if there is one, from a checkpoint.
     Raises `ValueError` if a class has no examples, a capsule's examples span too few dimensions, or all inputs are 0.
 
     Returns:

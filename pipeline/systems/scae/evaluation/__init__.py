@@ -1,4 +1,4 @@
-"""The evaluation of a trained SCAE: probes, and the information about the image in the presences of objects."""
+"""The evaluation of a trained SCAE: probes, and how much information the objects' presences have about the image."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from pipeline.results.spread import spread
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Evaluate probes and `presence_information_by_object`: the information about the image in `Objects.presence`, in
+    """Evaluate probes and `presence_information_by_object`: the information of `Objects.presence` about the image, in
     nats, summed over objects. For this, a presence is taken as a probability, although the model does not sample it.
     """
     outcome = evaluation.evaluate(inputs)

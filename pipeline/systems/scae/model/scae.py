@@ -1,7 +1,7 @@
 """Stacked capsule autoencoder (Kosiorek et al. 2019), a baseline in Figure 4 of document 000.
 
-The loss has two likelihoods, of pixels and of part poses, and penalties. The second likelihood's gradient is stopped
-before the poses, so the two likelihoods do not form one generative model:
+The loss consists of two likelihoods (of pixels, and of part poses) and penalties. The second likelihood is not
+differentiated with respect to the poses, so the two likelihoods do not form one generative model:
 
     d_m, A_m, z_m = CNN(x)                                          part m: presence, pose, features
     p(x_ij) = sum_m p_m,ij N(x_ij; c_m T_m,ij, 1)                   pixel ij: a mixture of templates and a background;
@@ -67,9 +67,8 @@ class Objects:
 
 
 def constrained_pose(x: Tensor) -> Tensor:
-    """Map six unconstrained numbers `[..., 6]` to a pose, `[..., 6]`.
-
-    The numbers x give, in this order: two scales sigmoid(x) + 0.01; an angle 2 pi x; a shear and two shifts tanh(5 x).
+    """Map unconstrained numbers x `[..., 6]` to poses `[..., 6]`. The six numbers give, in this order, two scales
+    sigmoid(x) + 0.01, an angle 2 pi x, a shear tanh(5 x), and two shifts tanh(5 x).
     """
     raw_sx, raw_sy, turns, raw_shear, raw_x, raw_y = x.unbind(-1)
     sx, sy = raw_sx.sigmoid() + 0.01, raw_sy.sigmoid() + 0.01
@@ -80,7 +79,9 @@ def constrained_pose(x: Tensor) -> Tensor:
 
 
 def entropy_sparsity(presence: Tensor) -> tuple[Tensor, Tensor]:
-    """Entropy (nats) of objects' shares of `presence [B, O]`: its mean over images, and that in the sum of images."""
+    """Two entropies (nats) of objects' shares in `presence [B, O]`: the mean of the images' entropies, and the entropy
+    of the shares in the sum of `presence` over images.
+    """
 
     def entropy(share: Tensor) -> Tensor:
         return -torch.xlogy(share, share.clamp_min(_SMALLEST)).sum(-1)
@@ -138,7 +139,7 @@ class SCAE(Model):
     """
 
     batch_statistics = frozenset({"sparsity"})
-    keeps_last = True  # the lowest loss comes too early: while parts become sharper, objects predict them less well
+    keeps_last = True  # the loss is lowest too early: later, parts become sharper, but objects predict them less well
 
     def __init__(self, params: SCAEModelParams, image_size: int) -> None:
         super().__init__()
@@ -216,8 +217,8 @@ class SCAE(Model):
         coloured = self.coloured_templates(parts)
         both = torch.stack([coloured, self.mixing_logits.expand_as(coloured)], dim=2)  # (B, P, 2, h, w)
         mean, logits = warp_templates(both, parts.poses, self.image_size).unbind(2)  # (B, P, S, S)
-        # Exponentials are summed over parts by matrix products, faster than by two calls of logsumexp. With the
-        # background, no sum underflows to 0: the background's weight is at least 1, squared errors are at most 1.
+        # Matrix products sum the exponentials over parts. This is faster than two calls of logsumexp. No sum underflows
+        # to 0, because the background's weight is at least 1, and its squared errors are at most 1.
         presence = parts.presence.clamp_min(_SMALLEST).unsqueeze(1)  # (B, 1, P)
 
         def over_parts(layers: Tensor) -> Tensor:
@@ -237,8 +238,8 @@ class SCAE(Model):
 
     def encode_objects(self, parts: PartCapsules, noise: Tensor | None = None) -> Objects:
         """Encode objects from parts. `presence_noise` times `noise [B, O + O * P]`, uniform in [-1, 1], is added to the
-        logits of the presences of objects and of votes. The gradient reaches the features of parts, but not their
-        presences and poses, nor the templates.
+        presence logits of objects and votes. The gradient reaches the features of parts, but not their presences and
+        poses, and not the templates.
         """
         P, O = self.params.parts, self.params.objects
         presence, A = parts.presence.detach(), parts.poses.detach()
@@ -263,7 +264,7 @@ class SCAE(Model):
         return Objects(votes, logit.sigmoid() * part_logits.sigmoid(), F.softplus(sd + 0.5) + 0.01, deformation)
 
     def part_explanations(self, parts: PartCapsules, objects: Objects) -> Tensor:
-        """Log weight plus log density of each part's pose for each object and, last, for the dummy: `[B, O + 1, P]`."""
+        """Log weight plus log density of each part's pose under each object and, last, the dummy: `[B, O + 1, P]`."""
         squared = (parts.poses.detach().unsqueeze(1) - objects.votes).square().sum(-1)
         density = -0.5 * squared / objects.vote_sd**2 - POSE_SIZE * (objects.vote_sd.log() + 0.5 * _LOG_2PI)
         explained = objects.vote_presence.clamp_min(_SMALLEST).log() + density
@@ -292,8 +293,7 @@ class SCAE(Model):
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The mean loss of images `[B, 1, S, S]`, in nats, and metrics by name. `epoch` and `labels` are unused.
-
-        Two sparsity terms are computed from sums over the batch, so the loss depends on the batch size.
+        The loss depends on the batch size, because two sparsity terms are computed from sums over the batch.
         """
         params, P = self.params, self.params.parts
         parts = self.encode_parts(images, noise[:, :P])
