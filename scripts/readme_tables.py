@@ -1,8 +1,10 @@
-"""Update the tables in README.md and reports/paper/README.md that are made from results.
+"""Update what README.md and reports/paper/README.md have from results.
 
     python scripts/readme_tables.py
 
-A table stands between `<!-- made by scripts/readme_tables.py: NAME -->` and `<!-- end -->`.
+In README.md, a table stands between `<!-- made by scripts/readme_tables.py: NAME -->` and `<!-- end -->`. The whole of
+reports/paper/README.md is made from the template beside it, in which numbers are expressions such as
+`{{ at("evaluate/cnn-mnist test/centre") | percent(2) }}`.
 """
 
 from __future__ import annotations
@@ -11,8 +13,12 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from jinja2 import Environment, StrictUndefined
 
 if TYPE_CHECKING:
     from pipeline.results.freshness import ItemStatus
@@ -30,7 +36,7 @@ _COUNTS = (
     "do not agree",
     "not tested or undecided",
 )
-FILES = (Path("README.md"), Path(f"reports/{PROFILE}/README.md"))
+README, FINDINGS = Path("README.md"), Path(f"reports/{PROFILE}/README.md")
 
 _BLOCK = re.compile(r"(<!-- made by scripts/readme_tables\.py: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -119,14 +125,66 @@ def updated(text: str, made: dict[str, list[str]]) -> str:
     return _BLOCK.sub(lambda found: found[1] + "\n".join(made[found[2]]) + "\n" + found[3], text)
 
 
+def at(place: str) -> float:
+    """A number that was measured.
+
+    Args:
+        place: a claim of the scorecard, such as "004.t1.r3" (our number), or an item and the place of a number in its
+            record, such as "evaluate/cnn-mnist test/centre" (the mean over seeds). After "sd ", the number is the sd
+            over seeds instead, after "paper ", the document's number.
+    """
+    printed, rest = place.startswith("paper "), place.removeprefix("paper ").removeprefix("sd ")
+    spread = place.startswith("sd ")
+    rows = {row["id"]: row for row in _read("scorecard.json")}
+    if rest in rows:
+        return float(rows[rest]["paper"]["value"] if printed else rows[rest]["ours"]["sd" if spread else "value"])
+    item, keys = rest.split(" ", 1)
+    found = _read(f"results/{item}.json")["record"][-1]
+    for key in keys.split("/"):
+        found = found[key]
+    return float(found["sd" if spread else "mean"] if isinstance(found, dict) else found)
+
+
+def cell(table: str, column: str, **where: Any) -> float:
+    """The mean of `column` over the rows of a table, such as "results/regression/grid-mnist.csv", that have the values
+    `where` in the columns of these names. `KeyError` if there is no such row.
+    """
+    rows = pd.read_csv(ROOT / f"reports/{PROFILE}" / table)
+    for name, value in where.items():
+        rows = rows[rows[name] == value]
+    if rows.empty:
+        raise KeyError(f"{table}: no row with {where}")
+    return float(rows[column].mean())
+
+
+@cache
+def _read(name: str) -> Any:
+    return json.loads((ROOT / f"reports/{PROFILE}" / name).read_text(encoding="utf-8"))
+
+
+def rendered(template: str, made: dict[str, list[str]]) -> str:
+    """The text of a Jinja template with `at`, `cell`, the tables `made`, and the filters `fixed` and `percent`."""
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True)
+    environment.filters |= {
+        "fixed": lambda number, digits=1: f"{number:,.{digits}f}",
+        "percent": lambda share, digits=1: f"{100 * share:.{digits}f}",
+    }
+    lines = {name: "\n".join(each) for name, each in made.items()}
+    return environment.from_string(template).render(at=at, cell=cell, **lines)
+
+
+def texts(root: Path) -> dict[Path, str]:
+    """The texts of both files as they should be."""
+    made = tables(root)
+    template = (root / FINDINGS).with_suffix(".md.j2").read_text(encoding="utf-8")
+    return {README: updated((root / README).read_text(encoding="utf-8"), made), FINDINGS: rendered(template, made)}
+
+
 def main() -> None:
     """Rewrite the files that are not up to date, and name them."""
-    made = tables(ROOT)
-    for path in FILES:
-        text = (ROOT / path).read_text(encoding="utf-8")
-        new = updated(text, made)
-        if new != text:
-            (ROOT / path).write_text(new, encoding="utf-8")
+    for path, text in texts(ROOT).items():
+        if (ROOT / path).read_text(encoding="utf-8") != text:
+            (ROOT / path).write_text(text, encoding="utf-8")
             print(f"{path} updated")
 
 

@@ -16,7 +16,7 @@ The rules for verdicts:
 These rules give the field `judged` of a row. In two cases the field `verdict` differs, and the page shows both.
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
-  errors of our mean.
+  errors of our mean. A claim without a number is "undecided" if a difference that it states is within our noise.
 - "not tested": our mean is "worse", and one of four facts (`untested` of the row) shows that we did not reach the
   document's conditions. (1) Training took fewer steps than in the document or its published code. (2) The claim is
   about an error. Our error is above the document's, and so is our error on augmented training images in the last epoch

@@ -28,7 +28,7 @@ OWN, FITTED, INVARIANCE, RESAMPLING = "own", "fitted", "invariance", "resampling
 """Measures of a layer. The first three are errors of predicting it on moved images: by theory, by a fitted map,
 or as unchanged. `RESAMPLING` is the change of the layer's numbers when an image is moved and then moved back.
 """
-TRAINED, UNTRAINED, DERIVATIVE = "trained", "untrained", "derivative"
+TRAINED, UNTRAINED, DERIVATIVE, WITHIN = "trained", "untrained", "derivative", "within_classes"
 CONTROLS = ("pixels", "moments", "quarter turns")
 FAMILIES = ("rotation", "shift", "scale", "shear")
 VIEWPOINTS = ("azimuth", "elevation")
@@ -43,7 +43,7 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
     Args:
         place: subject (`TRAINED`, `UNTRAINED` or a control), layer, measure, family, magnitude (none for derivatives).
-        kind: "relative_error" (error / sd over images), "within_classes" (error / sd within classes), or "derivative".
+        kind: "relative_error" (error / sd over images), `WITHIN` (error / sd within classes), or `DERIVATIVE`.
     """
     error, over_images = numbers.measured(kind, *place), numbers.measured(f"{kind}_se", *place)
     if error is None or over_images is None:
@@ -52,15 +52,17 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
 
 def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
-    """The error of a trained layer, averaged over each family's magnitudes, then over `FAMILIES`. None if not measured.
+    """The error of a trained layer, relative to its sd within classes: a mean over each family's magnitudes, then over
+    `FAMILIES`. None if not measured. Relative to the sd over all images, the error would also be small for a layer that
+    shows hardly more than the class.
 
     Standard errors are averaged, too, because averaging does not reduce the noise that errors on the same images share.
     """
     place = (TRAINED, layer, measure)
     families = []
     for family in FAMILIES:
-        magnitudes = numbers.names("relative_error", *place, family)
-        if found := [error for each in magnitudes if (error := error_at(numbers, *place, family, each))]:
+        magnitudes = numbers.names(WITHIN, *place, family)
+        if found := [error for each in magnitudes if (error := error_at(numbers, *place, family, each, kind=WITHIN))]:
             families.append(found)
     if not families:
         return None
@@ -156,7 +158,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     ratios = [poses.error.over(features.error) for poses, features in pairs if poses.error and features.error]
     fitted = [(each, overall(each.numbers, each.name, FITTED)) for each in shown]
     notes = {
-        "mean errors over all transformations: ": "; ".join(map(str, shown)),
+        "mean errors over all transformations, relative to the sd within classes: ": "; ".join(map(str, shown)),
         "mean errors of maps fitted to each transformation: ": "; ".join(
             f"{each.run}, {each.name}: {as_text(error)}" for each, error in fitted if error
         ),
@@ -194,9 +196,10 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "png",
         "Equivariance errors of the best layer of each run",
         "For each run, the layer with the smallest error under rotations, shifts, scales and shears. Errors are "
-        "relative to the sd of the layer's numbers over images; a prediction of the mean has error 1. Filled marks: "
-        "the layer is predicted by theory, or by a map fitted to training images (an easier test). Bars are two "
-        "standard errors. Open marks: the layer is predicted not to change. Rows on different data cannot be compared.",
+        "relative to the sd of the layer's numbers within classes: a prediction of the class's mean has error 1. "
+        "Filled marks: the layer is predicted by theory, or by a map fitted to training images (an easier test). Bars "
+        "are two standard errors. Open marks: the layer is predicted not to change. Rows on different data cannot be "
+        "compared.",
         f"A row for each of {', '.join(layer.run for layer in best)}, with a filled and an open mark.",
         [record for layer in best for record in layer.numbers.records],
         partial(summary, best),
@@ -225,7 +228,7 @@ def summary(best: list[Followed]) -> Figure:
     axes.set_ylim(len(best) - 0.4, -0.6)
     axes.set_xlim(0, None)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("relative error (filled: predicted change, open: predicted no change)")
+    axes.set_xlabel("error / sd within classes (filled: predicted change, open: predicted no change)")
     return figure
 
 
@@ -280,7 +283,7 @@ def _maps_of_the_plane(items: list[tuple[str, Numbers]]) -> list[Table]:
 def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
     """A list with one table: a row for each run, layer and step of the viewpoint. The list is empty without rows."""
     unmoved = ("relative_error", TRAINED)
-    kinds = {"relative_error": "", "within_classes": "within classes, "}
+    kinds = {"relative_error": "", WITHIN: "within classes, "}
     measures = {OWN: "one matrix", FITTED: "fitted map", INVARIANCE: "invariance"}
     columns = list(product(kinds, measures))
     rows: list[Row] = []

@@ -24,7 +24,8 @@ class Remark(str):
     """How a setting differs from the document's, in words.
 
     Attributes:
-        untested: whether the difference makes a claim "not tested" if our number is worse or the claim has no number.
+        untested: whether the difference makes a claim "not tested" (with the kind "noise": "undecided") if our number
+            is worse or the claim has no number.
     """
 
     kind: Kind

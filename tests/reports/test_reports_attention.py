@@ -68,7 +68,8 @@ def test_claims(studied: Writer, params: Params, outcomes: dict[str, Outcome]) -
 
 
 END = "attention/toy/end/two-sided/{}/{}/effective_number/mean"
-FIRST, LAST = (f"attention/iterated/{when}/1/entropy/mean" for when in ("first", "last"))
+FIRST, LAST = (f"attention/iterated/{when}/{{}}/entropy/mean" for when in ("first", "last"))
+ALL_LAST = {LAST.format(scale): 0.01 for scale in (1, 8)}
 
 
 @pytest.mark.parametrize(
@@ -79,9 +80,10 @@ FIRST, LAST = (f"attention/iterated/{when}/1/entropy/mean" for when in ("first",
         ("toy", {END.format(1, "L1"): 1.1}, False),
         ("toy", {END.format(1, "L1"): 1.0, END.format(1, "none"): 1.0}, False),
         ("toy", {END.format(1, "L1"): 1.0, END.format(1, "L2"): 1.0}, False),
-        ("attn", {LAST: 0.01}, True),
-        ("attn", {LAST: 0.2}, False),
-        ("attn", {LAST: 0.01, FIRST: 0.005}, False),
+        ("attn", ALL_LAST, True),
+        ("attn", ALL_LAST | {LAST.format(1): 0.2}, False),
+        ("attn", ALL_LAST | {LAST.format(8): 0.2}, False),
+        ("attn", ALL_LAST | {FIRST.format(1): 0.005}, False),
         ("vmf", {"attention/density/largest_z/mean": 6.0}, False),
         ("vmf.infer", {"attention/parsing/lead/dynamic routing, long/mean": 0.001}, False),
     ],

@@ -78,17 +78,21 @@ def numbers(layers: dict[str, dict[str, float]], viewpoints: bool = False) -> di
                 exact = subject == "quarter turns" and measure == "own"
                 families = {"rotation": ["90", "180"]} if exact else FAMILIES
                 for suffix, value in (("", error), ("_se", 0.02)):
-                    errors = found[f"relative_error{suffix}"][subject][layer][measure] = {
-                        family: {magnitude: spread(value, 0.0, n) for magnitude in magnitudes}
-                        for family, magnitudes in families.items()
-                    }
+                    errors, within = (
+                        {
+                            family: {magnitude: spread(value, 0.0, n) for magnitude in magnitudes}
+                            for family, magnitudes in families.items()
+                        }
+                        for _ in range(2)
+                    )
+                    found[f"relative_error{suffix}"][subject][layer][measure] = errors
+                    found[f"within_classes{suffix}"][subject][layer][measure] = within
                     found[f"derivative{suffix}"][subject][layer][measure] = {
                         family: spread(value / 100, 0.0, n) for family in FAMILIES
                     }
                     if viewpoints and subject == "trained":
                         errors["azimuth"] = {"20": spread(10 * value, 0.0, n)}
-                        within = {"azimuth": {"20": spread((10 if suffix else 20) * value, 0.0, n)}}
-                        found[f"within_classes{suffix}"][subject][layer][measure] = within
+                        within["azimuth"] = {"20": spread((10 if suffix else 20) * value, 0.0, n)}
     return found
 
 
@@ -148,7 +152,7 @@ def test_that_it_holds_needs_every_system_and_that_it_fails_needs_one(writer: Wr
 def test_the_overall_error_is_the_mean_over_families(writer: Writer, values: dict[str, Any]) -> None:
     found = results(writer, values).numbers("equivariance", "cnn-toys")
     assert found is not None
-    place = found.values["relative_error"]["trained"]["hidden"]["fitted"]
+    place = found.values["within_classes"]["trained"]["hidden"]["fitted"]
     for magnitude, error in zip(("15", "45", "90", "180"), (0.0, 0.2, 0.4, 0.6), strict=True):
         place["rotation"][magnitude] = spread(error, 0.08, 4)
     error = equivariance.overall(found, "hidden", "fitted")

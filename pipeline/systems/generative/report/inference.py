@@ -125,7 +125,8 @@ def full_posterior_bound(results: Results) -> Finding:
 
     Our number uses the normalised density of poses, because only normalised bounds of different models are comparable.
     The document's density is not normalised. The claim holds if the difference exceeds two standard errors with both
-    densities. With one seed the noise is unknown. Then any positive difference is enough, and a remark is made.
+    densities. It is undecided if it does not hold, but no difference is below zero by more than two standard errors.
+    With one seed the noise is unknown. Then any positive difference is enough, and a remark is made.
     """
     numbers, run, notes = _posterior(results)
     refined, scratch, refined_normalised, scratch_normalised = (
@@ -135,8 +136,11 @@ def full_posterior_bound(results: Results) -> Finding:
     )
     lead, printed = refined_normalised.minus(scratch_normalised), refined.minus(scratch)
     notes.append(f"with the document's unnormalised density, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
-    holds = refined.clearly_above(scratch) and refined_normalised.clearly_above(scratch_normalised)
+    pairs = (refined, scratch), (refined_normalised, scratch_normalised)
+    holds = all(ours.clearly_above(theirs) for ours, theirs in pairs)
     finding = answer(results, numbers, run, lead, holds=holds, notes=notes)
+    if not holds and not any(theirs.clearly_above(ours) for ours, theirs in pairs):
+        finding.remarks.append(Remark("the lead is at most two standard errors", "noise", untested=True))
     if refined.n == 1:
         finding.remarks.append(Remark("1 seed: the noise of the lead is unknown", "noise"))
     return finding
@@ -145,19 +149,22 @@ def full_posterior_bound(results: Results) -> Finding:
 def full_posterior_probes(results: Results) -> Finding:
     """Section 2.3: the change (points) of probe accuracies if the encoder is trained further with Gaussian poses.
 
-    Probes on clean images use t0, or t0 and A0. Each change is divided by an sd over seeds: the paper's or our delta
-    model's, whichever is larger. The larger quotient decides: the claim holds if it is at most 2. Our number is that
-    probe's change in points.
+    Probes on clean images use t0, or t0 and A0. Each change is divided by the paper's sd over seeds. The larger
+    quotient decides: the claim holds if it is at most 2. It is undecided if two standard errors of the change could
+    account for what is above. Our number is that probe's change in points.
     """
     numbers, run, notes = _posterior(results)
     moves = []
     for features, sd in PROBE_SDS.items():
         before, after = (numbers.needed("guide", guide, features).scaled(100) for guide in ("delta", "refined"))
-        moves.append((abs(after.mean - before.mean) / max(sd, before.sd), after.minus(before)))
+        moves.append((abs(after.mean - before.mean) / sd, sd, after.minus(before)))
         control = numbers.needed("guide", "control", features).scaled(100).minus(before)
-        notes.append(f"{features}: {moves[-1][1].mean:+.1f} points, {control.mean:+.1f} if trained further with deltas")
-    in_sds, move = max(moves, key=lambda each: each[0])
-    return answer(results, numbers, run, move, holds=in_sds <= 2, notes=notes)
+        notes.append(f"{features}: {moves[-1][2].mean:+.1f} points, {control.mean:+.1f} if trained further with deltas")
+    in_sds, sd, move = max(moves, key=lambda each: each[0])
+    finding = answer(results, numbers, run, move, holds=in_sds <= 2, notes=notes)
+    if 0 < abs(move.mean) - 2 * sd <= (noise := SIGNIFICANT_SES * move.se):
+        finding.remarks.append(Remark(f"two standard errors of the change are {noise:.1f}", "noise", untested=True))
+    return finding
 
 
 MEASURES: dict[str, Measure] = {

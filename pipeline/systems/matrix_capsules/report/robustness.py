@@ -194,12 +194,12 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     """Section 6: the capsules' accuracy minus the CNN's under black-box attacks, mean over epsilons and methods. The
     attacks are made through another CNN.
 
-    The claim holds if two differences, in accuracy and in points lost, are at most two standard errors each, and if two
-    standard errors of the first are at most `LARGEST_UNDETECTED`. Networks of equal accuracy may have lost unequally.
+    The claim holds if two differences, in accuracy and in points lost, are at most two standard errors each, and if
+    these are at most `LARGEST_UNDETECTED`. Networks of equal accuracy may have lost unequally.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
-    few = _too_few(SIGNIFICANT_SES * kept.se)
+    few = _too_few(SIGNIFICANT_SES * max(kept.se, hurt.se))
     return kept, alike and not few, notes + few
 
 
