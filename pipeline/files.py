@@ -152,3 +152,14 @@ def sha256(path: Path) -> str:
 def json_sha256(content: Any) -> str:
     """The SHA-256 of a JSON value. The order of keys does not matter."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def md5(path: Path) -> str | None:
+    """The MD5 hash of a file or folder, as in `dvc.lock`; None if there is neither. A folder's is that of the list of
+    its files, without compiled Python.
+    """
+    if not path.is_dir():
+        return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None
+    files = [each for each in sorted(path.rglob("*")) if each.is_file() and each.suffix != ".pyc"]
+    listing = json.dumps([{"md5": md5(each), "relpath": each.relative_to(path).as_posix()} for each in files])
+    return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"

@@ -1,15 +1,13 @@
 """The outputs that a `dvc.lock` names, and the state of every item of a profile."""
 
 import functools
-import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.dependencies import Graph
 from pipeline.errors import UserError
-from pipeline.files import read_yaml
+from pipeline.files import md5, read_yaml
 from pipeline.layout import Layout
 from pipeline.params import parse_params, read_params
 from pipeline.profiles import LOCK
@@ -74,14 +72,3 @@ def profile_items(
     locked = {each.label for each in files} - {each.label for each in files if md5(root / each.path) != each.md5}
     changed = changed_code(root, path.parent / LOCK) if code else {}
     return statuses(results, expected, publish=params.publish, locked=locked, running=running, changed_code=changed)
-
-
-def md5(path: Path) -> str | None:
-    """The MD5 hash of a file or folder, as in `dvc.lock`; None if there is neither. A folder's is that of the list of
-    its files, without compiled Python.
-    """
-    if not path.is_dir():
-        return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None
-    files = [each for each in sorted(path.rglob("*")) if each.is_file() and each.suffix != ".pyc"]
-    listing = json.dumps([{"md5": md5(each), "relpath": each.relative_to(path).as_posix()} for each in files])
-    return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"

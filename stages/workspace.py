@@ -29,6 +29,7 @@ from pipeline.commits import git_state
 from pipeline.context import Context
 from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
+from pipeline.files import md5
 from pipeline.layout import CHECKPOINTS, Layout, find_root, model_folder
 from pipeline.locks import single_instance
 from pipeline.params import parse_params, read_params
@@ -139,6 +140,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         with logging_redirect_tqdm([logger]), single_instance(root, entry.label), exit_with(chain):
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
+            before = _recorded_by_dvc(root, entry)
             run = tracked.open_run(params.profile, settings, entry, home, commit, dirty, dvc)
             section = getattr(params, name, None)  # a dict if every item has an entry
             context = Context(
@@ -157,6 +159,8 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             workspace = Workspace(root, params.profile, entry, settings, commit, dirty, context)
             try:
                 yield workspace
+                if _recorded_by_dvc(root, entry) != before:
+                    raise UserError(f"parameters or code of {entry.label} changed while it ran: run it again")
             except BaseException as error:
                 killed = isinstance(error, (KeyboardInterrupt, SystemExit))
                 workspace.conclude(error="stopped" if killed else f"{type(error).__name__}: {error}")
@@ -178,6 +182,14 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             raise
         full = "the GPU's memory" if of_gpu else "memory"
         _exit(f"{full} is full: lower batch_size, or use smaller images. {_earlier_results()}", 1)
+
+
+def _recorded_by_dvc(root: Path, entry: Item) -> tuple[Any, ...]:
+    """The profile, an item's settings and hashes of its code. DVC reads them after the stage. Raises `UserError`."""
+    values = read_params(root / "params.yaml")
+    params = parse_params(values)
+    settings = Graph.load(root, values).settings(entry.stage, entry.name, params.model_dump(mode="json"))
+    return params.profile, settings, [md5(root / dep) for dep in entry.deps if dep.startswith(("pipeline/", "stages/"))]
 
 
 def _earlier_results() -> str:

@@ -14,7 +14,7 @@ from records import ResultFiles
 
 from pipeline import memory, state
 from pipeline.errors import UserError
-from pipeline.files import write_text
+from pipeline.files import md5, write_text
 from pipeline.locks import single_instance
 from pipeline.profiles import Profiles
 
@@ -220,7 +220,7 @@ def test_an_item_whose_table_is_not_the_recorded_one_is_unlocked(root: Path, mon
     names = ("a.json", "a.csv")
     for name in names:
         write_text(root / "reports" / name, name)
-    outs = [{"path": f"reports/{name}", "md5": state.md5(root / "reports" / name)} for name in names]
+    outs = [{"path": f"reports/{name}", "md5": md5(root / "reports" / name)} for name in names]
     write_text(root / "dvc.lock", yaml.safe_dump({"stages": {"train@a": {"outs": outs}}}))
     monkeypatch.setattr(state, "statuses", lambda *_, locked, **__: locked)
     assert state.profile_items(root, root / "params.yaml") == {"train/a"}
@@ -234,7 +234,7 @@ def test_code_that_changed_since_an_item_was_executed_is_found(root: Path) -> No
         write_text(folder / name, name)
     write_text(root / "stages/train.py", "one")
     paths = ("pipeline/layers", "stages/train.py", "pipeline/removed.py", "data/digits.npz")
-    deps = [{"path": path, "md5": state.md5(root / path) or "0123456789"} for path in paths]
+    deps = [{"path": path, "md5": md5(root / path) or "0123456789"} for path in paths]
     write_text(root / "dvc.lock", yaml.safe_dump({"stages": {"train@a": {"deps": deps}, "tables": {"deps": deps[:2]}}}))
     assert state.changed_code(root, root / "dvc.lock") == {
         "train/a": [("pipeline/removed.py", "0123456", "no file")],
@@ -244,7 +244,7 @@ def test_code_that_changed_since_an_item_was_executed_is_found(root: Path) -> No
     write_text(folder / "b/c.py", "another")
     (then, path) = (deps[0]["md5"][:7], "pipeline/layers")
     changed = state.changed_code(root, root / "dvc.lock")
-    assert changed["tables"] == [(path, then, (state.md5(folder) or "")[:7])]
+    assert changed["tables"] == [(path, then, (md5(folder) or "")[:7])]
     assert changed["train/a"][0] == changed["tables"][0] != (path, then, then)
 
 

@@ -54,6 +54,31 @@ def in_process(root: Path, body: str, **environment: str) -> subprocess.Popen[st
     )
 
 
+@pytest.mark.parametrize("changed", ["settings", "profile", "gone", "code", "nothing", "another run"])
+def test_what_dvc_would_record_beside_other_results_fails(
+    root: Path, changed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DVC reads parameters and code when a stage has ended."""
+    code = root / "pipeline/learning/train.py"
+    code.parent.mkdir(parents=True)
+    code.write_text("one")
+    with suppress(SystemExit), stage("train", RUN, root):
+        values = yaml.safe_load((root / "params.yaml").read_text())
+        if changed == "gone":
+            edit(root, runs={name: run for name, run in values["runs"].items() if name != RUN}, evidence={})
+        elif changed == "profile":
+            edit(root, profile="another")
+        elif changed == "code":
+            code.write_text("another")
+        elif changed != "nothing":
+            name = RUN if changed == "settings" else next(name for name in values["runs"] if name != RUN)
+            values["runs"][name]["seed"] += 1
+            edit(root, runs=values["runs"])
+    said = capsys.readouterr().err
+    assert bool(said) == (changed not in ("nothing", "another run"))
+    assert said == "" or changed == "gone" or "changed while it ran: run it again" in said
+
+
 def test_a_stage_records_and_describes_itself_and_a_training_its_model(root: Path) -> None:
     with stage("train", RUN, root) as workspace:
         workspace.context.opened["digits"] = Opened("digits", "ab")
