@@ -13,6 +13,7 @@ entries, too. `dvc push --run-cache` would push all entries, but only the output
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ from dvc.repo import Repo
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.errors import UserError
-from pipeline.files import read_json, read_yaml, write_text
+from pipeline.files import md5, read_json, read_yaml, write_text
 from pipeline.layout import Layout
 from pipeline.models import pictures_of_an_image
 from pipeline.page.scorecard import dataset_and_remarks
@@ -35,7 +36,7 @@ from pipeline.results.outcome import RECORD
 from pipeline.results.provenance import unique
 from pipeline.results.reading import Results
 from pipeline.results.spread import flat
-from pipeline.state import Output, md5, outputs, profile_items
+from pipeline.state import Output, outputs, profile_items
 from pipeline.systems import SYSTEMS
 
 REMOTE = "published"
@@ -194,16 +195,17 @@ def _write_cards(root: Path, params: Params, sizes: Mapping[Output, int], left_o
 def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) -> tuple[int, int]:
     """Push the run cache of the repository in `root`, and the outputs of its entries. If an entry has an output at
     or below a path in `without`, none of its outputs are pushed. Returns the number of all entries, and of files
-    that this call pushed. Raises `UserError` if a path in `without` does not exist, or the remote is unknown, does not
+    that this call pushed. Raises `UserError` if a path in `without` has no output, or the remote is unknown, does not
     take all files, cannot have a run cache (over HTTP), or is the folder of published results, which is in Git.
     """
-    for place in without:
-        if not (root / place).exists():
-            raise UserError(f"there is no {place} in {root}: nothing was pushed")
     try:
         with chdir(root), Repo() as repo, repo.lock:  # DVC takes paths in entries as relative to the working folder
             if Path(repo.cloud.get_remote(remote).path).resolve() == Path(REMOTE).resolve():
                 raise UserError(f"{REMOTE}/ is in Git, the run cache has raw data and own images: use another remote")
+            outs = [PurePath(os.path.relpath(out.fs_path, root)) for out in repo.index.outs]
+            for place in without:
+                if not any(out.is_relative_to(place) for out in outs):
+                    raise UserError(f"no output of dvc.yaml is at or below {place}: nothing was pushed")
             records = repo.stage_cache.push(remote)
             chosen = []
             for key, value in records:
