@@ -19,9 +19,7 @@ app = typer.Typer(
     help="Tools around the pipeline: profiles, comparison, publishing, execution on other machines, tracking, checks. "
     "Stages: python -m stages.<name> --help.",
 )
-profile_app = typer.Typer(
-    invoke_without_command=True, help="List the profiles (without a command), compare or switch them."
-)
+profile_app = typer.Typer(invoke_without_command=True, help="List the profiles (without a command), or switch them.")
 app.add_typer(profile_app, name="profile")
 Targets = Annotated[
     list[str] | None, typer.Argument(help="stages or items, as for `dvc repro`; default: all of dvc.yaml")
@@ -44,17 +42,6 @@ def profile_list(context: typer.Context) -> None:
 def profile_current() -> None:
     """Print the current profile's name."""
     print(Profiles(find_root()).current)
-
-
-@profile_app.command("diff")
-def profile_diff(name: Annotated[str, typer.Argument(help="the profile to compare with")]) -> None:
-    """Show the parameters that differ between another profile and the current one."""
-    differences = Profiles(find_root()).differences(name)
-    width = max((len(key) for key, _, _ in differences), default=0)
-    for key, here, there in differences:
-        print(f"{key:<{width}}  {'-' if here is None else here} -> {'-' if there is None else there}")
-    if not differences:
-        print(f"profile {name} has the same parameters as the current one")
 
 
 @profile_app.command("switch")
@@ -288,18 +275,13 @@ def fan_out(
     repository: Annotated[
         str | None, typer.Option(help="Git address, for workers without access to this repository")
     ] = None,
-    gpu_items: Annotated[
-        str | None, typer.Option(help="items to run only on workers with the resource GPU, such as 'train@*'")
-    ] = None,
 ) -> None:
     """Run the out-of-date items on several workers, with Dask. If no item fails, `dvc repro` has nothing left to do."""
     from pipeline.operations.fan_out import fan_out as run
 
     if workers and scheduler:
         raise UserError("fan-out takes --workers or --scheduler, not both")
-    if gpu_items and not scheduler:
-        raise UserError("--gpu-items needs --scheduler: workers here have no resource GPU")
-    raise typer.Exit(run(find_root(), targets or (), workers, scheduler, remote, repository, gpu_items))
+    raise typer.Exit(run(find_root(), targets or (), workers, scheduler, remote, repository))
 
 
 @app.command()

@@ -14,7 +14,7 @@ import yaml
 
 from pipeline.errors import UserError
 from pipeline.files import read_yaml, write_bytes
-from pipeline.settings import differences, flatten
+from pipeline.settings import flatten
 
 PARAMS, LOCK = "params.yaml", "dvc.lock"
 FILES = (LOCK, PARAMS)
@@ -88,10 +88,6 @@ class Profiles:
         with suppress(OSError):  # the folder stays if it holds other files
             source.rmdir()
         return True
-
-    def differences(self, name: str) -> list[tuple[str, Any, Any]]:
-        """Parameters that differ, as (dotted name, current value, value in profile `name`). Raises as `params_path`."""
-        return differences(_load(self.root / PARAMS), _load(self.params_path(name)))
 
     def _folders(self) -> dict[str, Path]:
         """The folder of each profile's files, by the profile's name."""

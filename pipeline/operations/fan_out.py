@@ -13,7 +13,6 @@ not call other modules of `pipeline`, because workers may lack these modules.
 
 from __future__ import annotations
 
-import fnmatch
 import logging
 import os
 import shutil
@@ -57,7 +56,6 @@ def fan_out(
     scheduler: str | None,
     remote: str | None,
     repository: str | None,
-    gpu_items: str | None,
 ) -> int:
     """Bring the targets, and all items that they need, up to date. `python -m pipeline fan-out --help` describes the
     arguments. Without a remote, workers use the head's cache, which must have the same path for them. Returns 1 if an
@@ -83,7 +81,7 @@ def fan_out(
             job, count = _job(root, commit, remote, repository), workers or min(len(sent), cpu_count())
             try:
                 with _client(root, count, scheduler) as client:
-                    _collect(root, plan, _submit(client, root, plan, sent, job, gpu_items), done, failed)
+                    _collect(root, plan, _submit(client, root, plan, sent, job), done, failed)
             finally:  # also after Ctrl-C: the outputs of items that are done are fetched
                 if done and _dvc(root, *job["fetch"], *done):
                     failed.add(" ".join(["dvc", *job["fetch"]]))
@@ -142,9 +140,7 @@ def _client(root: Path, workers: int, scheduler: str | None) -> Client:
         raise UserError(f"there are no workers: {error} (see docs/scaling.md)") from None
 
 
-def _submit(
-    client: Client, root: Path, plan: Plan, sent: Sequence[str], job: dict[str, Any], gpu: str | None
-) -> dict[str, Future]:
+def _submit(client: Client, root: Path, plan: Plan, sent: Sequence[str], job: dict[str, Any]) -> dict[str, Future]:
     """Submit a task for each item, with the packets of the item and of all items it needs. Returns futures by item."""
     import cloudpickle
 
@@ -159,8 +155,8 @@ def _submit(
         known = [each for each in (name, *plan[name].needs) if each not in futures]
         packets: list[Any] = [_packet(root, each, entries.get(each), plan[each].uncached) for each in known]
         packets += [futures[need] for need in plan[name].needs if need in futures]
-        key, resources = f"{name}-{uuid.uuid4().hex[:8]}", {"GPU": 1} if gpu and fnmatch.fnmatch(name, gpu) else None
-        futures[name] = client.submit(task, name, plan[name].uncached, packets, key=key, resources=resources)
+        key = f"{name}-{uuid.uuid4().hex[:8]}"
+        futures[name] = client.submit(task, name, plan[name].uncached, packets, key=key)
     return futures
 
 

@@ -114,29 +114,27 @@ def test_a_failure_stops_only_what_depends_on_it(tmp_path: Path) -> None:
 
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[str]:
-    """The address of a scheduler with two workers, one with the resource GPU, started as the documentation says."""
+    """The address of a scheduler with two workers, started as the documentation says."""
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     dask = [sys.executable, "-m", "dask"]
-    options = {"plain": [], "gpu": ["--resources", "GPU=1"]}
     with ExitStack() as stack:
         command = [*dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
         stack.enter_context(serving(command, port, tmp_path / "scheduler.log"))
-        for name, extra in options.items():
+        for name in ("one", "two"):
             (tmp_path / name).mkdir()
             own = free_port()
             place = ["--local-directory", str(tmp_path / name), "--host", "127.0.0.1", "--worker-port", str(own)]
-            command = [*dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", *place, *extra]
+            command = [*dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", *place]
             stack.enter_context(serving(command, own, tmp_path / f"{name}.log", cwd=tmp_path))
         yield address
 
 
 @pytest.mark.slow
-def test_workers_follow_the_commit_and_the_resource(tmp_path: Path, scheduler: str) -> None:
+def test_workers_follow_the_commit(tmp_path: Path, scheduler: str) -> None:
     made = make(tmp_path, {"a": [], "b": ["a"], "train": []})
-    places = ("--scheduler", scheduler, "--gpu-items", "tr*")
+    places = ("--scheduler", scheduler)
     made.fan_out(*places)
-    assert str(tmp_path / "gpu") in made.begun("train")[0][2]
     (made.folder / "rate.txt").write_text("2")
     output = made.fan_out(*places, code=1)
     assert "changes since: see `git status`, and commit them" in output
