@@ -52,11 +52,11 @@ def error_at(numbers: Numbers, *place: str, kind: str = "relative_error") -> Mea
 
 
 def overall(numbers: Numbers, layer: str, measure: str) -> Measured | None:
-    """The error of a trained layer, relative to its sd within classes: a mean over each family's magnitudes, then over
-    `FAMILIES`. None if not measured. Relative to the sd over all images, the error would also be small for a layer that
-    shows hardly more than the class.
+    """The error of a trained layer, averaged over each family's magnitudes, then over `FAMILIES`. None if not measured.
 
-    Standard errors are averaged, too, because averaging does not reduce the noise that errors on the same images share.
+    It is relative to the sd within classes. Relative to the sd over all images, errors are small for any layer that
+    shows little but the class. Standard errors are averaged, too, because averaging does not reduce the noise that
+    errors on the same images share.
     """
     place = (TRAINED, layer, measure)
     families = []

@@ -207,14 +207,12 @@ def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
     )
     rises = plain.mean - before.mean > min(SIGNIFICANT_SES * math.hypot(*errors[1:]), LIKE_SPARSITY)
     dense = plain.mean < SPARSE if as_coded else not rises
-    said = found.shortcomings("inference")
-    if not as_coded:
-        said.append(Remark("weight of L1 1 / 0.5 (ours / the published code's)"))
+    said = [] if as_coded else [Remark("weight of L1 1 / 0.5 (ours / the published code's)")]
     return Finding(
         sparser.minus(plain),
         records_of(results, found),
         holds=sparser.mean >= SPARSE and dense and min(right, falls) >= ALMOST_ALL,
-        remarks=said,
+        remarks=found.shortcomings("inference") + said,
         notes=[
             f"index {sparser.mean:.3f} ± {errors[0]:.3f} with L1, {plain.mean:.3f} ± {errors[1]:.3f} without, "
             f"{before.mean:.3f} ± {errors[2]:.3f} before inference{', with the ReLU' * as_coded} "

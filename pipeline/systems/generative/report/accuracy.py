@@ -68,10 +68,6 @@ def _probe(results: Results, features: str, test: str) -> Finding:
         said.insert(0, Remark(f"{NOT_THE_PAPERS_DATA} (affNIST's ranges, drawn anew)", "data"))
     if features == "t0":
         notes += presences.notes(numbers, run)
-    if variant == "vae":
-        model = numbers.run(run).model
-        sizes = f"{model.latent} latent dimensions, {model.hidden} hidden units, {model.pixels} pixels"
-        notes.append(f"{sizes} (the paper gives none of these)")
     if test == "rotated_0":
         return answered
     if variant == "vae":
@@ -112,14 +108,11 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
     if len(by_angle) < 2:
         return None
     accuracies = [each.scaled(100) for each in by_angle.values()]
-    sampled = sweep.measured("probe", f"{features}_sampled")
-    told = ", ".join(f"{100 * of.mean:.1f} % within ±{angle:g}°" for angle, of in sampled.items())
     return Finding(
         accuracies[0].minus(accuracies[-1]),
         sweep.records,
         holds=falls(accuracies),
         remarks=swept_shortcomings(sweep.items.values(), seeds=min(each.n for each in accuracies)),
-        notes=[f"probe on samples: {told}"] if told else [],
     )
 
 

@@ -129,19 +129,15 @@ def full_posterior_bound(results: Results) -> Finding:
     With one seed the noise is unknown. Then any positive difference is enough, and a remark is made.
     """
     numbers, run, notes = _posterior(results)
-    refined, scratch, refined_normalised, scratch_normalised = (
-        numbers.needed("guide", guide, bound)
-        for bound in ("elbo", "elbo_normalised")
-        for guide in ("refined", "scratch")
-    )
-    lead, printed = refined_normalised.minus(scratch_normalised), refined.minus(scratch)
+    bounds = ("elbo_normalised", "elbo")
+    pairs = [[numbers.needed("guide", guide, bound) for guide in ("refined", "scratch")] for bound in bounds]
+    lead, printed = (refined.minus(scratch) for refined, scratch in pairs)
     notes.append(f"with the document's unnormalised density, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
-    pairs = (refined, scratch), (refined_normalised, scratch_normalised)
-    holds = all(ours.clearly_above(theirs) for ours, theirs in pairs)
+    holds = all(refined.clearly_above(scratch) for refined, scratch in pairs)
     finding = answer(results, numbers, run, lead, holds=holds, notes=notes)
-    if not holds and not any(theirs.clearly_above(ours) for ours, theirs in pairs):
+    if not holds and not any(scratch.clearly_above(refined) for refined, scratch in pairs):
         finding.remarks.append(Remark("the lead is at most two standard errors", "noise", untested=True))
-    if refined.n == 1:
+    if lead.n == 1:
         finding.remarks.append(Remark("1 seed: the noise of the lead is unknown", "noise"))
     return finding
 

@@ -217,10 +217,8 @@ def gradients_are_there(found: Attacked) -> Answer:
         f"derivatives {where} that are 0: {100 * ours.mean:.2f} % in capsules, {100 * theirs.mean:.2f} % in the CNN"
         for where, (ours, theirs) in (("of their own loss", zeros), ("of the cross-entropy of the logits", of_logits))
     ]
-    notes.append(
-        f"median size of the others, own loss: {sizes[0].mean:.2g} in capsules, {sizes[1].mean:.2g} in the CNN"
-    )
-    return zeros[0].scaled(100), zeros[0].mean <= zeros[1].mean, notes
+    others = f"median size of the others, own loss: {sizes[0].mean:.2g} in capsules, {sizes[1].mean:.2g} in the CNN"
+    return zeros[0].scaled(100), zeros[0].mean <= zeros[1].mean, [*notes, others]
 
 
 MEASURES: dict[str, Measure] = {
