@@ -120,7 +120,7 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
     flagged = _by_kind([each for each in finding.remarks if each.untested])
     if claim.value is None:
-        return (flagged[0].kind, flagged[0]) if flagged else None
+        return (flagged[0].kind, flagged[0]) if flagged else finding.undecided
     if ours is None or judged not in ("better", "worse"):
         return None
     if judged == "worse" and learned and ours.mean > claim.value:  # an error, not an accuracy

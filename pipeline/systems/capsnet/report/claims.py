@@ -269,9 +269,8 @@ def _middle(results: Results, inference: str, without: str) -> tuple[Network, Fi
     ]
     holds = dense and tells and accuracy >= before - SIGNIFICANT_SES * error
     records, said = records_of(results, inferred, own, other), inferred.shortcomings("middle")
-    if not tells:
-        said.append(Remark("the middle layer is saturated", untested=True))
-    return inferred, Finding(index.minus(output), records, holds=holds, remarks=said, notes=notes)
+    cannot = None if tells else ("setting", "the middle layer is saturated")
+    return inferred, Finding(index.minus(output), records, holds=holds, remarks=said, undecided=cannot, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {

@@ -134,9 +134,9 @@ def full_posterior_bound(results: Results) -> Finding:
     lead, printed = (refined.minus(scratch) for refined, scratch in pairs)
     notes.append(f"with the document's unnormalised density, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
     holds = all(refined.clearly_above(scratch) for refined, scratch in pairs)
-    finding = answer(results, numbers, run, lead, holds=holds, notes=notes)
-    if not holds and not any(scratch.clearly_above(refined) for refined, scratch in pairs):
-        finding.remarks.append(Remark("the lead is at most two standard errors", "noise", untested=True))
+    noisy = not holds and not any(scratch.clearly_above(refined) for refined, scratch in pairs)
+    undecided = ("noise", "the lead is at most two standard errors") if noisy else None
+    finding = answer(results, numbers, run, lead, holds=holds, undecided=undecided, notes=notes)
     if lead.n == 1:
         finding.remarks.append(Remark("1 seed: the noise of the lead is unknown", "noise"))
     return finding
@@ -157,10 +157,9 @@ def full_posterior_probes(results: Results) -> Finding:
         control = numbers.needed("guide", "control", features).scaled(100).minus(before)
         notes.append(f"{features}: {moves[-1][2].mean:+.1f} points, {control.mean:+.1f} if trained further with deltas")
     in_sds, sd, move = max(moves, key=lambda each: each[0])
-    finding = answer(results, numbers, run, move, holds=in_sds <= 2, notes=notes)
-    if 0 < abs(move.mean) - 2 * sd <= (noise := SIGNIFICANT_SES * move.se):
-        finding.remarks.append(Remark(f"two standard errors of the change are {noise:.1f}", "noise", untested=True))
-    return finding
+    noisy = 0 < abs(move.mean) - 2 * sd <= (noise := SIGNIFICANT_SES * move.se)
+    undecided = ("noise", f"two standard errors of the change are {noise:.1f}") if noisy else None
+    return answer(results, numbers, run, move, holds=in_sds <= 2, undecided=undecided, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {
