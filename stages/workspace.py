@@ -160,7 +160,8 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             try:
                 yield workspace
                 if _recorded_by_dvc(root, entry) != before:
-                    raise UserError(f"parameters or code of {entry.label} changed while it ran: run it again")
+                    what = f"parameters or code of {entry.label} changed while it ran, so its result is not recorded"
+                    raise UserError(f"{what}. Run it again; a training continues if the change is undone before.")
             except BaseException as error:
                 killed = isinstance(error, (KeyboardInterrupt, SystemExit))
                 workspace.conclude(error="stopped" if killed else f"{type(error).__name__}: {error}")
