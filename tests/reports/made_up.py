@@ -216,6 +216,7 @@ class Writer(ResultFiles):
             for when, of in (("before", before), ("after", after)):
                 found |= {f"{name}_{when}": value for name, value in zip(measured, of[angle], strict=True)}
                 found[f"refit_accuracy_{when}"] = found[f"accuracy_{when}"]
+            found["refit_gain"] = after[angle][2] - before[angle][2]
             engines[engine][angle] = spreads(found)
         self.numbers("optimise", study, {"engine": engines, "images": 64, "seconds": 40.2})
         steps = [

@@ -37,6 +37,8 @@ def test_gains_by_engine_and_angle_and_along_the_way(capsules: GenerativeModel, 
     for column in (*refit, "accuracy_once", "refit_gain_error"):
         assert table[column]["gauss-newton"].between(0, 1).all()
         assert table[column][["l-bfgs", "adam"]].isna().all()
+    rise = table["refit_accuracy_after"] - table["refit_accuracy_before"]
+    assert table["refit_gain"].dropna().to_numpy() == pytest.approx(rise.dropna().to_numpy())
     kicked = table["bound_kicked"].dropna()
     assert kicked.index.tolist() == [("gauss-newton", 0.0)], "the chosen engine's, at the smallest angle"
     assert curve[(curve["engine"] == "adam") & (curve["angle"] == 180.0)]["round"].tolist() == [0, 1, 2, 3]

@@ -52,8 +52,9 @@ def optimisation_gains(
         - `bound_<kind>`, in nats (mean over images), for the kinds before, after and kicked
         - `pixel_error_<kind>`, squared, summed over pixels (mean over images), for the kinds before and after
         - `accuracy_<kind>` of the fixed probe and, for the chosen engine, `refit_accuracy_<kind>`, for all kinds
+        - `refit_gain`: the rise of the refit probe's accuracy, from before to after
         - `bound_rise_error`, `pixel_fall_error`, `refit_gain_error`: standard errors, over images, of the changes of
-          the bound, the pixel error and the refit probe's accuracy from before to after
+          the bound, the pixel error and the refit probe's accuracy
         - `bound_fell`: share of images whose bound fell
         - `evaluations` of the gradient (mean per image), `seconds` for the batch, number of `images`
 
@@ -103,7 +104,7 @@ def optimisation_gains(
                 right = {when: probe.predict(t0[when]) == labels for when, probe in refit_probes(angle).items()}
                 row |= {f"refit_accuracy_{when}": float(each.mean()) for when, each in right.items()}
                 gains = right["after"].astype(float) - right["before"]
-                row["refit_gain_error"] = _error(torch.from_numpy(gains))
+                row |= {"refit_gain": float(gains.mean()), "refit_gain_error": _error(torch.from_numpy(gains))}
             row |= {f"accuracy_{when}": clean.score(each, labels) for when, each in t0.items()}
             if wrong := [key for key, value in row.items() if isinstance(value, float) and not math.isfinite(value)]:
                 raise UserError(f"{name} within {angle:g} degrees: not finite: {', '.join(wrong)}")

@@ -11,7 +11,7 @@ tau and independent standard logistic noise l. Second-order methods need a smoot
 - Entropies, and priors of objects: exact, because E softplus(c + l) = c / (1 - exp(-c)) for any number c.
 
 Up to the error of the stratified samples, the sum of the terms is a lower bound on the evidence lower bound (document
-000, appendix A). On trained models it differs from sampled estimates of the evidence lower bound by half a nat.
+000, appendix A). On trained models it is up to a quarter of a nat below sampled estimates of the latter.
 
 Shapes: N images, P parts, O objects. The states of images, `[N, 7 P + 7 O]`, have a row per image. A row has the log
 odds of presence (1 number) and the pose (6 numbers) of each part, then of each object.
@@ -32,7 +32,7 @@ from pipeline.systems.generative.model.hierarchy import gaussian_log_density, lo
 STATE = 1 + POSE_SIZE
 """Numbers in the state of one capsule."""
 
-OBJECT_SAMPLES = 8
+OBJECT_SAMPLES = 16
 """Number of stratified samples of the objects' presences."""
 
 _REACH = 20.0
@@ -106,10 +106,16 @@ def pixel_bound(model: GenerativeModel, images: Tensor, first: Tensor, second: T
 
 @lru_cache(maxsize=4)
 def stratified_noise(samples: int, count: int) -> Tensor:
-    """Standard logistic noise `[samples, count]`: evenly spaced quantiles, in a random order for each presence."""
+    """Standard logistic noise `[samples, count]`: the means of strata of equal probability, in a random order for each
+    presence. With medians in place of means, rare small presences would count too little, and the bound be too high.
+    """
     generator = torch.Generator().manual_seed(0)
     order = torch.stack([torch.randperm(samples, generator=generator) for _ in range(count)], dim=1)
-    return ((order.double() + 0.5) / samples).logit()
+    u = torch.linspace(
+        0, 1, samples + 1, dtype=torch.float64
+    )  # the integral of logit(u) is u log u + (1 - u) log(1 - u)
+    means = samples * (torch.special.xlogy(u, u) + torch.special.xlogy(1 - u, 1 - u)).diff()
+    return means[order]
 
 
 def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple[Tensor, Tensor]:
