@@ -197,7 +197,10 @@ REGRESSION: dict[str, dict[str, Any]] = {
         "seed": 0,
     },
     "exactness": {"study": "exactness", "size": 1, "images": 2, "samples": 200, "seed": 0, "schedule": SCHEDULE},
-    "online": {"study": "online", "size": 1, "batches": 2, "passes": 2, "momentum": 0.9, "rate": 0.7, "seed": 0},
+    "online": {
+        "study": "online", "size": 1, "batches": 2, "passes": 2, "momentum": 0.9, "pass_momentum": 0.3, "rate": 0.7,
+        "seed": 0,
+    },
     "ridge": {"study": "ridge", "size": 1, "decision": "one-vs-all", "penalties": [0.1], "schedule": SCHEDULE},
     "distorted": {
         "study": "distorted", "size": 1, "decision": "all-vs-all", "examples": 60, "strengths": [1.0], "seed": 0,

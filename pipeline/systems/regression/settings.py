@@ -91,7 +91,10 @@ class OnlineStudy(_RegressionStudy):
     size: CapsuleSize = Field(description="dimensions d of a capsule")
     batches: int = Field(ge=2, le=10_000, description="number of batches in a pass over the training images")
     passes: int = Field(ge=1, le=100_000, description="number of passes of each method over training images")
-    momentum: float = Field(gt=0, lt=1, description="gamma of the methods with momentum")
+    momentum: float = Field(gt=0, lt=1, description="gamma of batch EM with momentum")
+    pass_momentum: float = Field(
+        gt=0, lt=1, description="gamma of incremental EM with momentum, on the change over a pass; about 1/2 diverges"
+    )
     rate: float = Field(gt=0.5, le=1, description="alpha: online EM's step sizes are 1, 3^-alpha, 4^-alpha, ...")
     seed: Seed = Field(description="seed of the batches")
 

@@ -205,7 +205,9 @@ def test_samples_find_the_closed_forms_exact(inputs: Inputs) -> None:
 
 
 def test_online_methods_by_passes(inputs: Inputs) -> None:
-    found = online.run(inputs, study_of("online", size=2, batches=4, passes=12, momentum=0.5, rate=0.7, seed=0))
+    found = online.run(
+        inputs, study_of("online", size=2, batches=4, passes=12, momentum=0.5, pass_momentum=0.3, rate=0.7, seed=0)
+    )
     losses = found.table.pivot_table(index="passes", columns="method", values="log_loss")
     assert losses.shape == (12, 5)
     assert losses["batch"].is_monotonic_decreasing
