@@ -299,7 +299,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
         "Errors of predictions of a layer's numbers when the viewpoint of a toy moves by one step in the same light. "
         "The first columns are relative to the sd of the numbers over images, the others to their sd within classes. "
         "The numbers are predicted by one matrix that multiplies all poses, by a linear map, or not to change "
-        "(invariance). Matrix and map are fitted to half of the test toys, and tested on the other half. If an "
+        "(invariance). Matrix and map are fitted to some of the test toys, and tested on the others. If an "
         "invariance error is small over images, but large within classes, the numbers depend on little but the class."
     )
     title, keys = "Errors of predictions from one viewpoint to the next", ["run", "layer", "step"]
