@@ -160,6 +160,7 @@ def md5(path: Path) -> str | None:
     """
     if not path.is_dir():
         return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None
-    files = [each for each in sorted(path.rglob("*")) if each.is_file() and each.suffix != ".pyc"]
+    found = sorted(path.rglob("*"), key=Path.as_posix)
+    files = [each for each in found if each.is_file() and "__pycache__" not in each.parts]
     listing = json.dumps([{"md5": md5(each), "relpath": each.relative_to(path).as_posix()} for each in files])
     return hashlib.md5(listing.encode(), usedforsecurity=False).hexdigest() + ".dir"

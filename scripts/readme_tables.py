@@ -130,19 +130,18 @@ def at(place: str) -> float:
 
     Args:
         place: a claim of the scorecard, such as "004.t1.r3" (our number), or an item and the place of a number in its
-            record, such as "evaluate/cnn-mnist test/centre" (the mean over seeds). After "sd ", the number is the sd
-            over seeds instead, after "paper ", the document's number.
+            record, such as "evaluate/cnn-mnist test/centre" (the mean over seeds). After "sd " or "n ", the number is
+            the sd or the number of seeds instead, after "paper ", the document's number.
     """
-    printed, rest = place.startswith("paper "), place.removeprefix("paper ").removeprefix("sd ")
-    spread = place.startswith("sd ")
+    kind, _, rest = place.partition(" ") if place.startswith(("paper ", "sd ", "n ")) else ("", "", place)
     rows = {row["id"]: row for row in _read("scorecard.json")}
     if rest in rows:
-        return float(rows[rest]["paper"]["value"] if printed else rows[rest]["ours"]["sd" if spread else "value"])
+        return float(rows[rest]["paper"]["value"] if kind == "paper" else rows[rest]["ours"][kind or "value"])
     item, keys = rest.split(" ", 1)
     found = _read(f"results/{item}.json")["record"][-1]
     for key in keys.split("/"):
         found = found[key]
-    return float(found["sd" if spread else "mean"] if isinstance(found, dict) else found)
+    return float(found[kind or "mean"] if isinstance(found, dict) else found)
 
 
 def cell(table: str, column: str, **where: Any) -> float:

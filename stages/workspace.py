@@ -29,11 +29,12 @@ from pipeline.commits import git_state
 from pipeline.context import Context
 from pipeline.dependencies import Graph, Item
 from pipeline.errors import ParamsError, UserError
-from pipeline.files import md5
+from pipeline.files import md5, read_yaml
 from pipeline.layout import CHECKPOINTS, Layout, find_root, model_folder
 from pipeline.locks import single_instance
 from pipeline.params import parse_params, read_params
 from pipeline.results.outcome import Outcome, headlines, write_outcome
+from pipeline.settings import flatten
 from pipeline.systems import build_model
 from stages import tracked
 
@@ -140,7 +141,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         with logging_redirect_tqdm([logger]), single_instance(root, entry.label), exit_with(chain):
             commit, dirty = git_state(root)
             settings = graph.settings(name, item, params.model_dump(mode="json"))
-            before = _recorded_by_dvc(root, entry)
+            before = _recorded_by_dvc(root, entry, values)
             run = tracked.open_run(params.profile, settings, entry, home, commit, dirty, dvc)
             section = getattr(params, name, None)  # a dict if every item has an entry
             context = Context(
@@ -159,7 +160,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             workspace = Workspace(root, params.profile, entry, settings, commit, dirty, context)
             try:
                 yield workspace
-                if _recorded_by_dvc(root, entry) != before:
+                if _recorded_by_dvc(root, entry, read_yaml(root / "params.yaml")) != before:
                     what = f"parameters or code of {entry.label} changed while it ran, so its result is not recorded"
                     raise UserError(f"{what}. Run it again; a training continues if the change is undone before.")
             except BaseException as error:
@@ -185,12 +186,12 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
         _exit(f"{full} is full: lower batch_size, or use smaller images. {_earlier_results()}", 1)
 
 
-def _recorded_by_dvc(root: Path, entry: Item) -> tuple[Any, ...]:
-    """The profile, an item's settings and hashes of its code. DVC reads them after the stage. Raises `UserError`."""
-    values = read_params(root / "params.yaml")
-    params = parse_params(values)
-    settings = Graph.load(root, values).settings(entry.stage, entry.name, params.model_dump(mode="json"))
-    return params.profile, settings, [md5(root / dep) for dep in entry.deps if dep.startswith(("pipeline/", "stages/"))]
+def _recorded_by_dvc(root: Path, entry: Item, values: Any) -> list[Any]:
+    """An item's parameters in `values` (of params.yaml), and hashes of its code. DVC reads both after the stage."""
+    flat = flatten(values) if isinstance(values, dict) else {}
+    names = ("profile", *entry.params)
+    chosen = {key: value for key, value in flat.items() if any(f"{key}.".startswith(f"{name}.") for name in names)}
+    return [chosen, *(md5(root / dep) for dep in entry.deps if dep.startswith(("pipeline/", "stages/")))]
 
 
 def _earlier_results() -> str:

@@ -202,10 +202,15 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
         with chdir(root), Repo() as repo, repo.lock:  # DVC takes paths in entries as relative to the working folder
             if Path(repo.cloud.get_remote(remote).path).resolve() == Path(REMOTE).resolve():
                 raise UserError(f"{REMOTE}/ is in Git, the run cache has raw data and own images: use another remote")
-            outs = [PurePath(os.path.relpath(out.fs_path, root)) for out in repo.index.outs]
+            paths = {os.path.relpath(out.fs_path, root) for out in repo.index.outs}
+            paths |= {
+                out["path"]
+                for path in Path(repo.stage_cache.cache_dir).glob("*/*/*")
+                for out in read_yaml(path)["outs"]
+            }
             for place in without:
-                if not any(out.is_relative_to(place) for out in outs):
-                    raise UserError(f"no output of dvc.yaml is at or below {place}: nothing was pushed")
+                if not any(PurePath(path).is_relative_to(place) for path in paths):
+                    raise UserError(f"no stage has an output at or below {place}: nothing was pushed")
             records = repo.stage_cache.push(remote)
             chosen = []
             for key, value in records:

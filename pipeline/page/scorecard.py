@@ -16,7 +16,7 @@ The rules for verdicts:
 These rules give the field `judged` of a row. In two cases the field `verdict` differs, and the page shows both.
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
-  errors of our mean. A claim without a number is "undecided" if a difference that it states is within our noise.
+  errors of our mean. Two claims without a number (`000.full`) are "undecided" if their differences are.
 - "not tested": our mean is "worse", and one of four facts (`untested` of the row) shows that we did not reach the
   document's conditions. (1) Training took fewer steps than in the document or its published code. (2) The claim is
   about an error. Our error is above the document's, and so is our error on augmented training images in the last epoch
@@ -24,7 +24,7 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
   eighth of the epochs is below that in the eighth before, by more than two standard errors of the difference
   (binomial). These are errors on test images if the run measures some after every epoch, else on validation images.
   (4) The document does not give its distorted images, so ours replace them. A claim without a number is "not tested" if
-  (1) or (4) is true, even if it holds here.
+  (1) or (4) is true, even if it holds here. `001.mid` is "not tested" if the layer that it is about is saturated.
 
 The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. If the
 verdict is "not tested" (kind budget or data) or "undecided" (kind noise), this is the reason for the verdict. Otherwise

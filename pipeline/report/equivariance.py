@@ -76,7 +76,7 @@ class Followed:
 
     Attributes:
         measure: the prediction of the layer on moved images, `OWN` (by theory) or, if theory has none, `FITTED`.
-        error: the error of this prediction; None if the layer is constant.
+        error: the error of this prediction; None if the layer is constant, or an older result has no such errors.
         stays: the error of predicting that the layer does not change; None if it was not measured.
     """
 
@@ -103,7 +103,7 @@ class Followed:
 
     def __str__(self) -> str:
         if self.error is None:
-            return f"{self.run}, {self.name}: constant"
+            return f"{self.run}, {self.name}: no error"
         return f"{self.run}, {self.words}: {as_text(self.error)} (invariance error {as_text(self.stays)})"
 
 
@@ -195,7 +195,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         "equivariance-summary",
         "png",
         "Equivariance errors of the best layer of each run",
-        "For each run, the layer with the smallest error under rotations, shifts, scales and shears. Errors are "
+        "The layer with the smallest error under rotations, shifts, scales and shears, for each run with such errors, "
         "relative to the sd of the layer's numbers within classes: a prediction of the class's mean has error 1. "
         "Filled marks: the layer is predicted by theory, or by a map fitted to training images (an easier test). Bars "
         "are two standard errors. Open marks: the layer is predicted not to change. Rows on different data cannot be "
@@ -299,7 +299,7 @@ def _viewpoints(items: list[tuple[str, Numbers]]) -> list[Table]:
         "Errors of predictions of a layer's numbers when the viewpoint of a toy moves by one step in the same light. "
         "The first columns are relative to the sd of the numbers over images, the others to their sd within classes. "
         "The numbers are predicted by one matrix that multiplies all poses, by a linear map, or not to change "
-        "(invariance). Matrix and map are fitted to half of the test toys, and tested on the other half. If an "
+        "(invariance). Matrix and map are fitted to some of the test toys, and tested on the others. If an "
         "invariance error is small over images, but large within classes, the numbers depend on little but the class."
     )
     title, keys = "Errors of predictions from one viewpoint to the next", ["run", "layer", "step"]

@@ -210,7 +210,7 @@ def build(results: Results) -> list[Table]:
         "Optimised: posteriors are optimised for each image. Clusters: k-means, with the best matching of clusters to "
         "classes. Novel viewpoints: errors when capsules and a CNN have equal errors on familiar ones. FGSM, BIM: "
         "attacks that change pixels by at most 0.1. Equivariance error, ± one standard error: error of predicting a "
-        "layer on moved images, relative to the sd of its numbers, for the layer where it is smallest; invariance "
+        "layer on moved images, relative to its sd within classes, for the layer where it is smallest; invariance "
         "error: error if this layer is predicted to be unchanged."
     )
     title = "Efficiency and robustness of all systems"

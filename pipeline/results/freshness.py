@@ -127,11 +127,9 @@ def by_reason(items: Iterable[str], differing: Mapping[str, str]) -> dict[str, l
 
 
 def recorded_hours(numbers: Numbers) -> float | None:
-    """Hours that an item took, the larger of the times in its numbers and its provenance; None if both are missing. If
-    a training was interrupted, its numbers have the whole time, its provenance only that after the interruption.
-    """
-    known = [each for each in (numbers.at("seconds"), numbers.records[-1].get("seconds")) if each is not None]
-    return max(known) / 3600 if known else None
+    """Hours that an item took; None if unknown."""
+    seconds = numbers.records[-1].get("seconds")
+    return None if seconds is None else seconds / 3600
 
 
 def table(found: list[ItemStatus]) -> list[str]:

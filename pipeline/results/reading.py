@@ -191,6 +191,8 @@ class Results:
             if not isinstance(records, list) or [type(each) for each in records] != [dict]:
                 raise ValueError(f"it should hold one '{RECORD}', a JSON object in a list")
         numbers = Numbers(path, records[0])
+        if (whole := numbers.number("seconds")) and numbers.records[-1].get("seconds", whole) < whole:
+            numbers.records[-1]["seconds"] = whole  # provenance has only the time after a training's last interruption
         return None if not self.drafts and numbers.draft else numbers
 
     def table(self, stage: str, item: str, columns: Iterable[str], study: str | None = None) -> pd.DataFrame | None:

@@ -267,10 +267,10 @@ def _middle(results: Results, inference: str, without: str) -> tuple[Network, Fi
         + ("" if tells else ": the squash alone makes lengths alike, which confirms nothing"),
         f"accuracy {100 * accuracy:.1f} % ({100 * before:.1f} % without that layer)",
     ]
-    holds = dense and tells and accuracy >= before - SIGNIFICANT_SES * error
+    stays = accuracy >= before - SIGNIFICANT_SES * error
     records, said = records_of(results, inferred, own, other), inferred.shortcomings("middle")
-    cannot = None if tells else ("setting", "the middle layer is saturated")
-    return inferred, Finding(index.minus(output), records, holds=holds, remarks=said, undecided=cannot, notes=notes)
+    cannot = ("setting", "the middle layer is saturated") if stays and not tells else None
+    return inferred, Finding(index.minus(output), records, dense and tells and stays, said, cannot, notes)
 
 
 MEASURES: dict[str, Measure] = {

@@ -146,8 +146,8 @@ def full_posterior_probes(results: Results) -> Finding:
     """Section 2.3: the change (points) of probe accuracies if the encoder is trained further with Gaussian poses.
 
     Probes on clean images use t0, or t0 and A0. Each change is divided by the paper's sd over seeds. The larger
-    quotient decides: the claim holds if it is at most 2. It is undecided if two standard errors of the change could
-    account for what is above. Our number is that probe's change in points.
+    quotient decides: the claim holds if it is at most 2. It is undecided if a quotient is above 2, but none by more
+    than two standard errors of the change. Our number is the change, in points, with the larger quotient.
     """
     numbers, run, notes = _posterior(results)
     moves = []
@@ -156,9 +156,9 @@ def full_posterior_probes(results: Results) -> Finding:
         moves.append((abs(after.mean - before.mean) / sd, sd, after.minus(before)))
         control = numbers.needed("guide", "control", features).scaled(100).minus(before)
         notes.append(f"{features}: {moves[-1][2].mean:+.1f} points, {control.mean:+.1f} if trained further with deltas")
-    in_sds, sd, move = max(moves, key=lambda each: each[0])
-    noisy = 0 < abs(move.mean) - 2 * sd <= (noise := SIGNIFICANT_SES * move.se)
-    undecided = ("noise", f"two standard errors of the change are {noise:.1f}") if noisy else None
+    in_sds, _, move = max(moves, key=lambda each: each[0])
+    clear = [sds for sds, sd, each in moves if abs(each.mean) - SIGNIFICANT_SES * each.se > 2 * sd]
+    undecided = ("noise", "no change is clearly above two sds") if in_sds > 2 and not clear else None
     return answer(results, numbers, run, move, holds=in_sds <= 2, undecided=undecided, notes=notes)
 
 
