@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pipeline.files import sha256
 from pipeline.results.outcome import RECORD
 from pipeline.results.spread import flat
 from stages import study, train
+from stages.workspace import stage
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,6 +144,25 @@ def test_a_condition_that_is_added_trains_alone(tmp_path: Path, monkeypatch: pyt
     assert after["first"] == before["first"]
     assert trained
     assert trained.items() < also_trained.items()
+
+
+def test_a_checkpoint_belongs_to_the_images_that_it_saw(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of a study that chooses images is not part of a training's code."""
+    keys = list[str]()
+    monkeypatch.setattr("pipeline.learning.runs.train_run", lambda *given, **_: keys.append(given[3]) or 1 / 0)
+    with stage("train", "cnn") as workspace:
+        context, run = workspace.context, workspace.params.runs["cnn"]
+        dataset = context.dataset(run.dataset)
+        other = replace(dataset, labels=dataset.labels[::-1].copy())
+        fewer = replace(dataset, split=dataset.split | {"train": dataset.split["train"][1:]})
+        for changed in (None, dataset, other, fewer):
+            with suppress(ZeroDivisionError):
+                context.train("one", run, changed)
+        for each in (dataset, other):
+            with suppress(ZeroDivisionError):
+                context.train("one", run, watched={"far": each.part("test")})
+    assert len(set(keys)) == len(keys) == 6
+    assert keys[0] == context.sha256(run.dataset)
 
 
 def test_every_number_says_where_it_comes_from(done: Path) -> None:
