@@ -1,5 +1,6 @@
 """The commands of `python -m pipeline`. Heavy imports are inside the commands, so that `--help` answers at once."""
 
+import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -213,6 +214,8 @@ def check() -> None:
     from pipeline.systems import count_parameters
 
     root = find_root()
+    if not os.access(root, os.W_OK):
+        raise UserError(f"{root} is not writable for you: work in a clone of your own")
     params = load_params(root / "params.yaml")
     made = {each.path.split("/")[1] for each in outputs(root / "dvc.lock") if each.path.startswith("reports/")}
     if made - {params.profile}:

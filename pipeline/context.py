@@ -5,6 +5,7 @@ The data sets and trainings that a study uses are recorded for the provenance of
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -172,7 +173,7 @@ class Context:
             name: name of the training in the study. It is the prefix of the names of the metrics. None if the item has
                 no other training.
             dataset: training data. By default, it is the run's data set.
-            change: how `dataset` differs from the run's data set. A checkpoint with another `change` is not continued.
+            change: how `dataset` differs from the run's. A checkpoint of another `change` or other images is not used.
             key: key of the training's settings in the result; by default, `name`. Without `key` and `name`,
                 settings are not recorded, because the result of the stage `train` has the run's settings anyway.
             start, frozen, watched: as for `train_run`, whose docstring lists the errors.
@@ -184,7 +185,10 @@ class Context:
         from pipeline.results.findings import stalled
 
         own = self.dataset(run.dataset)
-        data = " ".join(filter(None, [self.sha256(run.dataset), change]))
+        parts = [dataset.part(each) for each in dataset.split] if dataset else []
+        seen = [array.tobytes() for labelled in (*parts, *(watched or {}).values()) for array in labelled]
+        digest = hashlib.sha256(b"".join(seen)).hexdigest() if seen else ""
+        data = f"{self.sha256(run.dataset)} {change} {digest}".strip()
         part = name or ""
         title = f"{self.label}, {part}" if part else self.label
         setup = Setup(self.build_model, self.device, self.checkpoints, self.training_code)

@@ -148,7 +148,7 @@ def cell(table: str, column: str, **where: Any) -> float:
     """The mean of `column` over the rows of a table, such as "results/regression/grid-mnist.csv", that have the values
     `where` in the columns of these names. `KeyError` if there is no such row.
     """
-    rows = pd.read_csv(ROOT / f"reports/{PROFILE}" / table)
+    rows = _read(table)
     for name, value in where.items():
         rows = rows[rows[name] == value]
     if rows.empty:
@@ -158,7 +158,8 @@ def cell(table: str, column: str, **where: Any) -> float:
 
 @cache
 def _read(name: str) -> Any:
-    return json.loads((ROOT / f"reports/{PROFILE}" / name).read_text(encoding="utf-8"))
+    path = ROOT / f"reports/{PROFILE}" / name
+    return pd.read_csv(path) if path.suffix == ".csv" else json.loads(path.read_text(encoding="utf-8"))
 
 
 def rendered(template: str, made: dict[str, list[str]]) -> str:

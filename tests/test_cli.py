@@ -168,6 +168,10 @@ def test_check_names_what_does_not_fit(
     assert "dvc.lock" in capsys.readouterr().err
     shutil.copy(Profiles(ROOT).params_path("quick").with_name("dvc.lock"), root / "dvc.lock")
     assert pipeline(monkeypatch, "check") == 0
+    with monkeypatch.context() as read_only:
+        read_only.setattr("os.access", lambda *_: False)
+        assert pipeline(read_only, "check") == 1
+        assert "not writable" in capsys.readouterr().err
     path.write_text(yaml.safe_dump(values | {"profile": "nope"}), encoding="utf-8")
     assert pipeline(monkeypatch, "check") == 2
     assert "dvc.lock is of quick" in capsys.readouterr().err

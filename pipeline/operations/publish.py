@@ -202,21 +202,17 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
         with chdir(root), Repo() as repo, repo.lock:  # DVC takes paths in entries as relative to the working folder
             if Path(repo.cloud.get_remote(remote).path).resolve() == Path(REMOTE).resolve():
                 raise UserError(f"{REMOTE}/ is in Git, the run cache has raw data and own images: use another remote")
-            paths = {os.path.relpath(out.fs_path, root) for out in repo.index.outs}
-            paths |= {
-                out["path"]
+            entries = {
+                (path.parent.name, path.name): [PurePath(out["path"]) for out in read_yaml(path)["outs"]]
                 for path in Path(repo.stage_cache.cache_dir).glob("*/*/*")
-                for out in read_yaml(path)["outs"]
             }
+            known = {PurePath(os.path.relpath(out.fs_path, root)) for out in repo.index.outs}.union(*entries.values())
             for place in without:
-                if not any(PurePath(path).is_relative_to(place) for path in paths):
+                if not any(path.is_relative_to(place) for path in known):
                     raise UserError(f"no stage has an output at or below {place}: nothing was pushed")
-            records = repo.stage_cache.push(remote)
-            chosen = []
-            for key, value in records:
-                outs = read_yaml(Path(repo.stage_cache.cache_dir, key[:2], key, value))["outs"]
-                if not any(PurePath(out["path"]).is_relative_to(place) for out in outs for place in without):
-                    chosen.append((key, value))
+            withheld = {path for path in known for place in without if path.is_relative_to(place)}
+            repo.stage_cache.push(remote)
+            chosen = [entry for entry, outs in entries.items() if withheld.isdisjoint(outs)]
             hashes = set().union(*repo.stage_cache.get_used_objs(chosen).values())
             result = repo.cloud.push(hashes, remote=remote)
     except UserError:
@@ -225,4 +221,4 @@ def share(root: Path, remote: str | None = None, without: Sequence[str] = ()) ->
         raise UserError(f"cannot push to the remote {remote or '(default)'}: {error}") from error
     if result.failed:
         raise UserError(f"{len(result.failed)} files could not be pushed")
-    return len(records), len(result.transferred)
+    return len(entries), len(result.transferred)

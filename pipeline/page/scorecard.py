@@ -24,7 +24,7 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
   eighth of the epochs is below that in the eighth before, by more than two standard errors of the difference
   (binomial). These are errors on test images if the run measures some after every epoch, else on validation images.
   (4) The document does not give its distorted images, so ours replace them. A claim without a number is "not tested" if
-  (1) or (4) is true, even if it holds here. `001.mid` is "not tested" if the layer that it is about is saturated.
+  (1) or (4) is true, even if it holds here.
 
 The cause of a disagreement is never certain. The field `why` of a row gives one possible cause and its kind. If the
 verdict is "not tested" (kind budget or data) or "undecided" (kind noise), this is the reason for the verdict. Otherwise
@@ -120,7 +120,8 @@ def untested(claim: Claim, finding: Finding) -> tuple[str, str] | None:
     judged, ours, learned = judge(claim, finding), finding.ours, finding.learned
     flagged = _by_kind([each for each in finding.remarks if each.untested])
     if claim.value is None:
-        return (flagged[0].kind, flagged[0]) if flagged else finding.undecided
+        flagged += [Remark(finding.undecided, "noise")] * bool(finding.undecided)
+        return (flagged[0].kind, flagged[0]) if flagged else None
     if ours is None or judged not in ("better", "worse"):
         return None
     if judged == "worse" and learned and ours.mean > claim.value:  # an error, not an accuracy

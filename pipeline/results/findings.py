@@ -64,7 +64,7 @@ class Finding:
         holds: whether the statement holds; None for a claim with a number, because the scorecard judges numbers.
         records: provenance of every item that the measurement uses.
         remarks: differences from the paper's settings and data; empty if there are none.
-        undecided: kind and reason, if the measurement leaves a statement "undecided" (kind "noise") or "not tested".
+        undecided: the reason, if noise leaves a statement "undecided"; else "".
         notes: other observations that a reader of the verdict should know.
         others: numbers measured in other ways, by a description. The scorecard's notes give them with verdicts.
         learned: how far the network was trained; None if unknown, or if the claim is not about the network's error.
@@ -74,7 +74,7 @@ class Finding:
     records: list[Record]
     holds: bool | None = None
     remarks: list[Remark] = field(default_factory=list)
-    undecided: tuple[str, str] | None = None
+    undecided: str = ""
     notes: list[str] = field(default_factory=list)
     others: dict[str, Measured] = field(default_factory=dict)
     learned: Learned | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from records import load_record, tracked_events
 from small import ATTENTION, OWN_IMAGES, REGRESSION, SCAE_SIZE, small_params, small_run, write_root
 
 from pipeline.data.settings import OwnImagesParams
+from pipeline.errors import UserError
 from pipeline.files import sha256
 from pipeline.results.outcome import RECORD
 from pipeline.results.spread import flat
 from stages import study, train
+from stages.workspace import stage
 
 ROOT = Path(__file__).parents[2]
 
@@ -142,6 +145,30 @@ def test_a_condition_that_is_added_trains_alone(tmp_path: Path, monkeypatch: pyt
     assert after["first"] == before["first"]
     assert trained
     assert trained.items() < also_trained.items()
+
+
+def test_a_checkpoint_belongs_to_the_images_that_it_saw(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of a study that chooses images is not part of a training's code."""
+    keys = list[str]()
+
+    def train_run(*given: Any, **_: Any) -> None:
+        keys.append(given[3])
+        raise UserError("the key is known")
+
+    monkeypatch.setattr("pipeline.learning.runs.train_run", train_run)
+    with stage("train", "cnn") as workspace:
+        context, run = workspace.context, workspace.params.runs["cnn"]
+        dataset = context.dataset(run.dataset)
+        other = replace(dataset, labels=dataset.labels[::-1].copy())
+        fewer = replace(dataset, split=dataset.split | {"train": dataset.split["train"][1:]})
+        for changed in (None, dataset, other, fewer):
+            with suppress(UserError):
+                context.train("one", run, changed)
+        for each in (dataset, other):
+            with suppress(UserError):
+                context.train("one", run, watched={"far": each.part("test")})
+    assert len(set(keys)) == len(keys) == 6
+    assert keys[0] == context.sha256(run.dataset)
 
 
 def test_every_number_says_where_it_comes_from(done: Path) -> None:

@@ -267,10 +267,9 @@ def _middle(results: Results, inference: str, without: str) -> tuple[Network, Fi
         + ("" if tells else ": the squash alone makes lengths alike, which confirms nothing"),
         f"accuracy {100 * accuracy:.1f} % ({100 * before:.1f} % without that layer)",
     ]
-    stays = accuracy >= before - SIGNIFICANT_SES * error
+    holds = dense and tells and accuracy >= before - SIGNIFICANT_SES * error
     records, said = records_of(results, inferred, own, other), inferred.shortcomings("middle")
-    cannot = ("setting", "the middle layer is saturated") if stays and not tells else None
-    return inferred, Finding(index.minus(output), records, dense and tells and stays, said, cannot, notes)
+    return inferred, Finding(index.minus(output), records, holds=holds, remarks=said, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {

@@ -135,7 +135,7 @@ def full_posterior_bound(results: Results) -> Finding:
     notes.append(f"with the document's unnormalised density, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
     holds = all(refined.clearly_above(scratch) for refined, scratch in pairs)
     noisy = not holds and not any(scratch.clearly_above(refined) for refined, scratch in pairs)
-    undecided = ("noise", "the lead is at most two standard errors") if noisy else None
+    undecided = "the lead is at most two standard errors" if noisy else ""
     finding = answer(results, numbers, run, lead, holds=holds, undecided=undecided, notes=notes)
     if lead.n == 1:
         finding.remarks.append(Remark("1 seed: the noise of the lead is unknown", "noise"))
@@ -158,7 +158,7 @@ def full_posterior_probes(results: Results) -> Finding:
         notes.append(f"{features}: {moves[-1][2].mean:+.1f} points, {control.mean:+.1f} if trained further with deltas")
     in_sds, _, move = max(moves, key=lambda each: each[0])
     clear = [sds for sds, sd, each in moves if abs(each.mean) - SIGNIFICANT_SES * each.se > 2 * sd]
-    undecided = ("noise", "no change is clearly above two sds") if in_sds > 2 and not clear else None
+    undecided = "no change is clearly above two sds" if in_sds > 2 and not clear else ""
     return answer(results, numbers, run, move, holds=in_sds <= 2, undecided=undecided, notes=notes)
 
 
