@@ -191,6 +191,7 @@ class Context:
         data = f"{self.sha256(run.dataset)} {change} {digest}".strip()
         part = name or ""
         title = f"{self.label}, {part}" if part else self.label
+        self.run.log_dataset(run.dataset, (dataset or own).label, self.sha256(run.dataset))
         setup = Setup(self.build_model, self.device, self.checkpoints, self.training_code)
         trained, models = train_run(setup, run, dataset or own, data, self.run, title, start, frozen, watched, part)
         if words := stalled(trained.history, run):

@@ -22,7 +22,7 @@ def load_record(path: Path) -> dict[str, Any]:
 def tracked_events(folder: Path) -> list[dict[str, Any]]:
     """What the journals in a folder hold, one run after the other."""
     journals = sorted(folder.glob("*/events.jsonl"))
-    return [json.loads(line) for path in journals for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for path in journals for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
 def dump_record(path: Path, record: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ def train_run(
     setup: Setup,
     run: RunSettings,
     dataset: Dataset,
-    data_sha256: str,
+    data: str,
     tracked: TrackedRun,
     title: str = "train",
     start: Sequence[Parameters] | None = None,
@@ -61,8 +61,8 @@ def train_run(
     trained on, but added to `watched` under the name `KNOWN`.
 
     Args:
-        data_sha256: hash of the data set's file. A checkpoint made with other data is not used.
-        tracked: records the data set and every epoch, also the epochs before an interruption.
+        data: a text that identifies the images. A checkpoint made with other data is not used.
+        tracked: records every epoch, also the epochs before an interruption.
         title, start, frozen: as for `train`.
         watched: images and classes, by name. The model is measured on them after every epoch.
         part: the prefix of metric names, such as "pixel_sd=0.1", if the tracked run has several trainings.
@@ -79,7 +79,7 @@ def train_run(
         watched |= known
     depends = {
         "run": run.model_dump(mode="json", exclude={"replicas", "seed"}),
-        "data": data_sha256,
+        "data": data,
         "device": setup.device.type,
         "code": setup.code(run.variant),
         "torch": torch.__version__,
@@ -92,7 +92,6 @@ def train_run(
         if start or frozen:
             of_seed |= {"start": tensors_sha256(start[replica] if start else {}), "frozen": sorted(frozen)}
         checkpoints.append(Checkpoint(setup.checkpoints, fingerprint(**of_seed)))
-    tracked.log_dataset(run.dataset, dataset.label, data_sha256)
     before = f"{part}/" if part else ""
 
     def on_epoch(row: Row) -> None:

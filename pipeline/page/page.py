@@ -47,7 +47,7 @@ CHANGES = {
     "noise": "with more seeds or test images in params.yaml",
     "data": "with the document's data",
     "setting": "with the document's settings, as in profile paper-gpu",
-    "unexplained": "with another seed in params.yaml",
+    "unexplained": "with other seeds, networks or step sizes in params.yaml",
 }
 """What to change to test a claim, in words, for each kind of reason in a row's `why`."""
 
@@ -237,12 +237,14 @@ def _tolerance(claim: Claim) -> str:
 
 
 def _spread(value: float, sd: float | None, claim: Claim) -> str:
-    """`value ± sd` as text. It has as many decimals as the claim's number or sd, whichever has more, and at least one.
-    Absolute values from 1,000 have none. Without `sd`, absolute values below 0.05 have two significant digits.
+    """`value ± sd` as text. It has as many decimals as the claim's number or sd, whichever has more, at least one, and
+    more if the sd would be 0.0. Absolute values from 1,000 have none. Without `sd`, absolute values below 0.05 have two
+    significant digits.
     """
     published = [f"{number:g}".partition(".")[2] for number in (claim.value, claim.sd) if number is not None]
     digits = 0 if abs(value) >= 1000 else max([1, *map(len, published)])
     if sd is not None:
+        digits += 0 < sd < 0.05
         text = f"{value:,.{digits}f} ± {sd:,.{digits}f}"
     else:
         text = f"{value:.2g}" if 0 < abs(value) < 0.05 else f"{value:,.{digits}f}"

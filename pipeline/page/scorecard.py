@@ -154,7 +154,8 @@ def _why(judged: Verdict, remarks: Sequence[Remark]) -> tuple[str, str] | None:
         return "not run", "a result is missing, or a draft"
     if not remarks:
         return "unexplained", "setting, budget and data are the document's, as far as it gives them"
-    first, *others = _by_kind(remarks)
+    # A smaller budget is the last reason for a better number.
+    first, *others = sorted(_by_kind(remarks), key=lambda each: judged == "better" and each.kind == "budget")
     kinds = unique(each.kind for each in others if each.kind != first.kind)
     return first.kind, first + (f"; other differences: {', '.join(kinds)}" if kinds else "")
 

@@ -81,10 +81,10 @@ def errors_over_images(measured: dict[str, Numbers]) -> Figure:
     return figure
 
 
-def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int, Measured]]:
-    """The run, the numbers, the number of parameters, and the test errors by number of training images, for the item
-    that answers claims about `role` ("capsules" or "cnn"). Raises `NotMeasuredError` if one of these is missing,
-    or if the run is no classifier.
+def _network(results: Results, role: str) -> tuple[str, Numbers, float, float, dict[int, Measured]]:
+    """The run, the numbers, the share of the run's epochs, the number of parameters, and the test errors by number of
+    training images, for the item that answers claims about `role` ("capsules" or "cnn"). Raises `NotMeasuredError` if
+    one of these is missing, or if the run is no classifier.
     """
     named = results.evidence.comparison.data_efficiency.get(role)
     item, numbers = results.answering("data_efficiency", named)
@@ -93,7 +93,9 @@ def _network(results: Results, role: str) -> tuple[str, Numbers, float, dict[int
     parameters = trained.number("parameters", "total") if trained else None
     if how != ITSELF or not parameters:
         raise NotMeasuredError(f"{item} is no classifier whose parameters are known")
-    return run, numbers, parameters, {int(numbers.at("images", share)): error for share, error in errors.items()}
+    length = numbers.settings.data_efficiency[item].epochs / numbers.run(run).training.epochs
+    by_images = {int(numbers.at("images", share)): error for share, error in errors.items()}
+    return run, numbers, length, parameters, by_images
 
 
 def capsules_need_less(results: Results) -> Finding | None:
@@ -102,7 +104,7 @@ def capsules_need_less(results: Results) -> Finding | None:
     standard errors (binomial and over replicas). None if the data sets or the largest numbers of images differ, or if
     there are fewer than two common numbers of images.
     """
-    (capsules, ours, size, errors), (cnn, theirs, cnn_size, cnn_errors) = (
+    (capsules, ours, length, size, errors), (cnn, theirs, cnn_length, cnn_size, cnn_errors) = (
         _network(results, role) for role in ("capsules", "cnn")
     )
     data, shared = ours.dataset_of(capsules), sorted(errors.keys() & cnn_errors.keys())
@@ -119,7 +121,7 @@ def capsules_need_less(results: Results) -> Finding | None:
         worst if math.isfinite(worst.mean) else None,
         [*with_training(results, ours, capsules), *with_training(results, theirs, cnn)],
         holds=size < cnn_size and all(lower),
-        remarks=remarks("comparison", "data_efficiency", {}, data),
+        remarks=remarks("comparison", "data_efficiency", {"training_share": min(length, cnn_length)}, data),
         notes=[
             f"{capsules} has {size:,.0f} parameters, {cnn} {cnn_size:,.0f}",
             f"error of {capsules} divided by the error of {cnn}: {by_images}",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -154,6 +154,12 @@ def poses_are_equivariant(results: Results) -> Finding | None:
     missing = sorted(POSES - variants)
     if holds and (missing or alone):
         return None
+    # If the claim fails, remarks are those on the failing pair that differs least from the document.
+    differences = [
+        remarks("comparison", "equivariance", {}, _data(poses))
+        for poses, features in pairs
+        if holds or not poses.better_than(features)
+    ]
     shown = [*{each.run: each for _, each in pairs}.values(), *(poses for poses, _ in pairs)]
     ratios = [poses.error.over(features.error) for poses, features in pairs if poses.error and features.error]
     fitted = [(each, overall(each.numbers, each.name, FITTED)) for each in shown]
@@ -169,7 +175,7 @@ def poses_are_equivariant(results: Results) -> Finding | None:
         max(ratios, key=lambda ratio: ratio.mean, default=None),
         [record for each in shown for record in with_training(results, each.numbers, each.run)],
         holds=holds,
-        remarks=unique(words for each in shown for words in remarks("comparison", "equivariance", {}, _data(each))),
+        remarks=unique(chain(*differences)) if holds else min(differences, key=len),
         notes=[f"{words}{told}" for words, told in notes.items() if told],
     )
 

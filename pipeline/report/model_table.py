@@ -138,7 +138,7 @@ def _of_studies(results: Results) -> Iterator[Answer]:
     for item, numbers in results.executed("viewpoint"):
         study = numbers.settings.viewpoint[item]
         for network in ("capsules", "cnn"):
-            error = numbers.measured("matched", network, "novel")
+            error = numbers.measured("late", network, "novel")
             yield study[network], f"error_novel_{study.axis}_percent", error and error.scaled(100), numbers.records, ""
     for item, numbers in results.executed("attack"):
         study = numbers.settings.attack[item]

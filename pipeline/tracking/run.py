@@ -111,7 +111,8 @@ class Journal:
         """Append one event. Raises `OSError` if this fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"event": event, "time": int(time.time() * 1000), **fields}) + "\n")
+            # It starts with a line break, because an earlier event may have been written by half.
+            file.write("\n" + json.dumps({"event": event, "time": int(time.time() * 1000), **fields}) + "\n")
 
     def read(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
         """The events from byte `offset` on, each with the offset of its end. Damaged lines are skipped."""
@@ -131,8 +132,6 @@ class Journal:
                 last = self.path.read_bytes().rstrip().rpartition(b"\n")[2]
                 if b'"event": "end"' not in last:
                     at = int(self.path.stat().st_mtime * 1000)
-                    with self.path.open("ab") as file:
-                        file.write(b"\n")  # a killed writer may have left half a line
                     self.append("end", status="KILLED", time=at)
                 return False
         except TimeoutError:

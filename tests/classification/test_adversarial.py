@@ -93,3 +93,29 @@ def test_each_gradient_is_reported_under_its_loss() -> None:
         for loss in ("gradient", "cross_entropy_gradient")
     }
     assert without == {"gradient": [1.0, 0.0], "cross_entropy_gradient": [0.0, 0.0]}
+
+
+class Peak(Brightness):
+    """A loss with a maximum at 0.55: an attack that goes on by its first gradient overshoots it."""
+
+    def scores(self, images: Tensor, noise: Tensor | None = None) -> Tensor:
+        return images.mean((1, 2, 3)).unsqueeze(1).expand(-1, 2)
+
+    def losses(self, scores: Tensor, labels: Tensor, epoch: Tensor) -> Tensor:
+        return -(scores[:, 0] - 0.55).square()
+
+
+def test_the_iterative_method_takes_the_gradient_anew_at_every_step() -> None:
+    images, labels = torch.full((1, 1, 4, 4), 0.5), torch.tensor([1])
+    start = gradient(Peak(), images, labels)
+    for given in (None, start):
+        found = attacked(Peak(), images, labels, 0.4, 4, start=given)  # up to 0.6, back, up to 0.6, back
+        torch.testing.assert_close(found, images)
+
+
+def test_black_box_attacks_spare_the_network_that_they_are_made_with() -> None:
+    study = AttackParams(capsules="capsules", cnn="cnn", images=4, epsilons=[0.1], steps=2)
+    dataset = replace(squares(), labels=squares().labels % 2)
+    table = outcome([Brightness()], [Brightness(), Brightness()], dataset, study, CROPPED, "attacks").table
+    victims = table[table["kind"] == "black-box"][["network", "replica"]].drop_duplicates()
+    assert victims.to_numpy().tolist() == [["capsules", 0], ["cnn", 1]]

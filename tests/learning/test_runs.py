@@ -131,7 +131,6 @@ def test_damaged_weights_and_those_of_another_training_are_refused(folder: Path)
 def test_every_epoch_is_tracked_and_means_over_seeds_by_plain_names(tmp_path: Path, replicas: int, part: str) -> None:
     history = trained(tmp_path, small_run("vae", replicas=replicas), part=part).history
     events = tracked_events(tmp_path / "tracking")
-    assert [event["sha256"] for event in events if event["event"] == "dataset"] == ["0123"]
     metrics = [event for event in events if event["event"] == "metrics"]
     logged = {(name, event["step"]): value for event in metrics for name, value in event["values"].items()}
     assert all(name.startswith(f"{part}/") for name, _ in logged if part)
@@ -274,7 +273,7 @@ def test_killed_in_mid_epoch_and_run_again_ends_in_the_same_bits(
 
     journals = [path.read_text() for path in (cut / ".tracking").glob("*/events.jsonl")]
     (ended,) = (journal for journal in journals if "FINISHED" in journal)
-    events = [json.loads(line) for line in ended.splitlines()]
+    events = [json.loads(line) for line in ended.split("\n\n")]
     logged = [(key, event["step"]) for event in events if event["event"] == "metrics" for key in event["values"]]
     assert len(logged) == len(set(logged)), "no epoch is logged twice"
     assert {step for key, step in logged if key == "validation_loss/1"} == {1, 2, 3, 4}

@@ -220,6 +220,25 @@ def test_derivatives_of_every_system_are_those_of_automatic_differentiation(vari
         torch.testing.assert_close(found[name], expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
 
 
+def test_layers_are_read_with_their_own_presences_and_actions() -> None:
+    """Those of SCAE and of the generative model are beside their models' tests."""
+    models, layers, images = {}, {}, torch.rand(4, 1, 12, 12)
+    for variant in ("capsnet", "matrix_capsules", "vae", "cnn"):
+        run = small_run(variant)
+        seen = images[..., : run.augmentation.seen_size(12), : run.augmentation.seen_size(12)]
+        models[variant] = build_model(run, 12).eval()
+        layers[variant] = SYSTEMS[variant].part("equivariance").read(models[variant], seen)
+    capsules = models["capsnet"].encode(images)
+    torch.testing.assert_close(layers["capsnet"]["capsules"].numbers, capsules)
+    torch.testing.assert_close(layers["capsnet"]["capsules"].weights, capsules.norm(dim=-1))
+    poses, activations = models["matrix_capsules"].capsules(images[..., :10, :10])[-1]
+    torch.testing.assert_close(layers["matrix_capsules"]["poses"].numbers, poses[:, 0])
+    torch.testing.assert_close(layers["matrix_capsules"]["poses"].weights, activations[:, 0])
+    torch.testing.assert_close(layers["vae"]["code"].numbers[:, 0], models["vae"].encode(images)[0])
+    action = layers["cnn"]["maps"].action
+    assert action == FeatureMaps(models["cnn"].maps(images[..., :10, :10]).shape[-1], "border")
+
+
 # ---- controls
 
 

@@ -9,15 +9,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from small import EVALUATE, SIZE, SMALL_VAE, squares
+from small import EVALUATE, SIZE, SMALL_VAE, small_run, squares
 from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
+from pipeline.learning.model import EvaluationInputs
+from pipeline.learning.train import Trained
 from pipeline.probes import features as features_module
 from pipeline.probes.generalisation import clean_probe, fit_probe, probe_accuracies, rotated, rotation_probes
+from pipeline.probes.sweep import sweep, swept
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.vae.model.vae import VAE
 from pipeline.systems.vae.settings import VAEModelParams
@@ -197,3 +201,18 @@ def test_probes_of_one_angle_are_fit_and_tested_within_it(capsules: GenerativeMo
     for angle in (0.0, 90.0):
         measured = rotation_probes(capsules, dataset, angle, settings(), CPU).set_index("features")["accuracy"]
         assert measured.to_dict() == pytest.approx(refit[rotated(angle)].to_dict())
+
+
+def test_a_sweep_probes_within_the_angle_that_it_trained_on(capsules: GenerativeModel, dataset: Dataset) -> None:
+    inputs = EvaluationInputs(
+        [capsules], dataset, swept(small_run(), 90.0, 1, 1.0), {"evaluate": settings()}, lambda: None, CPU, "sweep"
+    )
+    history = pd.DataFrame({"replica": [0, 0], "validation_bound": [-3.0, -5.0]})
+    numbers = sweep(inputs, Trained([], history, [1], 0.0)).numbers
+    assert numbers["validation"]["bound"]["mean"] == -3
+    at_90, upright = (
+        rotation_probes(capsules, dataset, angle, settings(), CPU, sampled=True).set_index("features")["accuracy"]
+        for angle in (90.0, 0.0)
+    )
+    found = {name: probe["mean"] for name, probe in numbers["probe"].items()}
+    assert found == pytest.approx(at_90.to_dict()) != upright.to_dict()

@@ -46,12 +46,9 @@ def test_table_1_in_percent(studied: Writer, values: dict[str, Any]) -> None:
         assert found[claim]["ours"]["value"] == pytest.approx(100 * ERRORS[condition]), claim
         assert found[claim]["ours"]["sd"] == pytest.approx(1.2)
         assert found[claim]["provenance"]["items"] == ["ablation/toys"]
-    assert found["004.t1.vec"]["notes"] == ["error of the unchanged network with equal training: 20.0 %"]
     assert found["004.t1.cnn"]["ours"]["value"] == pytest.approx(12)
     assert found["004.crops"]["ours"]["value"] == pytest.approx(15)
     assert found["004.crops"]["provenance"]["items"] == ["train/matrix-toys", "evaluate/matrix-toys"]
-    made_up_matrix.ablated(studied, "toys", ERRORS | {"iterations-1": 0.19})  # less than the unchanged 20 %
-    assert "the opposite of the paper's order" in verdicts(studied, values)["004.t1.r1"]["notes"][0]
 
 
 def test_trainings_that_are_too_short_are_told(studied: Writer, values: dict[str, Any]) -> None:
@@ -88,6 +85,9 @@ def test_novel_viewpoints(studied: Writer, values: dict[str, Any]) -> None:
     assert ours == pytest.approx([20, 26, 19, 24])
     assert "0.77 times the CNN's (paper: 0.68)" in found["004.t2.az.caps"]["notes"][1]
     assert "30 epochs of 66 steps" in remarks(found["004.t2.az.caps"])[-1], "a third of the images is familiar"
+    # The CNN is better, and matched at an error of 36 %. The document's CNN is compared at the end of training.
+    made_up_matrix.viewed(studied, "azimuth", {"capsules": 0.2, "cnn": 0.26}, lead=-0.1)
+    assert verdicts(studied, values)["004.t2.az.cnn"]["ours"]["value"] == pytest.approx(26)
 
 
 def test_checks_hold_and_tell_numbers(studied: Writer, values: dict[str, Any]) -> None:

@@ -169,6 +169,8 @@ def test_a_checkpoint_belongs_to_the_images_that_it_saw(root: Path, monkeypatch:
                 context.train("one", run, watched={"far": each.part("test")})
     assert len(set(keys)) == len(keys) == 6
     assert keys[0] == context.sha256(run.dataset)
+    logged = [event["sha256"] for event in tracked_events(root / ".tracking") if event["event"] == "dataset"]
+    assert set(logged) == {keys[0]}, "the hash of the file, whichever images were chosen"
 
 
 def test_every_number_says_where_it_comes_from(done: Path) -> None:

@@ -121,6 +121,14 @@ def test_the_loss_is_made_of_its_terms(model: SCAE, images: Tensor) -> None:
     squared, squared_between = squared_sparsity(objects.presence, 1.2, 3)
     made = 0.7 * within - 0.2 * between + 2 * squared + 0.35 * squared_between
     torch.testing.assert_close(terms["sparsity"], made.detach())
+    # And so are its gradients: presences of parts do not learn from the likelihood of poses.
+    log_parts = (per_part * parts.presence.detach()).sum(1).mean()
+    log_pixels = model.explain_pixels(images, parts)[0].mean()
+    made = made - log_pixels - log_parts + 10 * 0.5 * (objects.deformation**2).sum() / IMAGES
+    parameters = list(model.parameters())
+    gradients = (torch.autograd.grad(each, parameters, retain_graph=True) for each in (loss, made))
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 # ---- objects
@@ -150,6 +158,24 @@ def test_the_measures_of_equivariance_read_votes_with_their_own_presences(model:
     layer, objects = read(model, images)["objects"], model.encode_objects(model.encode_parts(images))
     torch.testing.assert_close(layer.numbers.view(IMAGES, OBJECTS, PARTS, 6), objects.votes)
     torch.testing.assert_close(layer.weights.view(IMAGES, OBJECTS, PARTS), objects.vote_presence)
+
+
+def test_an_object_is_as_present_as_the_most_present_of_its_votes(model: SCAE) -> None:
+    presence, nothing = torch.rand(IMAGES, OBJECTS, PARTS), torch.zeros(IMAGES, OBJECTS, PARTS, 6)
+    found = Objects(nothing, presence, presence, nothing).presence
+    torch.testing.assert_close(found, torch.stack([presence[..., m] for m in range(PARTS)]).max(0).values)
+
+
+@torch.no_grad()
+def test_noise_is_uniform_within_its_half_width(model: SCAE, images: Tensor) -> None:
+    noise = model.draw_noise((2000,), torch.Generator().manual_seed(0), "cpu")
+    assert noise.shape == (2000, model.noise_size)
+    assert (noise.min().item(), noise.max().item()) == (pytest.approx(-1, abs=0.01), pytest.approx(1, abs=0.01))
+    assert noise.mean().item() == pytest.approx(0, abs=0.02)
+    assert noise.std().item() == pytest.approx(3**-0.5, rel=0.02)
+    own = noise[:IMAGES, :PARTS].double()
+    noisy, plain = (model.encode_parts(images, each).presence.logit() for each in (own, None))
+    torch.testing.assert_close(noisy - plain, 2 * own)
 
 
 # ---- penalties

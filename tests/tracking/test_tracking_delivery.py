@@ -165,7 +165,7 @@ def test_a_damaged_journal_or_an_odd_event_keeps_back_nothing_else(
     for run in (odd, headless):
         run.finish()
     for run, line in ((odd, 1), (headless, 0)):
-        lines = run.journal.path.read_text().splitlines(keepends=True)
+        lines = [f"{line}\n" for line in run.journal.path.read_text().splitlines() if line]
         lines.insert(line, '[1, 2]\n{"event": "met\n')
         run.journal.path.write_text("".join(lines[run is headless :]).replace('"start"', '"strat"', run is headless))
     good = make_run(tmp_path, "good")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,14 @@ def test_a_run_is_written_line_by_line(tmp_path: Path) -> None:
     assert (end["event"], end["status"]) == ("end", "FINISHED")
 
 
+def test_an_event_written_by_half_costs_no_other(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    with run.journal.path.open("a") as file:
+        file.write('{"event": "metr')  # as on a full disk
+    run.finish()
+    assert [event["event"] for event in events(run)] == ["start", "end"]
+
+
 def test_what_cannot_be_written_costs_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "runs").write_text("a file where the folder should be")
     run = new_run(tmp_path / "runs")
@@ -49,4 +56,4 @@ def test_what_cannot_be_written_costs_one_warning(tmp_path: Path, caplog: pytest
     other.finish()
     assert "not there" in caplog.text
     assert events(other)[-1]["status"] == "FINISHED"
-    assert json.loads(other.journal.path.read_text().splitlines()[0])["id"] == other.id
+    assert next(other.journal.read())[0]["id"] == other.id

@@ -251,3 +251,17 @@ def test_settings_older_than_the_opacity_of_templates_are_those_of_a_half(small_
     assert given.model_dump() == older
     assert type(given).model_validate(older) == given
     assert small_params.model_dump()["template_opacity"] == small_params.template_opacity
+
+
+def test_expected_children_are_those_of_the_bound_without_noise(model, images, noise):
+    children = model.trace_bound(images, torch.zeros_like(noise)).children
+    torch.testing.assert_close(model.features(images)["children"], children)
+
+
+def test_the_dummy_and_absent_parts_stand_where_the_settings_say(changed):
+    """The referee of the bound takes both from the model."""
+    model = changed(dummy_pose_sd=2.0, dummy_affinity=0.1, inactive_pose="zero")
+    assert (model.c[:, 0] == 2).all()
+    torch.testing.assert_close(model.log_affinity[:, 0].exp(), torch.full((4,), 0.1, dtype=torch.float64))
+    assert not model.inactive_pose.any()
+    assert torch.equal(changed().inactive_pose, model.initial_pose)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -121,3 +122,21 @@ def test_it_tends_to_the_marginal_likelihood(slots: str, count: int, seen: float
         error = math.hypot(our_error, their_error)
         assert error < seen / 4.5
         assert abs(ours - theirs) < 4.5 * error
+
+
+def test_the_study_shows_the_choice_of_sds_no_test_images(
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chosen(model: GenerativeModel, images: np.ndarray, study: PosteriorParams) -> tuple[float, float]:
+        np.testing.assert_array_equal(images, dataset.part("validation")[0])
+        raise StopIteration
+
+    monkeypatch.setattr(module, "choose_sds", chosen)
+    context = SimpleNamespace(
+        settings=STUDY,
+        params=SimpleNamespace(runs={"capsules": small_run()}),
+        dataset=lambda name: dataset,
+        models=lambda *named: [capsules],
+    )
+    with pytest.raises(StopIteration):
+        module.measure(context)  # type: ignore[arg-type]

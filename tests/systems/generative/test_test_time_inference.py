@@ -1,6 +1,7 @@
 """What free-form inference gains, on a tiny model: tables as promised, and numbers that belong together."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from small import ENGINES, EVALUATE, SIZE, small_params
 
 from pipeline.data.datasets import Dataset
 from pipeline.probes.features import features
-from pipeline.probes.generalisation import clean_probe
+from pipeline.probes.generalisation import Labelled, clean_probe, fit_probe
+from pipeline.systems.generative.experiments import test_time_inference as module
 from pipeline.systems.generative.experiments.test_time_inference import (
     EXAMPLE_ANGLES,
     example_gains,
@@ -72,3 +74,23 @@ def test_examples_show_one_image_turned_before_and_after(capsules: GenerativeMod
     np.testing.assert_allclose(found["images"][0], images[labels == 2][0, 0] / 255, atol=1e-5)
     error = {name: np.square(found["images"] - found[name]).sum() for name in ("before", "after")}
     assert error["after"] < error["before"]
+
+
+def test_refit_probes_see_training_images_and_are_chosen_on_the_last_fifth(
+    capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits = []
+
+    def recorded(train: Labelled, validation: Labelled, strengths: list[float]) -> Any:
+        fits.append((train, validation))
+        return fit_probe(train, validation, strengths)
+
+    monkeypatch.setattr(module, "fit_probe", recorded)
+    engines = {"gauss-newton": STUDY.engines["gauss-newton"].model_copy(update={"restarts": 0})}
+    optimisation_gains(capsules, dataset, STUDY.model_copy(update={"engines": engines, "angles": [0.0]}), EVALUATE)
+    images, labels = (part[:20] for part in dataset.part("train"))
+    t0 = features(capsules, images, CPU)["t0"]
+    assert len(fits) == 2, "before and after"
+    for part, rows in zip(fits[0], (slice(16), slice(16, None)), strict=True):
+        np.testing.assert_allclose(part[0], t0[rows], rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(part[1], labels[rows])

@@ -310,3 +310,11 @@ def test_receptive_fields_by_hand(height: int, kernel: int, stride: int) -> None
     assert fields.counts.tolist() == seen.sum((0, 1)).flatten().tolist()
     torch.testing.assert_close(fields.sum(values)[0], (seen * each).sum((0, 1)))
     torch.testing.assert_close(fields.amax(values)[0], torch.where(seen > 0, each, -torch.inf).amax((0, 1)))
+
+
+def test_lambda_rises_to_its_limit_and_that_of_class_capsules_is_another() -> None:
+    how = routing(3, 3, inverse_temperature_rate=0.9, class_inverse_temperature=0.25)  # lambda 0.3
+    expected = [0.3 * (1 - 0.9), 0.3 * (1 - 0.9**2)]
+    assert [how.inverse_temperature(index) for index in range(2)] == pytest.approx(expected)
+    last = replace(how, last=True)
+    assert [last.inverse_temperature(index) for index in range(2)] == pytest.approx([each / 4 for each in expected])

@@ -279,3 +279,16 @@ def test_distortions_are_affine_maps_and_fields() -> None:
     moved = distort(bar, generator, angle=0, stretch=0, shear=0, shift=0)[:, 0, 8:20]
     columns = (moved.sum(1) * places).sum(1) / moved.sum((1, 2))
     assert 0.1 < columns.std() < 0.7
+
+
+def test_test_images_have_no_part_in_a_fit(inputs: Inputs) -> None:
+    schedule, architecture = ScheduleParams.model_validate(SCHEDULE), build_architecture("multiclass", 2, 3)
+
+    def fitted(part: str) -> torch.Tensor:
+        """With the images of a part in another order than their classes."""
+        other = replace(inputs, X=inputs.X | {part: inputs.X[part].flip(0)})
+        return fit_architecture(other, architecture, schedule)[0]
+
+    W = fit_architecture(inputs, architecture, schedule)[0]
+    assert torch.equal(fitted("test"), W)
+    assert not torch.equal(fitted("validation"), W)

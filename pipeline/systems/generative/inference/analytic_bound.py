@@ -111,9 +111,8 @@ def stratified_noise(samples: int, count: int) -> Tensor:
     """
     generator = torch.Generator().manual_seed(0)
     order = torch.stack([torch.randperm(samples, generator=generator) for _ in range(count)], dim=1)
-    u = torch.linspace(
-        0, 1, samples + 1, dtype=torch.float64
-    )  # the integral of logit(u) is u log u + (1 - u) log(1 - u)
+    u = torch.linspace(0, 1, samples + 1, dtype=torch.float64)
+    # The integral of logit(u) is u log u + (1 - u) log(1 - u).
     means = samples * (torch.special.xlogy(u, u) + torch.special.xlogy(1 - u, 1 - u)).diff()
     return means[order]
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from pipeline.drawing import pictures
 from pipeline.drawing.drawings import Drawing, Written
 from pipeline.drawing.style import BLUE, GREEN, VERMILLION, in_house_style, panels
-from pipeline.drawing.table import Row, Table, cells, measured_table
+from pipeline.drawing.table import Row, Table, as_text, cells, measured_table
 from pipeline.results.findings import Finding, Measure, Remark
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.reading import Numbers, Recorded, Results
@@ -132,7 +132,7 @@ def full_posterior_bound(results: Results) -> Finding:
     bounds = ("elbo_normalised", "elbo")
     pairs = [[numbers.needed("guide", guide, bound) for guide in ("refined", "scratch")] for bound in bounds]
     lead, printed = (refined.minus(scratch) for refined, scratch in pairs)
-    notes.append(f"with the document's unnormalised density, the lead is {printed.mean:.1f} ± {printed.sd:.1f} nats")
+    notes.append(f"with the document's unnormalised density, the lead is {as_text(printed)} nats")
     holds = all(refined.clearly_above(scratch) for refined, scratch in pairs)
     noisy = not holds and not any(scratch.clearly_above(refined) for refined, scratch in pairs)
     undecided = "the lead is at most two standard errors" if noisy else ""

@@ -199,7 +199,7 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
-    few = _too_few(SIGNIFICANT_SES * max(kept.se, hurt.se))
+    few = _too_few(SIGNIFICANT_SES * max(kept.se, hurt.se)) if alike else []
     return kept, alike and not few, notes + few
 
 

@@ -7,7 +7,6 @@ network with its numbers and its recorded settings. It is an entry of `runs`, or
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -128,36 +127,9 @@ def row_of(trial: Trial) -> str | None:
     return next(rows, None)
 
 
-def paper_error(trial: Trial) -> float | None:
-    """The paper's error (percent) in a trial's row of Table 1, whatever the trial's data. None if there is no row."""
-    return {claim.id: claim.value for claim in load_claims()}.get(row_of(trial) or "")
-
-
 def _row(results: Results, row: str) -> Finding:
-    """Our test error for a row of Table 1, on central crops. A note has the unchanged network's error, if only settings
-    in `CONDITION` and seeds differ. This network is `networks.small` of evidence or, if not set, row `iterations_3`.
-    """
-    evidence = results.evidence.matrix_capsules
-    trial = trial_of(results, evidence.table_1.get(row))
-    found = _answer(results, trial, row)
-    with suppress(NotMeasuredError):
-        unchanged = trial_of(results, evidence.networks.get("small") or evidence.table_1.get("iterations_3"))
-        # The same settings except for the condition of Table 1 and the number of seeds
-        model = {**unchanged.run.model, **{name: trial.run.model[name] for name in CONDITION}}
-        alike = trial.run == {**unchanged.run, "model": model, "replicas": trial.run.replicas}
-        if row != "iterations_3" and alike and trial.dataset == unchanged.dataset:
-            found.notes.append(_beside(trial, unchanged))
-    return found
-
-
-def _beside(trial: Trial, unchanged: Trial) -> str:
-    """A note on the unchanged network's error, and on the paper's errors if their order is the opposite."""
-    error, kept = (each.numbers.needed("test", "centre") for each in (trial, unchanged))
-    words = f"error of the unchanged network with equal training: {in_percent(kept)}"
-    theirs, papers = paper_error(trial), paper_error(unchanged)
-    if theirs and papers and (error.mean - kept.mean) * (theirs - papers) < 0:
-        words += f"; this is the opposite of the paper's order ({theirs:g} % with the change, {papers:g} % without it)"
-    return words
+    """Our test error for a row of Table 1, on central crops."""
+    return _answer(results, trial_of(results, results.evidence.matrix_capsules.table_1.get(row)), row)
 
 
 def _error(results: Results, named: Callable[[Any], str | None], document: str, test: str = "centre") -> Finding:
@@ -187,7 +159,8 @@ def _answer(results: Results, trial: Trial, document: str, test: str = "centre")
 
 
 def _novel(results: Results, axis: str, network: str) -> Finding | None:
-    """Error on novel viewpoints, when a network is as good as the other one on familiar viewpoints ("matched").
+    """Error on novel viewpoints: the CNN's after training, as in the document, and the capsules' when both networks are
+    equally good on familiar viewpoints ("matched").
 
     None if the matched errors on familiar viewpoints differ by more than two standard errors, which combine the
     binomial noise of the test images and the spread over replicas.
@@ -202,7 +175,7 @@ def _novel(results: Results, axis: str, network: str) -> Finding | None:
     run, document = numbers.trained[network], "viewpoint" if network == "capsules" else "viewpoint_cnn"
     dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
     return Finding(
-        numbers.needed("matched", network, "novel").scaled(100),
+        numbers.needed("matched" if network == "capsules" else "late", network, "novel").scaled(100),
         numbers.records,
         remarks=remarks("matrix_capsules", document, run, dataset, share=FAMILIAR_SHARE),
         notes=[
@@ -232,10 +205,11 @@ def build(results: Results) -> list[Table]:
     """A table of test errors for each data set, a table of errors on held-out objects after changes of training, and a
     table of errors on novel viewpoints. Rows of test errors are sorted: runs, conditions of Table 1, other conditions.
     """
+    papers = {claim.id: claim.value for claim in load_claims()}
     rows_of_table, rows = [*ROWS, None], dict[str, list[Row]]()
     conditions = sorted(ablations(results), key=lambda trial: rows_of_table.index(row_of(trial)))
     for trial in (*runs(results, *BOTH), *conditions):
-        paper = paper_error(trial) if trial.dataset.source in SOURCES else None
+        paper = papers.get(row_of(trial) or "") if trial.dataset.source in SOURCES else None
         changed = ("", "") if trial.stage == "evaluate" else (trial.name, in_words(trial.changes))
         warped = any(trial.run.augmentation.get(name) for name in _WARPS)
         keys: list[object] = [trial.base, *changed, trial.run.variant.replace("_", " ")]

@@ -119,12 +119,13 @@ def _measure(
     differences = unique(remark for study in studies for remark in study.remarks)
     differences += [Remark(f"without {SETS[role]}", "data") for role in roles if role not in answers]
     verdicts = [holds for _, holds, *_ in found]
+    both = ["; ".join(f"{SETS[study.role]}: {number:.4g}" for study, (number, *_) in answers.values())]
     return Finding(
         Measured(found[0][0], 0.0, 1),
         [record for study in studies for record in study.numbers.records],
         holds=None if None in verdicts else all(verdicts),
         remarks=differences,
-        notes=[note for _, _, *noted in found for note in noted],
+        notes=[*both[: len(found) - 1], *(note for _, _, *noted in found for note in noted)],
     )
 
 
