@@ -108,10 +108,9 @@ class Journal:
         self.writer = FileLock(folder / "writer.lock", thread_local=False)
 
     def append(self, event: str, **fields: Any) -> None:
-        """Append one event. Raises `OSError` if this fails."""
+        """Append one event, on a new line even if half an event came before. Raises `OSError` if this fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            # It starts with a line break, because an earlier event may have been written by half.
             file.write("\n" + json.dumps({"event": event, "time": int(time.time() * 1000), **fields}) + "\n")
 
     def read(self, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:

@@ -159,11 +159,9 @@ def _answer(results: Results, trial: Trial, document: str, test: str = "centre")
 
 
 def _novel(results: Results, axis: str, network: str) -> Finding | None:
-    """Error on novel viewpoints: the CNN's after training, as in the document, and the capsules' when both networks are
-    equally good on familiar viewpoints ("matched").
+    """Error on novel viewpoints: the CNN's after training, and the capsules' at equal errors on familiar viewpoints.
 
-    None if the matched errors on familiar viewpoints differ by more than two standard errors, which combine the
-    binomial noise of the test images and the spread over replicas.
+    None if the matched errors on familiar viewpoints differ by more than two standard errors (of images and replicas).
     """
     item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
     images = numbers.number("images", "familiar")
@@ -172,18 +170,23 @@ def _novel(results: Results, axis: str, network: str) -> Finding | None:
     if abs(capsules.mean - cnn.mean) > SIGNIFICANT_SES * math.sqrt(variance):
         return None
     at, ratio = numbers.needed("matched", network, "epoch"), numbers.needed("novel_ratio")
-    run, document = numbers.trained[network], "viewpoint" if network == "capsules" else "viewpoint_cnn"
+    run, kind, document = numbers.trained[network], "matched", "viewpoint"
+    notes = [
+        f"errors on familiar viewpoints when compared: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
+        f"(paper: {PAPER_FAMILIAR[axis]} %), {NETWORKS[network]} at epoch {at.mean:.0f} of {run.training.epochs}",
+        f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
+        f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
+    ]
+    if network == "cnn":
+        kind, document = "late", "viewpoint_cnn"
+        familiar = in_percent(numbers.needed(kind, network, "familiar"))
+        notes = [f"error on familiar viewpoints: {familiar} (paper: {PAPER_FAMILIAR[axis]} %)"]
     dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
     return Finding(
-        numbers.needed("matched" if network == "capsules" else "late", network, "novel").scaled(100),
+        numbers.needed(kind, network, "novel").scaled(100),
         numbers.records,
         remarks=remarks("matrix_capsules", document, run, dataset, share=FAMILIAR_SHARE),
-        notes=[
-            f"errors on familiar viewpoints when compared: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
-            f"(paper: {PAPER_FAMILIAR[axis]} %), {NETWORKS[network]} at epoch {at.mean:.0f} of {run.training.epochs}",
-            f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
-            f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
-        ],
+        notes=notes,
     )
 
 
