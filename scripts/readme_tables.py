@@ -2,9 +2,9 @@
 
     python scripts/readme_tables.py
 
-In README.md, a table stands between `<!-- made by scripts/readme_tables.py: NAME -->` and `<!-- end -->`. The whole of
 reports/paper/README.md is made from the template beside it, in which numbers are expressions such as
-`{{ at("evaluate/cnn-mnist test/centre") | percent(2) }}`.
+`{{ at("evaluate/cnn-mnist test/centre") | percent(2) }}`. Its section "In short" and a table of claims also stand in
+README.md, each between `<!-- made by scripts/readme_tables.py: NAME -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -176,8 +176,9 @@ def rendered(template: str, made: dict[str, list[str]]) -> str:
 def texts(root: Path) -> dict[Path, str]:
     """The texts of both files as they should be."""
     made = tables(root)
-    template = (root / FINDINGS).with_suffix(".md.j2").read_text(encoding="utf-8")
-    return {README: updated((root / README).read_text(encoding="utf-8"), made), FINDINGS: rendered(template, made)}
+    findings = rendered((root / FINDINGS).with_suffix(".md.j2").read_text(encoding="utf-8"), made)
+    made["summary"] = findings.partition("## In short\n\n")[2].partition("\n\n## ")[0].splitlines()
+    return {README: updated((root / README).read_text(encoding="utf-8"), made), FINDINGS: findings}
 
 
 def main() -> None:
