@@ -129,6 +129,7 @@ def test_a_statement_is_not_tested_by_a_network_with_too_few_steps(results: Resu
         ((5.0,), [SEEDS], None, ("noise", SEEDS), "worse"),
         ((5.0,), [], None, ("unexplained", "as far as it gives them"), "worse"),
         ((1.0,), [JPEG], None, ("data", JPEG), "better"),
+        ((1.0,), [EPOCHS, JPEG], None, ("data", f"{JPEG}; other differences: budget"), "better"),
         ((1.8,), [JPEG], None, None, "within"),
     ],
 )

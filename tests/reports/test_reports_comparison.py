@@ -14,6 +14,7 @@ from small import EQUIVARIANCE, run_on
 from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
 from pipeline.report import data_efficiency, equivariance
+from pipeline.results import documents
 from pipeline.results.reading import Results
 
 LABELS = {"digits": "digits (scikit-learn)", "toys": "toys (stand-in)"}
@@ -141,6 +142,18 @@ def test_one_layer_of_poses_that_is_no_better_refutes_it(
     assert verdict(results(writer, values, **changes), "equivariance")[0] == "fails"
 
 
+def test_only_data_on_which_it_fails_explain_that_it_fails(
+    writer: Writer, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(documents.COPIES, "toys", "a copy")
+    assert "a copy" in verdict(results(writer, values), "equivariance")[1]["dataset"]
+    worse = {"parts": {"own": 2.0, "fitted": 0.2, "invariance": 0.9}}
+    told, row = verdict(results(writer, values, generative=worse), "equivariance")
+    assert told == "fails"
+    assert "not the paper's data" in row["dataset"]
+    assert "a copy" not in row["dataset"]
+
+
 def test_that_it_holds_needs_every_system_and_that_it_fails_needs_one(writer: Writer, values: dict[str, Any]) -> None:
     assert verdict(results(writer, values, "generative", "cnn"), "equivariance")[0] == "not run"
     worse = {"parts": {"own": 2.0, "fitted": 0.2, "invariance": 0.9}}
@@ -210,8 +223,10 @@ ERRORS_BY_SHARE = {
 """Variant, parameters and errors of each run, so that the claim holds."""
 
 
-def shares(writer: Writer, values: dict[str, Any], capsules: tuple[int, dict[str, float]] | None = None) -> Results:
-    """Made-up results; `capsules` replaces parameters and errors of matrix capsules."""
+def shares(
+    writer: Writer, values: dict[str, Any], capsules: tuple[int, dict[str, float]] | None = None, epochs: int = 4
+) -> Results:
+    """Made-up results; `capsules` replaces parameters and errors of matrix capsules. The runs have two epochs."""
     for name, (_, parameters, errors) in ERRORS_BY_SHARE.items():
         label = LABELS[name.split("-")[-1]]
         if capsules and name == "matrix-toys":
@@ -220,7 +235,7 @@ def shares(writer: Writer, values: dict[str, Any], capsules: tuple[int, dict[str
         content = {"share": found, "images": {share: IMAGES[share] for share in found}}
         writer.numbers("data_efficiency", name, content, dataset=label)
         writer.numbers("train", name, {"parameters": {"generative": 0, "total": parameters}}, dataset=label)
-    studies = {name: {"run": name, "shares": [0.1, 1.0], "epochs": 4, "replicas": 2} for name in ERRORS_BY_SHARE}
+    studies = {name: {"run": name, "shares": [0.1, 1.0], "epochs": epochs, "replicas": 2} for name in ERRORS_BY_SHARE}
     evidence = {"comparison": {"data_efficiency": {"capsules": "matrix-toys", "cnn": "cnn-toys"}}}
     variants = {name: variant for name, (variant, _, _) in ERRORS_BY_SHARE.items()}
     return made(writer, values, variants, data_efficiency=studies, evidence=evidence)
@@ -234,6 +249,8 @@ def test_the_claim_holds_where_fewer_parameters_have_lower_errors_on_every_share
     assert row["ours"]["value"] == pytest.approx(0.75), "where capsules are worst"
     assert "not the paper's data" in row["dataset"]
     assert "matrix-toys has 60,000 parameters, cnn-toys 400,000" in row["notes"]
+    assert "of the run's epochs" not in row["dataset"]
+    assert "0.5 of the run's epochs" in verdict(shares(writer, values, epochs=1), "params")[1]["dataset"]
 
 
 @pytest.mark.parametrize(
