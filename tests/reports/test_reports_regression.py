@@ -89,9 +89,12 @@ def test_claims_about_both_sets_need_both(values: dict[str, Any], writer: Writer
     items = [item_name(record) for record in found["002.fig5.d"].records]
     assert items == ["regression/grid-second", "regression/grid-first"], "in the paper's order"
     assert dataset_label(found["002.1m"].records) == "MNIST", "of digits alone"
+    assert found["002.1m"].notes == []
     bad = changed(spreads(NUMBERS["grid"], 0, 1), "rim/largest", spread(0.9, 0, 1))
     writer.numbers("regression", "grid-first", bad, dataset="Fashion-MNIST")
-    assert findings(writer, params)["002.fig2"].holds is False, "all sets must agree"
+    rim = findings(writer, params)["002.fig2"]
+    assert rim.holds is False, "all sets must agree"
+    assert rim.notes[0].startswith(f"MNIST: {rim.ours.mean:.4g}; Fashion-MNIST: ")
 
 
 @pytest.mark.parametrize(
