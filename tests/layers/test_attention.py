@@ -6,7 +6,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline.layers.attention import AttentionPooling, MultiheadAttentionBlock, PerElement, SetTransformer
+from pipeline.layers.attention import (
+    AttentionPooling,
+    MultiheadAttentionBlock,
+    PerElement,
+    SetTransformer,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +87,15 @@ def test_the_set_transformer_reads_every_image_by_itself_and_in_any_order() -> N
     torch.testing.assert_close(transformer(x[:, torch.randperm(7)]), together)
     # ... while what the elements are does matter.
     assert (transformer(x + torch.randn_like(x) * 0.1) - together).abs().max() > 1e-3
+
+
+def test_the_set_transformer_is_its_blocks_one_after_the_other() -> None:
+    """Lee et al. 2019: ISAB(X) = MAB(X, MAB(points, X)), then MAB(seeds, X). Here a norm comes before the codes."""
+    transformer = shaken(SetTransformer(8, 2, inducing=3, blocks=2, outputs=4, code=5))
+    assert isinstance(transformer, SetTransformer)
+    x = torch.randn(7, 8, dtype=torch.float64)
+    found = transformer(x[None])[0]
+    for block in transformer.blocks:
+        x = naive_block(block.spread, x, naive_block(block.gather, block.points[0], x))
+    pooled = naive_block(transformer.pool, transformer.seeds[0], x)
+    torch.testing.assert_close(found, transformer.code(transformer.norm(pooled)))

@@ -128,6 +128,18 @@ def test_each_warp_is_drawn_evenly_within_its_bounds() -> None:
     torch.testing.assert_close(moved[:, :, :2], torch.eye(2).double().expand(4000, 2, 2), rtol=0, atol=1e-5)
 
 
+def test_warps_together_scale_then_shear_then_turn() -> None:
+    """R [[w, s h], [0, h]]: the first column gives the turn R and the width w, the second the shear s."""
+    whole = drawn(rotation=30.0, scale=0.3, aspect=0.2, shear=0.4)
+    angles = torch.rad2deg(torch.atan2(-whole[:, 1, 0], whole[:, 0, 0]))
+    back = warps.compose(warps.rotations(-angles), whole)
+    width, height = back[:, 0, 0], back[:, 1, 1]
+    assert uniform(angles, 30)
+    assert uniform((width * height).log() / 2, 0.3)
+    assert uniform((width / height).log(), 0.2)
+    assert uniform(back[:, 0, 1] / height, 0.4)
+
+
 def test_a_whole_warp_is_one_resampling() -> None:
     """What augment gives is one bilinear look-up: exact on a ramp, which no edge blurs where the crop stays inside."""
     ramp = torch.arange(48, dtype=torch.uint8).expand(40, 1, 48, 48)

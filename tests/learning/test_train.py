@@ -237,6 +237,19 @@ def test_validation_sees_the_same_images_and_noise_at_every_epoch() -> None:
     assert at_once.history["validation_loss"][0] == pytest.approx(small_batches.history["validation_loss"][0], rel=1e-5)
 
 
+def test_a_training_on_random_crops_is_measured_on_the_middle_crop() -> None:
+    run, data = small_run("cnn"), squares()
+    crops = run.augmentation.model_copy(update={"gamma": 1.0})
+    parts = data.part("train"), data.part("validation")
+    found = train(Task(lambda: build_model(run, 10), training(epochs=1), crops, *parts), [0], CPU)
+    model = build_model(run, 10).eval()
+    model.load_state_dict(found.parameters[0])
+    images, labels = (torch.from_numpy(each) for each in parts[1])
+    middle = images[..., 1:11, 1:11].float() / 255
+    loss, _ = model(middle, torch.zeros(12, model.noise_size), torch.tensor(1.0), labels)
+    assert found.history["validation_loss"].item() == pytest.approx(loss.item(), rel=1e-5)
+
+
 def test_watched_images_are_measured_like_those_of_validation_and_decide_nothing() -> None:
     run, data = small_run("cnn"), squares()
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small import EQUIVARIANCE, small_run
 from test_equivariance_measures import blobs, seeded
 from torch import Tensor
 
+from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
 from pipeline.probes.equivariance import errors
 from pipeline.probes.equivariance.actions import FromTheLeft, Layer, Poses, plain
 from pipeline.probes.equivariance.errors_by_layer import Images, Steps, outcome, started
 from pipeline.probes.equivariance.transformations import View
 from pipeline.probes.settings import EquivarianceParams
+from pipeline.studies import equivariance
 from pipeline.systems import build_model
 
 SIZE = 32
@@ -86,6 +89,7 @@ def test_poses_that_follow_have_no_error_whatever_the_map(planted: dict[str, Any
     assert found.keys() == {"rotation 30", "rotation 180", "shift 1", "scale 1.2", "shear 0.2"}
     assert max(found.values()) < 0.02
     assert min(each(planted, "follow", "invariance").values()) > 0.2
+    assert max(each(planted, "follow", "resampling").values()) < 0.02, "there and back, they are where they were"
     derivatives = planted["derivative"]["trained"]["follow"]
     for family, own in derivatives["own"].items():
         assert own["mean"] < 0.02 * derivatives["invariance"][family]["mean"], family
@@ -193,3 +197,43 @@ def test_an_untrained_network_is_started_as_training_would() -> None:
     started(model, torch.rand(16, 1, 10, 10))
     assert not model.training
     assert not torch.equal(before, model.state_dict()["routed.0.beta_u"])
+
+
+def test_errors_are_relative_to_how_numbers_vary_over_all_images_or_within_classes() -> None:
+    """The mean b of the left half, 16 columns, of images of one grey. A shift by one pixel takes away one column, or
+    b / 16. In the derivative it is half of that, because to the left nothing is taken away.
+    """
+    grey = torch.tensor([0.1, 0.2, 0.3, 0.6, 0.7, 0.8])
+    pictures = grey[:, None, None, None].expand(-1, 1, SIZE, SIZE)
+    images = Images(pictures, pictures, torch.tensor([0, 0, 0, 1, 1, 1]), View(None))
+
+    def read(seen: Tensor) -> dict[str, Layer]:
+        return {"left": plain(seen[..., : SIZE // 2].mean((1, 2, 3)).view(-1, 1, 1), None, False)}
+
+    numbers = outcome([MODEL], MODEL, lambda model: read, images, SETTINGS).numbers
+    total, within = ((grey - centre).square().sum() for centre in (0.45, torch.tensor([0.2] * 3 + [0.7] * 3)))
+    for kind, variance in (("relative_error", total), ("within_classes", within)):
+        missed = (grey / 16).square().sum() / (variance * (1 + (15 / 16) ** 2) / 2)
+        found = numbers[kind]["trained"]["left"]["invariance"]["shift"]["1"]["mean"]
+        assert found == pytest.approx(float(missed.sqrt()), rel=1e-4)
+    found = numbers["derivative"]["trained"]["left"]["invariance"]["shift"]["mean"]
+    assert found == pytest.approx(float(((grey / 32).square().sum() / total).sqrt()), rel=1e-4)
+
+
+def test_directions_count_by_their_variance() -> None:
+    """Sums of squares of 8 and 2 along two directions; with fourfold weights along the second, both are 8."""
+    values, ones = torch.tensor([[2.0, 0.0], [-2, 0], [0, 1], [0, -1]]).unsqueeze(1), torch.ones(4, 1)
+    assert errors.dimensions(values, ones) == pytest.approx((8 + 2) ** 2 / (8**2 + 2**2))
+    assert errors.dimensions(values, torch.tensor([[1.0], [1], [4], [4]])) == pytest.approx(2)
+
+
+def test_maps_of_viewpoints_are_fitted_to_other_toys_than_they_are_tested_on() -> None:
+    toys = np.repeat(np.arange(4), 18)
+    factors = {"instance": toys, "azimuth": np.tile(np.arange(0, 360, 20), 4)}
+    factors |= {name: np.full(72, 30) for name in ("elevation", "lighting")}
+    split = {part: np.arange(72) for part in ("train", "validation", "test")}
+    nothing = np.zeros((72, 1, 1, 1), np.uint8)
+    dataset = Dataset("toys", "toys", nothing, np.zeros(72, np.int64), factors, split)
+    fit, test = equivariance._steps(dataset, SETTINGS)["azimuth"]
+    assert set(toys[fit].flat) == {0, 1}
+    assert set(toys[test].flat) == {2, 3}

@@ -20,6 +20,7 @@ from pipeline.data.datasets import Dataset
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.train import Trained
 from pipeline.probes import features as features_module
+from pipeline.probes.evaluation import evaluate, kmeans_accuracy
 from pipeline.probes.generalisation import clean_probe, fit_probe, probe_accuracies, rotated, rotation_probes
 from pipeline.probes.sweep import sweep, swept
 from pipeline.systems.generative.model.generative_model import GenerativeModel
@@ -53,6 +54,13 @@ def test_a_feature_next_to_nothing_does_no_harm() -> None:
     faint[0] = 1e-45
     with_faint = np.concatenate([features, faint], axis=1)
     assert fit_probe((with_faint, labels), (with_faint, labels), [1.0]).score(with_faint, labels) == 1.0
+
+
+def test_features_are_standardised_as_those_of_training_are() -> None:
+    train, (features, labels) = clusters(200), clusters(50)
+    standard = fit_probe(train, (10 * features + 1, labels), [1.0])[0].transform(train[0])
+    np.testing.assert_allclose(standard.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(standard.std(0), 1, rtol=1e-5)
 
 
 def contradicting(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -216,3 +224,13 @@ def test_a_sweep_probes_within_the_angle_that_it_trained_on(capsules: Generative
     )
     found = {name: probe["mean"] for name, probe in numbers["probe"].items()}
     assert found == pytest.approx(at_90.to_dict()) != upright.to_dict()
+
+
+def test_clusters_and_metrics_are_of_test_images(capsules: GenerativeModel, dataset: Dataset) -> None:
+    sections = {"evaluate": settings(angles=[0.0], affine_versions=1)}
+    numbers = evaluate(EvaluationInputs([capsules], dataset, small_run(), sections, lambda: None, CPU, "t")).numbers
+    images, labels = dataset.part("test")
+    for name, values in features_module.features(capsules, images, CPU).items():
+        assert numbers["kmeans"][name]["mean"] == kmeans_accuracy(values, labels, 3, 0), name
+    metrics = features_module.metrics_on_test_images(capsules, dataset, 0, CPU).set_index("metric")["value"]
+    assert {name: each["mean"] for name, each in numbers["test"].items()} == pytest.approx(metrics.to_dict())

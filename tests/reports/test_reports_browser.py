@@ -224,16 +224,3 @@ def test_a_slider_turns_the_digit_by_keyboard(opened: Browser) -> None:
     opened.press("Home", 36)
     opened.wait(f"{FILM}.dataset.shown === '-180'")
     assert all(a != b for a, b in zip(before, opened.evaluate(pictures), strict=True))
-
-
-def test_the_slider_goes_through_the_iterations_by_keyboard(browser: Browser, marked: Report) -> None:
-    browser.open(marked.page, 1280)
-    browser.wait(f"{ROUTING}.dataset.shown === '1'")
-    maps = f"[...{ROUTING}.querySelectorAll('.maps .view:not(:first-child) canvas')].map(each => each.toDataURL())"
-    first = browser.evaluate(maps)
-    assert len(first) == 2 * 5
-    browser.evaluate(f"{ROUTING}.querySelector('input').focus()")
-    for _ in range(2):
-        browser.press("ArrowRight", 39)
-    browser.wait(f"{ROUTING}.dataset.shown === '3'")
-    assert len(set(browser.evaluate(maps))) == 10

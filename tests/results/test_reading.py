@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,6 +22,14 @@ def test_a_difference_and_a_ratio_have_an_sd_where_both_numbers_have_one() -> No
         assert pair[0].minus(pair[1]).sd == pair[0].over(pair[1]).sd == 0.0
     errors = [Measured(mean, 0.3, 1, standard_error=True) for mean in (8.0, 4.0)]
     assert errors[0].minus(errors[1]).sd > 0.4
+
+
+def test_replicas_lower_the_noise_of_a_mean() -> None:
+    """Standard errors of 0.6 / 3 = 0.2: twice that of the difference is 0.57."""
+    low, high = Measured(0.2, 0.6, 9), Measured(0.8, 0.6, 9)
+    assert high.clearly_above(low)
+    assert not replace(high, mean=0.75).clearly_above(low)
+    assert low.variance_of_share(100) == pytest.approx(0.2 * 0.8 / 100 + 0.2**2)
 
 
 SETTINGS = {

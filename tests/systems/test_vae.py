@@ -33,6 +33,11 @@ def test_each_term_is_the_density_it_is_named_after(vae: VAE) -> None:
     assert terms["log_latent"].item() == pytest.approx(prior.mean())
     assert terms["entropy"].item() == pytest.approx(-posterior.mean())
     assert loss.item() == pytest.approx(-(pixels + prior - posterior).mean())
+    assert terms["pixel_error"].item() == pytest.approx(((images.flatten(1).numpy() - mean) ** 2).sum(1).mean())
+    code = vae.features(images)["mu_sigma"].detach()
+    np.testing.assert_allclose(code, np.concatenate([mu, sigma], axis=1))
+    drawn = vae.draw_noise((20_000,), torch.Generator().manual_seed(0), "cpu")
+    assert stats.kstest(drawn.flatten(), "norm").pvalue > 1e-4
 
 
 def test_bernoulli_pixels_have_the_cross_entropy_of_grey_values_and_a_finite_gradient() -> None:

@@ -87,6 +87,26 @@ def test_pose_errors_are_those_of_the_objects_shown() -> None:
     assert parsing.measured(Parse(parents, poses), scenes)["pose_error"] == pytest.approx(1)
 
 
+def test_what_is_measured_of_two_scenes_by_hand() -> None:
+    """Three parts of objects and one of clutter: in one scene two parents are found, in the other all and clutter."""
+    chosen, truth = torch.tensor([[2, 0, 1, 0], [0, 0, 1, 2]]), torch.tensor([[0, 0, 1, 2]] * 2)
+    zeros = torch.zeros(2, 2, 4)
+    scenes = Scenes(zeros, zeros, truth, zeros, torch.ones(2, 2, dtype=torch.bool))
+    measures = parsing.measured(Parse(torch.eye(3)[chosen], zeros), scenes)
+    expected = {"found": 5 / 6, "standard_error": 1 / 6, "clutter_found": 0.5, "pose_error": 0}
+    assert measures == pytest.approx(expected)
+
+
+def test_routing_is_told_how_wide_clutter_is() -> None:
+    study, model = ParsingStudy(**ATTENTION["parsing"]), replace(hierarchy(0.3, clutter=0.4), clutter_sd=2.0)
+    scenes = plant(model, 5, 2, np.random.default_rng(0))
+    density = torch.distributions.Normal(0.0, 2.0).log_prob(scenes.parts).sum(-1)
+    at = model.votes(scenes.parts)
+    expected = em_routing(at, study.long_iterations, 0.3, study.seed, study.routing_starts, density)
+    found = parsing.route(model, scenes, study)["EM routing, several starts, clutter"]
+    torch.testing.assert_close(found.parents, expected.parents)
+
+
 def test_inversion_sees_cues_only_where_its_name_says_so() -> None:
     """Routing sees no cues. Inversion is compared with it: with other cues for the same parts it must find the same."""
     study = ParsingStudy(**ATTENTION["parsing"] | {"steps": 10})

@@ -12,7 +12,7 @@ from scipy.stats import entropy, norm, vonmises
 from small import ATTENTION
 from torch import Tensor
 
-from pipeline.systems.attention.experiments import iterated
+from pipeline.systems.attention.experiments import density, iterated
 from pipeline.systems.attention.experiments.density import scores_of_cues, scores_of_poses
 from pipeline.systems.attention.model import von_mises_fisher
 from pipeline.systems.attention.model.top_down import (
@@ -23,7 +23,7 @@ from pipeline.systems.attention.model.top_down import (
     orthogonal_transforms,
     plant,
 )
-from pipeline.systems.attention.settings import IteratedStudy
+from pipeline.systems.attention.settings import DensityStudy, IteratedStudy
 
 FAILURE_RATE = 1e-4
 """Of every statistical test here, for right code, were the seed not fixed."""
@@ -107,6 +107,12 @@ def test_a_wrong_normalising_constant_is_seen(components: Components, monkeypatc
     density = Components.log_poses
     monkeypatch.setattr(Components, "log_poses", lambda self, parts: density(self, parts) + 1)
     assert min(map(abs, scores_of_poses(components, cues[0], poses))) > 10
+
+
+def test_the_largest_deviation_may_be_below_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(density, "scores_of_cues", lambda *_: [1.0, -9.0])
+    study = DensityStudy(**ATTENTION["density"] | {"dimensions": [2], "kappas": [1.0]})
+    assert density.run(study).numbers["largest_z"]["mean"] == 9
 
 
 def test_planted_scenes_follow_the_density_of_their_model() -> None:

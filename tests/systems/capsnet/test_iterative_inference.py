@@ -60,6 +60,10 @@ def test_rows(found: Outcome) -> None:
         np.testing.assert_allclose(measured.astype(float), expected, rtol=1e-4)
     own = lengths[np.arange(len(labels)), labels]
     assert of_class["length_right"]["forward"] == pytest.approx(own.mean(), rel=1e-5)
+    others = (lengths.sum(1) - own) / 2
+    assert of_class["length_others"]["forward"] == pytest.approx(others.mean(), rel=1e-5)
+    energy = of_class["energy"]["free-clamped-none"]
+    assert arrays["energies_free-clamped-none"][-1].sum() == pytest.approx(energy, rel=1e-5)
     np.testing.assert_allclose(np.linalg.norm(arrays["capsules_start"], axis=-1), lengths[:6], rtol=1e-4)
     assert arrays["energies_free-clamped-none"].shape == (121, 4 + 2)
     assert arrays["energies_predicted-clamped-L1-1"].shape == (121, 3 + 2)
@@ -94,6 +98,8 @@ def test_conditions_do_what_they_must(found: Outcome, output: str, replica: int)
     assert still["energy"] == pytest.approx(0, abs=1e-9), "nothing pulls"
     assert still["hoyer"] == pytest.approx(start["hoyer"], rel=1e-5)
     assert damped["length_right"] < start["length_right"]
+    middle = found.table.query("layer == 'middle' and replica == @replica").set_index("condition")["hoyer"]
+    assert middle[f"{output}-free-none"] == pytest.approx(middle["start"], rel=1e-5), "nothing pulls there, either"
 
 
 def test_free_capsules_that_l1_kills_are_silent_not_even() -> None:

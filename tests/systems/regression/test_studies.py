@@ -112,9 +112,17 @@ def test_the_grid(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose((lengths**2).sum(axis=1), 1, rtol=1e-5)  # squashed: shares of one
     two = found.numbers["errors"]["multiclass"]["2"]["test"]["mean"]
     assert (lengths.argmax(axis=1) != y.numpy()).mean() == pytest.approx(two)
-    for c in range(3):  # each prototype is a training image of its class
-        own = inputs.images["train"][inputs.y["train"].numpy() == c, 0]
-        assert all((own == each).all(axis=(1, 2)).any() for each in found.arrays["prototypes"][c])
+    W = fit_architecture(inputs, build_architecture("multiclass", 3, 3), study.schedule)[0][0]  # (m, d, p)
+    h = torch.einsum("mdp,np->nmd", W, inputs.X["train"])
+    shares = h.square() / h.square().sum((1, 2), keepdim=True)
+    for c in range(3):
+        # A prototype is the training image of the class with the largest square of an element, by equations 29 and 30.
+        own = np.flatnonzero(inputs.y["train"] == c)
+        best = own[shares[own, c].argmax(0).numpy()]
+        np.testing.assert_array_equal(found.arrays["prototypes"][c], inputs.images["train"][best, 0])
+        own = np.flatnonzero(y == c)
+        best = own[lengths[own, c].argmax()]
+        np.testing.assert_array_equal(found.arrays["confident"][c], inputs.images["test"][best, 0])
     assert found.numbers["rim"]["own"]["mean"] > found.numbers["rim"]["others"]["mean"]
 
 
@@ -192,6 +200,14 @@ def test_starts_together_are_starts_alone(inputs: Inputs) -> None:
     assert found.numbers["best_random"]["mean"] == found.table["error"].iloc[:6].min()
     fewer = starts.run(inputs, study.model_copy(update={"sds": [0.1]}))
     assert fewer.table["error"].tolist()[:3] == pytest.approx(found.table["error"].tolist()[:3])
+
+
+def test_a_start_counts_by_its_lowest_error(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = pd.DataFrame({"problem": [0, 0, 0], "error": [0.5, 0.1, 0.3]})
+    monkeypatch.setattr(starts, "fit_without_validation", lambda *_: history)
+    settings = {"size": 2, "iterations": 3, "momentum": 0.9, "threshold": 0.5, "seed": 0, "sds": [0.1], "seeds": 1}
+    found = starts.run(inputs, study_of("starts", **settings)).numbers
+    assert found["subspace"]["mean"] == found["best_random"]["mean"] == 0.1
 
 
 def test_samples_find_the_closed_forms_exact(inputs: Inputs) -> None:
@@ -275,6 +291,11 @@ def test_distortions_are_affine_maps_and_fields() -> None:
     along, across = places[:, None] * places, (places**2)[:, None]
     slope = (turned * along).sum((1, 2)) / (turned * across).sum((1, 2))
     assert slope.abs().max() == pytest.approx(math.tan(math.radians(10)), abs=0.02)
+    # A shift moves the bar's centre by up to so many pixels on each axis.
+    shifted = distort(bar, generator, angle=0, stretch=0, shear=0, shift=3, elastic=0)[:, 0]
+    for axis in (1, 2):
+        centre = (shifted.sum(axis) * places).sum(1) / 32
+        assert (centre.min(), centre.max()) == (pytest.approx(-3, abs=0.1), pytest.approx(3, abs=0.1))
     # An elastic field alone moves ink by about its sd.
     moved = distort(bar, generator, angle=0, stretch=0, shear=0, shift=0)[:, 0, 8:20]
     columns = (moved.sum(1) * places).sum(1) / moved.sum((1, 2))
