@@ -160,7 +160,6 @@ class Context:
         name: str | None,
         run: RunSettings,
         dataset: Dataset | None = None,
-        change: str = "",
         *,
         key: str = "",
         start: Sequence[Parameters] | None = None,
@@ -172,8 +171,7 @@ class Context:
         Args:
             name: name of the training in the study. It is the prefix of the names of the metrics. None if the item has
                 no other training.
-            dataset: training data. By default, it is the run's data set.
-            change: how `dataset` differs from the run's. A checkpoint of another `change` or other images is not used.
+            dataset: training data; by default, the run's data set. A checkpoint of other images is not used.
             key: key of the training's settings in the result; by default, `name`. Without `key` and `name`,
                 settings are not recorded, because the result of the stage `train` has the run's settings anyway.
             start, frozen, watched: as for `train_run`, whose docstring lists the errors.
@@ -188,7 +186,7 @@ class Context:
         parts = [dataset.part(each) for each in dataset.split] if dataset else []
         seen = [array.tobytes() for labelled in (*parts, *(watched or {}).values()) for array in labelled]
         digest = hashlib.sha256(b"".join(seen)).hexdigest() if seen else ""
-        data = f"{self.sha256(run.dataset)} {change} {digest}".strip()
+        data = f"{self.sha256(run.dataset)} {digest}".strip()
         part = name or ""
         title = f"{self.label}, {part}" if part else self.label
         self.run.log_dataset(run.dataset, (dataset or own).label, self.sha256(run.dataset))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import yaml
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -121,22 +122,18 @@ def arrows(stages: dict[str, Any]) -> set[tuple[str, str]]:
         # A path that begins with a template is a folder of the user's. No stage writes it.
         read[name] = [path for path in paths(body.get("deps")) if not path.startswith("${")]
         written[name] = [path for kind in ("outs", "metrics", "plots") for path in paths(body.get(kind))]
-    direct = {
+    direct = [
         (a, b) for a in stages for b in stages if a != b and any(touch(w, r) for w in written[a] for r in read[b])
-    }
-    reach = set(direct)
-    for middle in stages:
-        reach |= {(a, b) for a in stages for b in stages if (a, middle) in reach and (middle, b) in reach}
-    return {(a, b) for a, b in direct if not any((a, c) in reach and (c, b) in reach for c in stages)}
+    ]
+    return set(nx.transitive_reduction(nx.DiGraph(direct)).edges)
 
 
 def columns(stages: dict[str, Any], edges: set[tuple[str, str]]) -> dict[str, int]:
     """The column of each stage, from 0: just left of all stages that read from it, so that few arrows cross boxes."""
-    left = dict.fromkeys(stages, 0)  # number of arrows on the longest path from each stage
-    for _ in stages:
-        for a, b in edges:
-            left[a] = max(left[a], left[b] + 1)
-    return {name: max(left.values()) - arrows for name, arrows in left.items()}
+    backwards = nx.DiGraph([(b, a) for a, b in edges])
+    backwards.add_nodes_from(stages)
+    from_right = list(nx.topological_generations(backwards))
+    return {name: len(from_right) - 1 - number for number, names in enumerate(from_right) for name in names}
 
 
 def multiplicity(stage: dict[str, Any]) -> str:

@@ -9,13 +9,13 @@ need are not listed, either.
 
 from __future__ import annotations
 
-import re
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("dev", "sharing", "server")  # the tests use them all
@@ -24,11 +24,6 @@ HEADER = f"""\
 # Exact versions of everything installed, written by scripts/lock.py (Python {PYTHON}).
 # torch brings its own CUDA packages where its build wants them; they are not listed, so a CPU build stays small.
 """
-
-
-def canonical(name: str) -> str:
-    """A package's normalised name. Names are the same for a package index if their normalised names are equal."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def needed(requirements: list[str]) -> dict[str, str]:
@@ -48,7 +43,7 @@ def needed(requirements: list[str]) -> dict[str, str]:
             raise SystemExit(
                 f"{requirement.name} is not installed: pip install '.[dev,sharing,server]' first"
             ) from None
-        name = canonical(requirement.name)
+        name = canonicalize_name(requirement.name)
         if not name.startswith(("nvidia-", "cuda-")) and name != "triton":
             found[name] = installed.version.partition("+")[0]
         for extra in {"", *requirement.extras}:

@@ -25,25 +25,17 @@ def shifts(pixels: Tensor, size: int) -> Tensor:
     return torch.cat([linear, (2 / size) * pixels[..., None]], dim=-1)
 
 
-def warp(images: Tensor, matrices: Tensor, canvas: int | None = None) -> Tensor:
+def warp(images: Tensor, matrices: Tensor) -> Tensor:
     """Warp images by bilinear interpolation, with black outside them. Returns `[B, C, S, S]`, float32 in [0, 1].
 
     Args:
-        images: `[B, C, H, H]`, uint8 (0..255) or float in [0, 1].
-        matrices: `[B, 2, 3]`, one for each image, in coordinates of the canvas.
-        canvas: side `S` of the result in pixels; by default `H`. A larger canvas does not enlarge the image: before the
-            warp, images are in the canvas's middle. Raises ValueError if `canvas` is below `H`, or `canvas - H` is odd.
+        images: `[B, C, S, S]`, uint8 (0..255) or float in [0, 1].
+        matrices: `[B, 2, 3]`, one for each image.
     """
-    count, channels, height, _ = images.shape
-    size = height if canvas is None else canvas
-    if size < height or (size - height) % 2:
-        raise ValueError(f"canvas must exceed the images' {height} pixels by an even number, found {size}")
     pixels = images.float()
     if images.dtype == torch.uint8:
         pixels = pixels / 255
-    # The factor turns canvas coordinates into image coordinates, so that images need not be padded to the canvas first.
-    sampling = invert(matrices.float()) * (size / height)
-    grid = functional.affine_grid(sampling, [count, channels, size, size], align_corners=False)
+    grid = functional.affine_grid(invert(matrices.float()), list(images.shape), align_corners=False)
     return functional.grid_sample(pixels, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
@@ -54,18 +46,17 @@ def uniform_rotations(count: int, angle: float, generator: torch.Generator, devi
     return rotations(angles.to(device))
 
 
-def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: torch.device, images: Tensor) -> Tensor:
-    """Random warps `[count, 2, 3]` with affNIST's published ranges: a stand-in for the official affNIST images.
+def affnist_warps(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Random warps `[B, 2, 3]` with affNIST's published ranges: a stand-in for the official affNIST images.
 
     A warp scales each axis by 0.8 to 1.2, shears by -0.2 to 0.2 (x moves by this share of y), turns by -20 to 20
     degrees, and moves to any place where all ink stays on the canvas. All these numbers are drawn uniformly. A digit
     that is too large for the canvas is put in the middle.
 
     Args:
-        canvas: side in pixels of the canvas given to `warp`. affNIST has 40.
-        images: `[count, C, H, H]`. Pixels that are not exactly black are ink.
+        images: `[B, C, S, S]`. Pixels that are not exactly black are ink.
     """
-    draws = torch.rand(count, 6, generator=generator, device=generator.device).to(device)
+    draws = torch.rand(len(images), 6, generator=generator, device=generator.device).to(images.device)
     low, high = 0.8, 1.2
     scale = low + (high - low) * draws[:, :2]
     shear = 0.2 * (2 * draws[:, 2] - 1)
@@ -74,7 +65,7 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
     stretch = torch.stack([scale[:, 0], shear * scale[:, 1], zero, scale[:, 1]], dim=-1).unflatten(-1, (2, 2))
     linear = turn @ stretch  # [B, 2, 2]
 
-    x, y = _ink_box(images.to(device), canvas)
+    x, y = _ink_box(images)
     corners = torch.stack([x[:, [0, 1, 0, 1]], y[:, [0, 0, 1, 1]]], dim=1)  # [B, 2, 4]
     least, most = (linear @ corners).aminmax(dim=-1)  # [B, 2] each
     free = (2 - (most - least)).clamp_min(0)
@@ -82,7 +73,7 @@ def affnist_warps(count: int, canvas: int, generator: torch.Generator, device: t
     return torch.cat([linear, (place - (least + most) / 2)[..., None]], dim=-1)
 
 
-def _ink_box(images: Tensor, canvas: int) -> tuple[Tensor, Tensor]:
+def _ink_box(images: Tensor) -> tuple[Tensor, Tensor]:
     """The left and right edges `[B, 2]` and the top and bottom edges `[B, 2]` of images' ink, in canvas coordinates.
 
     In bilinear sampling, a pixel's ink reaches one pixel beyond its centre. A black image is treated as full of ink.
@@ -95,6 +86,6 @@ def _ink_box(images: Tensor, canvas: int) -> tuple[Tensor, Tensor]:
         first = on.int().argmax(dim=-1)
         last = height - 1 - on.flip(-1).int().argmax(dim=-1)
         pixels = torch.stack([first - 0.5, last + 1.5], dim=-1)
-        return (2 * pixels - height) / canvas
+        return (2 * pixels - height) / height
 
     return extent(ink.any(dim=1)), extent(ink.any(dim=2))

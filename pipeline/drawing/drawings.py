@@ -69,10 +69,12 @@ class Written:
     tracking_runs: dict[Path, list[str]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
-    def examples(self, results: Results, stage: str, item: str, names: Sequence[str]) -> dict[str, np.ndarray] | None:
+    def examples(
+        self, results: Results, stage: str, item: str, names: Sequence[str], study: str | None = None
+    ) -> dict[str, np.ndarray] | None:
         """The arrays of an item, as from `Results.examples`. If it has none, returns None and notes it in `missing`."""
-        if (found := results.examples(stage, item, names)) is None:
-            self.miss(f"{stage}/{item} (its examples)")
+        if (found := results.examples(stage, item, names, study)) is None:
+            self.miss(f"{stage}/{item}{f' ({study})' if study else ''} (its examples)")
         return found
 
     def table(self, results: Results, stage: str, item: str, columns: Sequence[str]) -> pd.DataFrame | None:

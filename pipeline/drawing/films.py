@@ -131,7 +131,7 @@ class RoutingFilm:
                 "name": self.name_of(k),
                 "label": int(self.labels[k]),
                 "picture": png(Image.fromarray(self.images[k])),
-                "parts": rounded(parts[k][:, None]),
+                "parts": rounded(parts[k]),
                 "shares": np.round(100 * shares[k]).astype(int).tolist(),
                 "activations": rounded(self.activations[k]),
                 "spreads": rounded(self.spreads[k]),

@@ -104,23 +104,16 @@
     });
 
     const map = (context, image, shares) => {
-      const types = image.parts[0].length;
-      const across = Math.ceil(Math.sqrt(types));
-      const cell = MAP / side / across;
+      const cell = MAP / side;
       context.fillStyle = "#000000";
       context.fillRect(0, 0, MAP, MAP);
-      context.fillStyle = "#7a7a7a";
-      for (let edge = 1; types > 1 && edge < side; edge++) {  // positions apart
-        context.fillRect(edge * MAP / side - 0.5, 0, 1, MAP);
-        context.fillRect(0, edge * MAP / side - 0.5, MAP, 1);
-      }
-      image.parts.forEach((active, place) => active.forEach((activation, type) => {
+      image.parts.forEach((activation, place) => {
         const size = 0.94 * cell * Math.sqrt(Math.min(Math.max(activation, 0), 1));
-        const left = (place % side * across + type % across + 0.5) * cell - size / 2;
-        const top = (Math.floor(place / side) * across + Math.floor(type / across) + 0.5) * cell - size / 2;
-        context.fillStyle = shade(shares[place * types + type]);
+        const left = (place % side + 0.5) * cell - size / 2;
+        const top = (Math.floor(place / side) + 0.5) * cell - size / 2;
+        context.fillStyle = shade(shares[place]);
         context.fillRect(left, top, size, size);
-      }));
+      });
     };
 
     const show = at => {
@@ -135,7 +128,7 @@
         });
         return classes[activations.indexOf(Math.max(...activations))];
       });
-      const value = data.values[at] + (data.notes[at] ? ` (${data.notes[at]})` : "");
+      const value = `${data.values[at]} (${data.notes[at]})`;
       return { value, spoken: `${value}, most active: ${taken.join("; ")}` };
     };
     return { show, images: rows.map(({ image, picture }) => [picture, image.picture]) };

@@ -104,8 +104,7 @@ def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> War
         # Warps depend on images, because ink must stay on the canvas. After the last image comes the first again.
         rows = np.arange(position, position + count) % len(images)
         position += count
-        batch = torch.from_numpy(images[rows]).to(device)
-        return warps.affnist_warps(count, batch.shape[-1], generator, device, batch)
+        return warps.affnist_warps(torch.from_numpy(images[rows]).to(device), generator)
 
     return warp
 

@@ -319,11 +319,6 @@ class Study:
         return self.part or self.item
 
     @property
-    def label(self) -> str:
-        """The item, and the study's name where the item is a set: `regression_sets/digits (grid-digits)`."""
-        return f"{self.stage}/{self.item}" + (f" ({self.part})" if self.part else "")
-
-    @property
     def kind(self) -> str:
         """The kind of study, such as "grid"."""
         return str(self.settings.study)
@@ -331,10 +326,6 @@ class Study:
     def table(self, columns: Sequence[str]) -> pd.DataFrame | None:
         """The study's table, as from `Results.table`."""
         return self.results.table(self.stage, self.item, columns, self.part)
-
-    def examples(self, names: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """The study's arrays, as from `Results.examples`."""
-        return self.results.examples(self.stage, self.item, names, self.part)
 
 
 def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]:

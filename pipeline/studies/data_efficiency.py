@@ -70,10 +70,10 @@ def measure(context: Context) -> Outcome:
     dataset = context.dataset(unchanged.dataset)
     tables, images = [], {}
     for share in settings.shares:
-        part, name = share_of(dataset, share), f"share={share:g}"
+        part = share_of(dataset, share)
         count = images[f"{share:g}"] = len(part.split["train"])
         run = with_share(unchanged, settings, count, len(dataset.split["train"]))
-        _, models = context.train(name, run, part, name if share < 1 else "", key=f"{share:g}")
+        _, models = context.train(f"share={share:g}", run, part, key=f"{share:g}")
         errors = [errors_of(model, run, part, context.params.evaluate, context.device) for model in models]
         tables.append(stack_replicas(errors).assign(share=f"{share:g}", images=count))
     table = pd.concat(tables, ignore_index=True)

@@ -44,6 +44,6 @@ def measure(context: Context) -> Outcome:
     curves = {}
     for network, name in (("capsules", settings.capsules), ("cnn", settings.cnn)):
         run = viewed(context.params.runs[name], settings.dataset, settings.epochs, settings.replicas)
-        trained, _ = context.train(network, run, dataset, settings.axis, watched=watched)
+        trained, _ = context.train(network, run, dataset, watched=watched)
         curves[network] = errors(trained.history)
     return outcome(**curves, images={name: len(labels) for name, (_, labels) in watched.items()})

@@ -154,7 +154,7 @@ def test_the_figure_has_its_words_and_its_film(results: Results) -> None:
     parts, shares = arrays["parts"][1], arrays["shares"][1]
     given = np.average(shares, axis=-1, weights=np.broadcast_to(parts, shares.shape))
     np.testing.assert_allclose(second["shares"], 100 * given, atol=0.51)
-    np.testing.assert_allclose(np.array(second["parts"])[:, 0], parts.mean(-1), atol=1e-3)
+    np.testing.assert_allclose(second["parts"], parts.mean(-1), atol=1e-3)
     assert second["activations"] == arrays["activations"][1].astype(float).round(3).tolist()
     with Image.open(io.BytesIO(base64.b64decode(second["picture"]))) as opened:
         np.testing.assert_array_equal(np.asarray(opened), arrays["images"][1])

@@ -228,9 +228,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             records,
             partial(parents_found, table),
         )
-        arrays = study.examples(())
+        arrays = written.examples(results, study.stage, study.item, (), study.part)
         if arrays is None:
-            written.miss(f"{study.label} (its examples)")
             continue
         yield Drawing(
             f"scenes-{study.name}",

@@ -6,9 +6,9 @@ network with its numbers and its recorded settings. It is an entry of `runs`, or
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pipeline.drawing.style import BLUE, PURPLE
 from pipeline.drawing.table import Row, Table, cells, in_words, measured_table, tables_of
@@ -127,22 +127,19 @@ def row_of(trial: Trial) -> str | None:
     return next(rows, None)
 
 
-def _row(results: Results, row: str) -> Finding:
-    """Our test error for a row of Table 1, on central crops."""
-    return _answer(results, trial_of(results, results.evidence.matrix_capsules.table_1.get(row)), row)
-
-
-def _error(results: Results, named: Callable[[Any], str | None], document: str, test: str = "centre") -> Finding:
-    """Test error of a network that has no row in `ROWS`. The function `named` finds its name in the evidence."""
-    return _answer(results, trial_of(results, named(results.evidence.matrix_capsules)), document, test)
-
-
-def _answer(results: Results, trial: Trial, document: str, test: str = "centre") -> Finding:
-    """The error of a trial in `test`, a key of `ERRORS`. A note has the error in the other test. Remarks name
-    differences from the network `document` in `documents.yaml`. There are no training curves for conditions of an
-    ablation, so their training error is from the epoch whose weights were kept.
+def _error(results: Results, role: str) -> Finding:
+    """The test error of the network with a role in evidence: on central crops, or for the role `crops` with 13 crops.
+    A note has the error in the other test. Remarks name differences from the document's network. There are no training
+    curves for conditions of an ablation, so their training error is from the epoch whose weights were kept.
     """
-    other, words = ("crops", "on several crops") if test == "centre" else ("centre", "on the central crop only")
+    evidence = results.evidence.matrix_capsules
+    named = {**evidence.table_1, **evidence.networks, "cnn": evidence.cnn, "crops": evidence.crops}
+    trial = trial_of(results, named.get(role))
+    document, test, other, words = (
+        ("iterations_3", "crops", "centre", "on the central crop only")
+        if role == "crops"
+        else (role, "centre", "crops", "on several crops")
+    )
     evaluated, beside = trial.stage == "evaluate", trial.numbers.measured("test", other)
     if evaluated:
         came = learned(results, trial.numbers, trial.name)
@@ -158,49 +155,58 @@ def _answer(results: Results, trial: Trial, document: str, test: str = "centre")
     )
 
 
-def _novel(results: Results, axis: str, network: str) -> Finding | None:
-    """Error on novel viewpoints: the CNN's after training, and the capsules' at equal errors on familiar viewpoints.
+def _novel_capsules(results: Results, axis: str) -> Finding | None:
+    """Error of capsules on novel viewpoints when both networks are equally good on familiar viewpoints.
 
     None if the matched errors on familiar viewpoints differ by more than two standard errors (of images and replicas).
     """
     item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
     images = numbers.number("images", "familiar")
-    capsules, cnn = (numbers.needed("matched", each, "familiar") for each in NETWORKS)
+    capsules, cnn = (numbers.needed("matched", network, "familiar") for network in NETWORKS)
     variance = sum(each.variance_of_share(images) for each in (capsules, cnn)) if images else 0.0
     if abs(capsules.mean - cnn.mean) > SIGNIFICANT_SES * math.sqrt(variance):
         return None
-    at, ratio = numbers.needed("matched", network, "epoch"), numbers.needed("novel_ratio")
-    run, kind, document = numbers.trained[network], "matched", "viewpoint"
+    at, ratio = numbers.needed("matched", "capsules", "epoch"), numbers.needed("novel_ratio")
     notes = [
         f"errors on familiar viewpoints when compared: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
-        f"(paper: {PAPER_FAMILIAR[axis]} %), {NETWORKS[network]} at epoch {at.mean:.0f} of {run.training.epochs}",
+        f"(paper: {PAPER_FAMILIAR[axis]} %), capsules at epoch {at.mean:.0f} of "
+        f"{numbers.trained['capsules'].training.epochs}",
         f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
         f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
     ]
-    if network == "cnn":
-        kind, document = "late", "viewpoint_cnn"
-        familiar = in_percent(numbers.needed(kind, network, "familiar"))
-        notes = [f"error on familiar viewpoints: {familiar} (paper: {PAPER_FAMILIAR[axis]} %)"]
+    return _novel(item, numbers, "capsules", "matched", "viewpoint", notes)
+
+
+def _novel_cnn(results: Results, axis: str) -> Finding:
+    """Error of the CNN on novel viewpoints at the end of training."""
+    item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
+    familiar = in_percent(numbers.needed("late", "cnn", "familiar"))
+    notes = [f"error on familiar viewpoints: {familiar} (paper: {PAPER_FAMILIAR[axis]} %)"]
+    return _novel(item, numbers, "cnn", "late", "viewpoint_cnn", notes)
+
+
+def _novel(item: str, numbers: Numbers, network: str, kind: str, document: str, notes: list[str]) -> Finding:
+    """Error of a network on novel viewpoints: matched or late, with notes and with remarks on the settings."""
     dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
     return Finding(
         numbers.needed(kind, network, "novel").scaled(100),
         numbers.records,
-        remarks=remarks("matrix_capsules", document, run, dataset, share=FAMILIAR_SHARE),
+        remarks=remarks("matrix_capsules", document, numbers.trained[network], dataset, share=FAMILIAR_SHARE),
         notes=notes,
     )
 
 
 MEASURES: dict[str, Measure] = {
-    **{claim: partial(_row, row=row) for claim, row in ROWS.items()},
-    "004.t1.cnn": partial(_error, named=lambda evidence: evidence.cnn, document="cnn"),
-    "004.crops": partial(_error, named=lambda evidence: evidence.crops, document="iterations_3", test="crops"),
-    "004.small": partial(_error, named=lambda evidence: evidence.networks.get("small"), document="small"),
-    "004.mnist": partial(_error, named=lambda evidence: evidence.networks.get("mnist"), document="mnist"),
-    "004.cifar": partial(_error, named=lambda evidence: evidence.networks.get("cifar10"), document="cifar10"),
-    "004.t2.az.caps": partial(_novel, axis="azimuth", network="capsules"),
-    "004.t2.az.cnn": partial(_novel, axis="azimuth", network="cnn"),
-    "004.t2.el.caps": partial(_novel, axis="elevation", network="capsules"),
-    "004.t2.el.cnn": partial(_novel, axis="elevation", network="cnn"),
+    **{claim: partial(_error, role=row) for claim, row in ROWS.items()},
+    "004.t1.cnn": partial(_error, role="cnn"),
+    "004.crops": partial(_error, role="crops"),
+    "004.small": partial(_error, role="small"),
+    "004.mnist": partial(_error, role="mnist"),
+    "004.cifar": partial(_error, role="cifar10"),
+    "004.t2.az.caps": partial(_novel_capsules, axis="azimuth"),
+    "004.t2.az.cnn": partial(_novel_cnn, axis="azimuth"),
+    "004.t2.el.caps": partial(_novel_capsules, axis="elevation"),
+    "004.t2.el.cnn": partial(_novel_cnn, axis="elevation"),
 }
 
 

@@ -17,7 +17,7 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from pipeline.data.datasets import PARTS
-from pipeline.data.warps import invert
+from pipeline.layers.poses import invert
 from pipeline.results.outcome import Outcome, one
 from pipeline.systems.regression.model.architectures import build_architecture
 from pipeline.systems.regression.model.fits import Inputs, fit_architecture

@@ -151,9 +151,8 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             records,
             partial(error_over_size, table),
         )
-        arrays = study.examples(())
+        arrays = written.examples(results, study.stage, study.item, (), study.part)
         if arrays is None:
-            written.miss(f"{study.label} (its examples)")
             continue
         if "latents" in arrays:
             yield Drawing(
