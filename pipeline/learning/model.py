@@ -1,16 +1,20 @@
 """The interface of models for training and probing, and the inputs of their evaluation."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Generator, Tensor, device, nn
 
 from pipeline.data.datasets import Dataset
 from pipeline.learning.settings import RunSettings
-from pipeline.settings import Section
+
+if TYPE_CHECKING:
+    from pipeline.shared_params import SharedParams
 
 
 class Model(nn.Module):
@@ -74,17 +78,16 @@ class EvaluationInputs:
     """The inputs for the evaluation of a trained run.
 
     Attributes:
-        sections: the sections of `params.yaml` that the evaluation depends on, by name.
-        official: returns affNIST's test images, or None if `official_affnist` is false or `dataset` is not 40x40.
+        official: affNIST's test images. None if `official_affnist` is false, or if `dataset` is not 40x40.
     """
 
     models: Sequence[Model]
     dataset: Dataset
     run: RunSettings
-    sections: Mapping[str, Section]
-    official: Callable[[], Dataset | None]
+    params: SharedParams
     device: torch.device
     title: str
+    official: Dataset | None = None
 
 
 def count_parameters(model: nn.Module) -> int:

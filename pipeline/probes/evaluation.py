@@ -12,7 +12,6 @@ from tqdm import tqdm
 from pipeline.learning.model import EvaluationInputs
 from pipeline.probes.features import features, metrics_on_test_images
 from pipeline.probes.generalisation import AFFINE, probe_accuracies, rotated
-from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, spread_each, stack_replicas
 
@@ -44,12 +43,9 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Measure accuracies of probes on rotated and affinely warped test images, and on affNIST's images if given. Also
     measure accuracies of clusters, and the metrics that training computes, on unwarped test images.
     """
-    models, dataset, device, params = inputs.models, inputs.dataset, inputs.device, inputs.sections["evaluate"]
-    assert isinstance(params, EvaluateParams)
-    official = inputs.official()
+    models, dataset, device, params = inputs.models, inputs.dataset, inputs.device, inputs.params.evaluate
     bar = tqdm(models, desc=inputs.title, unit="seed")
-    table = stack_replicas([probe_accuracies(model, dataset, params, device, official) for model in bar])
-    measured = stack_replicas([metrics_on_test_images(model, dataset, params.seed, device) for model in models])
+    table = stack_replicas([probe_accuracies(model, dataset, params, device, inputs.official) for model in bar])
     (images, labels), classes = dataset.part("test"), len(np.unique(dataset.labels))
     clusters = [
         {name: kmeans_accuracy(values, labels, classes, params.seed) for name, values in found.items()}
@@ -58,7 +54,7 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     numbers = {
         "probe": nest(table, ["features", "protocol", "test"], "accuracy"),
         "kmeans": spread_each(clusters),
-        "test": nest(measured, ["metric"], "value"),
+        "test": spread_each([metrics_on_test_images(model, dataset, params.seed, device) for model in models]),
     }
     tests = dict.fromkeys((rotated(min(params.angles)), rotated(max(params.angles)), AFFINE))
     headline = [f"test.{name}" for name in ("bound", "loss", "accuracy", "pixel_error") if name in numbers["test"]]

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
@@ -29,13 +28,13 @@ def features(
     model: Model,
     images: NDArray[np.uint8],
     device: torch.device,
-    warp: Callable[[int], Tensor] | None = None,
+    warp: Callable[[Tensor], Tensor] | None = None,
     samples: Generator | None = None,
 ) -> Features:
     """Features of uint8 images `[N, C, S, S]`, computed in batches on the device.
 
     Args:
-        warp: given B, returns the warps `[B, 2, 3]` of the next B images. By default images are not warped.
+        warp: returns the warps `[B, 2, 3]` of a batch of uint8 images. By default images are not warped.
         samples: CPU generator. If given, features sampled from the posterior are added.
 
     Raises:
@@ -44,7 +43,7 @@ def features(
     collected: list[dict[str, Tensor]] = []
     for start in range(0, len(images), BATCH):
         batch = torch.from_numpy(images[start : start + BATCH]).to(device)
-        pixels = batch.float() / 255 if warp is None else warps.warp(batch, warp(len(batch)))
+        pixels = batch.float() / 255 if warp is None else warps.warp(batch, warp(batch))
         result = model.features(pixels)
         if not result:
             raise TypeError(f"no features are defined for {type(model).__name__}")
@@ -55,8 +54,8 @@ def features(
 
 
 @torch.no_grad()
-def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> pd.DataFrame:
-    """A row (metric, value) for each metric of the model on the test images, with one noise sample per image.
+def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: torch.device) -> dict[str, float]:
+    """The metrics of the model on the test images, by name, with one noise sample per image.
     The model's `batch_statistics` are left out, because they depend on the batch size, which is not that of training.
     """
     images, labels = dataset.part("test")
@@ -69,4 +68,4 @@ def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: to
         for name, value in model(batch, noise, epoch, classes)[1].items():
             if name not in model.batch_statistics:
                 sums[name] = sums.get(name, 0.0) + float(value) * len(batch)
-    return pd.DataFrame([(name, total / len(images)) for name, total in sums.items()], columns=["metric", "value"])
+    return {name: total / len(images) for name, total in sums.items()}

@@ -64,8 +64,8 @@ def fit_probe(train: Labelled, validation: Labelled, strengths: Sequence[float])
     return make_pipeline(standardise, fitted[best][1])
 
 
-Warp = Callable[[int], Tensor]
-"""A function that is given B, and returns affine maps `[B, 2, 3]` for the next B images."""
+Warp = Callable[[Tensor], Tensor]
+"""A function that returns affine maps `[B, 2, 3]` for a batch of uint8 images `[B, C, S, S]`."""
 
 
 def rotated(angle: float) -> str:
@@ -89,24 +89,15 @@ def _rotations(angle: float, seed: int, device: torch.device) -> Mapping[str, Wa
 
     def rotations(seed: int) -> Warp:
         generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
-        return lambda count: warps.uniform_rotations(count, angle, generator, device)
+        return lambda images: warps.uniform_rotations(len(images), angle, generator, device)
 
     return {part: rotations(seed + i) for i, part in enumerate(PARTS)}
 
 
-def _affine(dataset: Dataset, part: str, seed: int, device: torch.device) -> Warp:
+def _affine(seed: int, device: torch.device) -> Warp:
     generator = torch.Generator().manual_seed(seed)
-    images = dataset.part(part)[0]
-    position = 0
-
-    def warp(count: int) -> Tensor:
-        nonlocal position
-        # Warps depend on images, because ink must stay on the canvas. After the last image comes the first again.
-        rows = np.arange(position, position + count) % len(images)
-        position += count
-        return warps.affnist_warps(torch.from_numpy(images[rows]).to(device), generator)
-
-    return warp
+    # Warps depend on images, because ink must stay on the canvas.
+    return lambda images: warps.affnist_warps(images, generator)
 
 
 class _Subject:
@@ -161,7 +152,7 @@ def probe_accuracies(
     fixed = {name: subject.fit(clean, name) for name in clean["train"]}
     samples = torch.Generator().manual_seed(params.seed + _SAMPLES + len(PARTS))
     theirs = features(model, official.part("test")[0], device, samples=samples) if official else {}
-    affine = {part: _affine(dataset, part, params.seed + 100 + i, device) for i, part in enumerate(PARTS)}
+    affine = {part: _affine(params.seed + 100 + i, device) for i, part in enumerate(PARTS)}
     # For each test: the `Warp` of each part of the data set, and the number of versions of each test image.
     tests = {rotated(angle): (_rotations(angle, params.seed, device), 1) for angle in params.angles}
     tests[AFFINE] = affine, params.affine_versions

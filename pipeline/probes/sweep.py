@@ -7,7 +7,6 @@ from pipeline.learning.runs import best_validation
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.train import Trained
 from pipeline.probes.generalisation import rotation_probes
-from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 
@@ -25,8 +24,7 @@ def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
     """Measure a `swept` run: its best validation bound or loss, and accuracies of probes on features and posterior
     samples. Probes are fit and tested on images rotated within the run's angle.
     """
-    dataset, device, probe = inputs.dataset, inputs.device, inputs.sections["evaluate"]
-    assert isinstance(probe, EvaluateParams)
+    dataset, device, probe = inputs.dataset, inputs.device, inputs.params.evaluate
     angle = inputs.run.augmentation.rotation
     table = stack_replicas(
         [rotation_probes(model, dataset, angle, probe, device, sampled=True) for model in inputs.models]

@@ -135,8 +135,8 @@ def errors_of(
     if isinstance(model, Classifier) and isinstance(run.augmentation, CropParams):
         errors = classification_errors(model, dataset, run.augmentation, many_crops=False).set_index("metric")
         return pd.DataFrame({"features": [ITSELF], "error": [float(errors["value"]["centre"])]})
-    metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
+    metrics = metrics_on_test_images(model, dataset, evaluate.seed, device)
     if "accuracy" in metrics:
-        return pd.DataFrame({"features": [ITSELF], "error": [1 - float(metrics["accuracy"])]})
+        return pd.DataFrame({"features": [ITSELF], "error": [1 - metrics["accuracy"]]})
     probes = rotation_probes(model, dataset, 0.0, evaluate, device)
     return pd.DataFrame({"features": probes["features"], "error": 1 - probes["accuracy"]})

@@ -43,9 +43,8 @@ def measure(context: Context) -> Outcome:
     params, study, angle = context.params, context.settings, float(context.axes["angle"])
     run = probes.swept(params.runs[context.axes["run"]], angle, study.replicas, study.training_share)
     trained, models = context.train(None, run, key="run")
-    sections = {"evaluate": params.evaluate, "failures": params.section("failures")}
     dataset, device = context.dataset(run.dataset), context.device
-    inputs = EvaluationInputs(models, dataset, run, sections, lambda: None, device, context.label)
+    inputs = EvaluationInputs(models, dataset, run, params, device, context.label)
     system = SYSTEMS[run.variant]
     module = system.part("sweep") if system.has("sweep") else probes
     return module.sweep(inputs, trained)

@@ -52,18 +52,3 @@ def build_model(run: RunSettings, image_size: int) -> Model:
     build: type[Any] = getattr(SYSTEMS[run.variant].part(f"model.{module}"), name)
     model: Model = build(run.model, run.augmentation.seen_size(image_size))
     return model
-
-
-def count_parameters(run: RunSettings, image_size: int) -> int | None:
-    """Count all parameters of a run's model on torch's meta device. None if that device lacks an operation.
-
-    Raises:
-        UserError, ValueError, RuntimeError: the settings are impossible, for example a kernel larger than the image.
-    """
-    import torch
-
-    try:
-        with torch.device("meta"):
-            return sum(parameter.numel() for parameter in build_model(run, image_size).parameters())
-    except NotImplementedError:  # the meta device has no bincount, which receptive fields need
-        return None

@@ -23,6 +23,7 @@ from pipeline.probes import features as features_module
 from pipeline.probes.evaluation import evaluate, kmeans_accuracy
 from pipeline.probes.generalisation import clean_probe, fit_probe, probe_accuracies, rotated, rotation_probes
 from pipeline.probes.sweep import sweep, swept
+from pipeline.shared_params import SharedParams
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.vae.model.vae import VAE
 from pipeline.systems.vae.settings import VAEModelParams
@@ -212,9 +213,8 @@ def test_probes_of_one_angle_are_fit_and_tested_within_it(capsules: GenerativeMo
 
 
 def test_a_sweep_probes_within_the_angle_that_it_trained_on(capsules: GenerativeModel, dataset: Dataset) -> None:
-    inputs = EvaluationInputs(
-        [capsules], dataset, swept(small_run(), 90.0, 1, 1.0), {"evaluate": settings()}, lambda: None, CPU, "sweep"
-    )
+    params = SharedParams.model_construct(evaluate=settings())
+    inputs = EvaluationInputs([capsules], dataset, swept(small_run(), 90.0, 1, 1.0), params, CPU, "sweep")
     history = pd.DataFrame({"replica": [0, 0], "validation_bound": [-3.0, -5.0]})
     numbers = sweep(inputs, Trained([], history, [1], 0.0)).numbers
     assert numbers["validation"]["bound"]["mean"] == -3
@@ -227,10 +227,10 @@ def test_a_sweep_probes_within_the_angle_that_it_trained_on(capsules: Generative
 
 
 def test_clusters_and_metrics_are_of_test_images(capsules: GenerativeModel, dataset: Dataset) -> None:
-    sections = {"evaluate": settings(angles=[0.0], affine_versions=1)}
-    numbers = evaluate(EvaluationInputs([capsules], dataset, small_run(), sections, lambda: None, CPU, "t")).numbers
+    params = SharedParams.model_construct(evaluate=settings(angles=[0.0], affine_versions=1))
+    numbers = evaluate(EvaluationInputs([capsules], dataset, small_run(), params, CPU, "t")).numbers
     images, labels = dataset.part("test")
     for name, values in features_module.features(capsules, images, CPU).items():
         assert numbers["kmeans"][name]["mean"] == kmeans_accuracy(values, labels, 3, 0), name
-    metrics = features_module.metrics_on_test_images(capsules, dataset, 0, CPU).set_index("metric")["value"]
-    assert {name: each["mean"] for name, each in numbers["test"].items()} == pytest.approx(metrics.to_dict())
+    metrics = features_module.metrics_on_test_images(capsules, dataset, 0, CPU)
+    assert {name: each["mean"] for name, each in numbers["test"].items()} == pytest.approx(metrics)

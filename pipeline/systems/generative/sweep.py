@@ -16,8 +16,7 @@ from pipeline.systems.generative.settings import FailureParams
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
     """The outcome of `probes.sweep` with consistency of part use, and with `part_use`'s arrays of the first replica."""
     outcome = probes.sweep(inputs, trained)
-    failures = inputs.sections["failures"]
-    assert isinstance(failures, FailureParams)
+    failures: FailureParams = inputs.params.section("failures")
     images, classes = inputs.dataset.part("test")
     images, classes = images[: failures.images], classes[: failures.images]
     models, angle = of_kind(GenerativeModel, inputs.models), inputs.run.augmentation.rotation

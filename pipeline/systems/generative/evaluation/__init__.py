@@ -15,7 +15,6 @@ from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
 from pipeline.probes import evaluation
 from pipeline.probes.features import batches
-from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.results.spread import nest, spread, spread_each, stack_replicas
 from pipeline.systems.generative.evaluation.consistency import part_use
@@ -36,9 +35,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     """
     outcome = evaluation.evaluate(inputs)
     models = of_kind(GenerativeModel, inputs.models)
-    params, failures = inputs.sections["evaluate"], inputs.sections["failures"]
-    assert isinstance(params, EvaluateParams)
-    assert isinstance(failures, FailureParams)
+    params = inputs.params.evaluate
+    failures: FailureParams = inputs.params.section("failures")
     images, labels = inputs.dataset.part("test")
     few, classes = images[: failures.images], labels[: failures.images]
     turned = stack_replicas([equivariance(model, few, failures.turns) for model in models])

@@ -45,7 +45,7 @@ def measure(
         for replica, model in enumerate(of_kind(GenerativeModel, trained)):
             probes = rotation_probes(model, dataset, 0.0, evaluate, device, sampled=sampled)
             accuracies = probes.set_index("features")["accuracy"]
-            metrics = metrics_on_test_images(model, dataset, evaluate.seed, device).set_index("metric")["value"]
+            metrics = metrics_on_test_images(model, dataset, evaluate.seed, device)
             found = {name: accuracies[name] for name in probed} | {"pixel_error": metrics["pixel_error"]} | more(model)
             rows += [(replica, metric, float(value), condition) for metric, value in found.items()]
     table = pd.DataFrame(rows, columns=["replica", "metric", "measured", kind])

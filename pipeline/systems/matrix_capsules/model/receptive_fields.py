@@ -29,13 +29,14 @@ class ReceptiveFields:
         if kernel > height:
             raise UserError(f"kernels of {kernel}x{kernel} capsules see more than the {height}x{height} below them")
         self.side = (height - kernel) // stride + 1
-        places = torch.arange(height * height).view(height, height)
+        below = torch.arange(height * height, device="cpu")  # on any device that a model is built on
+        places = below.view(height, height)
         self.children = places.unfold(0, kernel, stride).unfold(1, kernel, stride).reshape(-1, kernel * kernel)
         self.counts = torch.bincount(self.children.flatten(), minlength=height * height)
         seen, slots = self.children.flatten().sort(stable=True)
-        first = torch.searchsorted(seen, torch.arange(height * height))
-        rank = torch.arange(len(seen)) - first[seen]
-        self.slots = torch.full((height * height, int(rank.max()) + 1), len(seen))
+        first = torch.searchsorted(seen, below)
+        rank = torch.arange(len(seen), device="cpu") - first[seen]
+        self.slots = seen.new_full((height * height, int(rank.max()) + 1), len(seen))
         self.slots[seen, rank] = slots
 
     def to(self, device: torch.device) -> "ReceptiveFields":
