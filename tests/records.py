@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,17 @@ import pandas as pd
 
 from pipeline.results.outcome import RECORD
 from pipeline.results.reading import Results
+
+
+def changed(values: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of nested values with another one at `path`, its keys with slashes between."""
+    found = copy.deepcopy(values)
+    *way, last = path.split("/")
+    at: Any = found
+    for key in way:
+        at = at[int(key) if isinstance(at, list) else key]
+    at[last] = value
+    return found
 
 
 def load_record(path: Path) -> dict[str, Any]:

@@ -52,7 +52,6 @@ def test_merging_replaces_rows_of_the_same_name_and_device_only(tmp_path: Path) 
 
 def parts(batch: int) -> tuple[Tensor, Tensor, Tensor]:
     """Three templates of 5x5 pixels, their poses and presences in each image."""
-    torch.manual_seed(0)
     A = poses.spread(3, 0.5) + torch.randn(batch, 3, 6) * 0.1
     return torch.rand(3, 2, 5, 5).requires_grad_(), A.requires_grad_(), torch.rand(batch, 3).requires_grad_()
 

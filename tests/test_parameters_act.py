@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import BaseModel, ValidationError
+from records import changed
 from small import BAYES as SMALL_BAYES
 from small import SCAE_SIZE, SIZE, small_run, squares
 
@@ -82,12 +83,6 @@ PARAMETERS = [
 ]
 
 
-def put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """A copy of nested values with another one at `path`."""
-    first, *rest = path
-    return {**values, first: put(values[first], tuple(rest), value) if rest else value}
-
-
 def run_with(variant: str, changes: Changes) -> Run:
     """The small run of one seed with these changes of its sections."""
     values = small_run(variant, replicas=1).model_dump()
@@ -138,10 +133,10 @@ def test_every_parameter_changes_what_is_learned(variant: str, path: tuple[str, 
         now = getattr(now, key)
     for value in [OTHERS[other]] if other else alternatives(annotation, now):
         try:
-            changed = type(run).model_validate(put(values, path, value))
+            other_run = type(run).model_validate(changed(values, "/".join(path), value))
         except ValidationError:
             continue
-        assert differ(unchanged(variant, context), learned(changed)), f"{now!r} and {value!r} are the same"
+        assert differ(unchanged(variant, context), learned(other_run)), f"{now!r} and {value!r} are the same"
         return
     pytest.fail(f"no other value than {now!r} is valid")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from records import changed
 
 from pipeline.errors import ParamsError
 from pipeline.files import parse_yaml, read_yaml
@@ -29,22 +29,6 @@ def quick() -> str:
 def values(quick: str) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(quick)  # lists that merged sections share become separate
     return content
-
-
-def put(values: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
-    """A copy of `values` with the entry at the dotted name `where` set."""
-    changed = copy.deepcopy(values)
-    place, _, last = where.rpartition(".")
-    at(changed, place)[last] = value
-    return changed
-
-
-def at(values: dict[str, Any], where: str) -> Any:
-    """The entry of `values` at the dotted name `where`; lists are entered by number."""
-    level: Any = values
-    for key in where.split(".") if where else ():
-        level = level[int(key)] if isinstance(level, list) else level[key]
-    return level
 
 
 def refused(values: Any) -> list[str]:
@@ -126,14 +110,16 @@ BAD: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("where", "value", "named"), BAD)
 def test_a_bad_value_is_refused_and_its_field_named(values: dict[str, Any], where: str, value: Any, named: str) -> None:
-    (line,) = refused(put(values, where, value))
+    (line,) = refused(changed(values, where.replace(".", "/"), value))
     assert line.startswith(f"{named or where}: ")
     assert len(line) > len(f"{named or where}: ") + 5
 
 
 def test_all_mistakes_are_told_at_once(values: dict[str, Any]) -> None:
-    bad = put(put(put(values, "device", "tpu"), f"{RUN}.training.epochs", 0), "colour", "red")
-    del at(bad, f"{RUN}.model")["code"]
+    bad = values | {"device": "tpu", "colour": "red"}
+    run = bad["runs"]["capsules-digits"]
+    run["training"]["epochs"] = 0
+    del run["model"]["code"]
     lines = refused(bad)
     named = {line.split(":")[0] for line in lines}
     assert named == {"device", "colour", f"{RUN}.training.epochs", f"{RUN}.model.code"}
@@ -191,7 +177,7 @@ OWN: dict[str, Any] = {
 
 def with_pets(values: dict[str, Any], **changes: Any) -> dict[str, Any]:
     pets = {**values["datasets"]["digits"], "source": "pets"}
-    return put(put(values, "datasets.pets", pets), "own_images", {"pets": {**OWN, **changes}})
+    return changed(values, "datasets/pets", pets) | {"own_images": {"pets": {**OWN, **changes}}}
 
 
 @pytest.mark.parametrize(
@@ -207,14 +193,14 @@ def test_own_images_must_fit_what_uses_them(values: dict[str, Any]) -> None:
     params = parse_params(with_pets(values))
     assert params.own_images[params.datasets["pets"].source].classes == ["cat", "dog"]
     values["sources"].append("affnist")
-    held_out = put(with_pets(values, classes=[*"0123456789"]), "runs.matrix-digits.dataset", "pets")
+    held_out = changed(with_pets(values, classes=[*"0123456789"]), "runs/matrix-digits/dataset", "pets")
     for bad, named in (
         (with_pets(values, channels=2), "own_images.pets"),
         (with_pets(values, side=32), "datasets.pets.canvas"),
-        (put(with_pets(values), "datasets.pets.source", "dogs"), "datasets.pets.source"),
-        (put(values, "own_images", {"mnist": OWN}), "own_images.mnist"),
-        (put(held_out, "runs.matrix-digits.holdout", OUT), "runs.matrix-digits.holdout.factor"),
-        (put(values, "datasets.digits.source", "affnist"), "datasets.digits.source"),  # for tests only
+        (changed(with_pets(values), "datasets/pets/source", "dogs"), "datasets.pets.source"),
+        (values | {"own_images": {"mnist": OWN}}, "own_images.mnist"),
+        (changed(held_out, "runs/matrix-digits/holdout", OUT), "runs.matrix-digits.holdout.factor"),
+        (changed(values, "datasets/digits/source", "affnist"), "datasets.digits.source"),  # for tests only
     ):
         (line,) = refused(bad)
         assert line.startswith(f"{named}: ")

@@ -10,13 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pipeline.layers.poses import compose, invert, rotation
-
-__all__ = ["affnist_warps", "compose", "invert", "rotations", "shifts", "uniform_rotations", "warp"]
-
-
-rotations = rotation
-"""Matrices `[B, 2, 3]` that turn the content by angles `[B]`, in degrees, counter-clockwise in the image."""
+from pipeline.layers.poses import invert, rotation
 
 
 def shifts(pixels: Tensor, size: int) -> Tensor:
@@ -43,7 +37,7 @@ def uniform_rotations(count: int, angle: float, generator: torch.Generator, devi
     """Matrices `[count, 2, 3]` that turn by angles uniform in [-angle, +angle] degrees (document 000, Table 1)."""
     # Angles are drawn on the generator's device, so that a CPU generator gives the same warps on every device.
     angles = torch.empty(count, device=generator.device).uniform_(-angle, angle, generator=generator)
-    return rotations(angles.to(device))
+    return rotation(angles.to(device))
 
 
 def affnist_warps(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -60,7 +54,7 @@ def affnist_warps(images: Tensor, generator: torch.Generator) -> Tensor:
     low, high = 0.8, 1.2
     scale = low + (high - low) * draws[:, :2]
     shear = 0.2 * (2 * draws[:, 2] - 1)
-    turn = rotations(20.0 * (2 * draws[:, 3] - 1))[..., :2]
+    turn = rotation(20.0 * (2 * draws[:, 3] - 1))[..., :2]
     zero = torch.zeros_like(shear)
     stretch = torch.stack([scale[:, 0], shear * scale[:, 1], zero, scale[:, 1]], dim=-1).unflatten(-1, (2, 2))
     linear = turn @ stretch  # [B, 2, 2]

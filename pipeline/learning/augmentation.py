@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from pipeline.data import warps
+from pipeline.layers import poses
 from pipeline.layers.images import centre_crop, crops, warped_crops
 from pipeline.learning.settings import AugmentationParams, CropParams
 
@@ -29,7 +30,7 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
             # Halves are rounded to even numbers: +-(shift + 1/2) can become +-(shift + 1), so numbers are clamped.
             pixels = (pixels * (1 + 0.5 / augmentation.shift)).round()
             pixels = pixels.clamp(-augmentation.shift, augmentation.shift)
-        matrices = warps.compose(warps.shifts(pixels, images.shape[-1]), matrices)
+        matrices = poses.compose(warps.shifts(pixels, images.shape[-1]), matrices)
     return warps.warp(images, matrices)
 
 
@@ -58,5 +59,5 @@ def crop_warps(count: int, augmentation: CropParams, generator: torch.Generator,
     shear, zero = augmentation.shear * draws[:, 2], torch.zeros_like(scale)
     width, height = (scale + aspect / 2).exp(), (scale - aspect / 2).exp()
     scaled = torch.stack([width, shear * height, zero, zero, height, zero], -1).unflatten(-1, (2, 3))
-    turned = warps.compose(warps.rotations(augmentation.rotation * draws[:, 3]), scaled)
+    turned = poses.compose(poses.rotation(augmentation.rotation * draws[:, 3]), scaled)
     return torch.cat([turned[..., :2], augmentation.shift * draws[:, 4:, None]], -1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -34,8 +36,10 @@ def test_scores_of_crops_are_those_of_the_images_cut() -> None:
 
 
 def test_errors_by_crops_and_by_factor_are_counted() -> None:
-    dataset = squares()
-    model = Brightness()
+    dataset = squares(test=200)
+    noise = np.random.default_rng(0).integers(0, 256, dataset.images.shape, np.uint8)
+    dataset = replace(dataset, images=noise)  # about half of all crops are bright
+    model = Brightness(400.0)  # so sure of each crop that the mean of its probabilities is not that of its scores
     table = classification_errors(model, dataset, CROP).set_index("metric")["value"]
     images, labels = dataset.part("test")
     right = (images[..., 2:10, 2:10].mean((1, 2, 3)) > 127.5).astype(int) == labels

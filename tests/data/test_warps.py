@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from pipeline.data import warps
+from pipeline.layers import poses
 
 CPU = torch.device("cpu")
 
@@ -48,7 +49,7 @@ def test_warp_is_scipys_affine_transform(generator: torch.Generator, size: int) 
 @pytest.mark.parametrize("turns", [-1, 1, 2])
 def test_quarter_turns_move_pixels_counter_clockwise(generator: torch.Generator, turns: int) -> None:
     images = noise(generator, size=28)
-    turned = warps.warp(images, warps.rotations(torch.full((3,), 90.0 * turns)))
+    turned = warps.warp(images, poses.rotation(torch.full((3,), 90.0 * turns)))
     torch.testing.assert_close(turned, torch.rot90(images, turns, (2, 3)), atol=1e-5, rtol=0)
 
 
@@ -102,7 +103,7 @@ def test_affnist_ranges_are_the_published_ones(generator: torch.Generator) -> No
     linear = warps.affnist_warps(images, generator)[..., :2]
     # turn @ [[a, s d], [0, d]]: the first column gives turn and a, then s and d follow.
     angle = torch.rad2deg(torch.atan2(-linear[:, 1, 0], linear[:, 0, 0]))
-    upright = warps.rotations(-angle)[..., :2] @ linear
+    upright = poses.rotation(-angle)[..., :2] @ linear
     a, d = upright[:, 0, 0], upright[:, 1, 1]
     shear = upright[:, 0, 1] / d
     for values, low, high in ((angle, -20, 20), (a, 0.8, 1.2), (d, 0.8, 1.2), (shear, -0.2, 0.2)):

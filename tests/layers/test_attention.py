@@ -14,11 +14,6 @@ from pipeline.layers.attention import (
 )
 
 
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(0)
-
-
 def shaken(module: nn.Module) -> nn.Module:
     """`module` in float64 with every parameter away from its start, LayerNorm's and biases too."""
     module = module.double()

@@ -16,7 +16,6 @@ B, m, d, n, D = 4, 6, 3, 5, 2
 @pytest.fixture
 def inputs() -> tuple[Tensor, Tensor]:
     """Capsules and transformations, large enough that weights differ."""
-    torch.manual_seed(0)
     return torch.randn(B, m, d, dtype=torch.float64), torch.randn(m, d, n, D, dtype=torch.float64)
 
 

@@ -12,7 +12,6 @@ from pipeline.layers.fourier import FourierConvolution, _transforms
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize(("size", "kernel"), [(9, 4), (12, 5), (20, 9), (5, 5), (6, 1)])
 def test_it_convolves_as_the_library_does(size: int, kernel: int, stride: int) -> None:
-    torch.manual_seed(0)
     layer = FourierConvolution(2, 3, kernel, stride).double()
     x = torch.rand(4, 2, size, size, dtype=torch.float64, requires_grad=True)
     expected = functional.conv2d(x, layer.weight.permute(0, 3, 1, 2), layer.bias, stride)
@@ -27,7 +26,6 @@ def test_it_convolves_as_the_library_does(size: int, kernel: int, stride: int) -
 
 
 def test_single_precision_is_as_exact_as_the_library() -> None:
-    torch.manual_seed(0)
     layer = FourierConvolution(64, 32, 9, 2)
     x = torch.rand(8, 64, 20, 20)
     weight = layer.weight.detach().permute(0, 3, 1, 2)

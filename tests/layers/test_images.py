@@ -11,7 +11,6 @@ from pipeline.layers.poses import rotation
 
 
 def test_standardised_images_have_mean_0_and_variance_1_each() -> None:
-    torch.manual_seed(0)
     images = torch.rand(4, 2, 6, 6) * torch.tensor([0.1, 0.5, 1.0, 0.3])[:, None, None, None]
     found = standardise(images)
     torch.testing.assert_close(found.mean((1, 2, 3)), torch.zeros(4), atol=1e-6, rtol=0)
@@ -24,7 +23,6 @@ def test_standardised_images_have_mean_0_and_variance_1_each() -> None:
 
 @pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 0), (1, 2)])
 def test_channels_last_convolves_as_the_library_does(stride: int, padding: int) -> None:
-    torch.manual_seed(0)
     layer = ChannelsLastConvolution(2, 3, 5, stride, padding)
     x = torch.rand(2, 2, 9, 9)
     expected = functional.conv2d(x, layer.weight.permute(0, 3, 1, 2).contiguous(), layer.bias, stride, padding)

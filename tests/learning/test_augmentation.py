@@ -10,7 +10,7 @@ import torch
 from small import CROPPED
 from torch import Tensor
 
-from pipeline.data import warps
+from pipeline.layers import poses
 from pipeline.layers.images import crops, warped_crops
 from pipeline.learning.augmentation import augment, crop_warps
 from pipeline.learning.settings import AugmentationParams, CropParams
@@ -132,7 +132,7 @@ def test_warps_together_scale_then_shear_then_turn() -> None:
     """R [[w, s h], [0, h]]: the first column gives the turn R and the width w, the second the shear s."""
     whole = drawn(rotation=30.0, scale=0.3, aspect=0.2, shear=0.4)
     angles = torch.rad2deg(torch.atan2(-whole[:, 1, 0], whole[:, 0, 0]))
-    back = warps.compose(warps.rotations(-angles), whole)
+    back = poses.compose(poses.rotation(-angles), whole)
     width, height = back[:, 0, 0], back[:, 1, 1]
     assert uniform(angles, 30)
     assert uniform((width * height).log() / 2, 0.3)
@@ -147,10 +147,10 @@ def test_a_whole_warp_is_one_resampling() -> None:
     found = augment(ramp, settings, seeded()) * 255
     generator = seeded()
     places = (torch.rand(40, 4, generator=generator)[:, :2] * 33).long()
-    back = warps.invert(crop_warps(40, settings, generator, torch.device("cpu")))
+    back = poses.invert(crop_warps(40, settings, generator, torch.device("cpu")))
     rows, columns = torch.meshgrid(torch.arange(16), torch.arange(16), indexing="ij")
     x = places[:, 1, None, None] + columns - 23.5
     y = places[:, 0, None, None] + rows - 23.5
     expected = back[:, 0, 0, None, None] * x + back[:, 0, 1, None, None] * y + back[:, 0, 2, None, None] + 23.5
     torch.testing.assert_close(found[:, 0], expected.clamp(0, 47), rtol=0, atol=1e-3)
-    assert warped_crops(ramp, 16, places, warps.invert(back)).dtype == torch.float32
+    assert warped_crops(ramp, 16, places, poses.invert(back)).dtype == torch.float32

@@ -191,7 +191,6 @@ def test_numbers_that_tell_classes_only_gain_nothing_within_classes() -> None:
 def test_an_untrained_network_is_started_as_training_would() -> None:
     """Betas of matrix capsules are balanced on images before the first epoch."""
     run = small_run("matrix_capsules")
-    torch.manual_seed(0)
     model = build_model(run, 12)
     before = model.state_dict()["routed.0.beta_u"].clone()
     started(model, torch.rand(16, 1, 10, 10))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
+from pipeline.layers import poses
 from pipeline.probes import features as module
 from pipeline.probes.features import features, metrics_on_test_images
 from pipeline.systems import build_model
@@ -59,7 +60,7 @@ def test_batches_change_nothing_and_warps_meet_their_own_images(
         def warp(some: Tensor) -> Tensor:
             nonlocal position
             position += len(some)
-            return warps.rotations(angles[position - len(some) : position])
+            return poses.rotation(angles[position - len(some) : position])
 
         return features(capsules, images, CPU, warp)
 
@@ -68,7 +69,7 @@ def test_batches_change_nothing_and_warps_meet_their_own_images(
     for name, values in at_once.items():
         assert values.dtype == np.float32
         np.testing.assert_allclose(in_batches[name], values, rtol=1e-4, atol=1e-5)
-    pixels = warps.warp(torch.from_numpy(images), warps.rotations(angles))
+    pixels = warps.warp(torch.from_numpy(images), poses.rotation(angles))
     np.testing.assert_allclose(at_once["t0"], capsules.encode(pixels).object_logits.detach(), rtol=1e-4, atol=1e-5)
     assert not math.isclose(at_once["t0"][0, 0], features(capsules, images, CPU)["t0"][0, 0], rel_tol=1e-3)
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.data.datasets import Dataset
+from pipeline.layers import poses
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.train import Trained
 from pipeline.probes import features as features_module
@@ -161,7 +162,7 @@ def test_refit_probes_follow_the_images_and_fixed_ones_do_not(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All images turned by exactly half a turn. Nine fields tell where the square is as before, but other ones."""
-    half = warps.rotations(torch.tensor([180.0]))
+    half = poses.rotation(torch.tensor([180.0]))
     monkeypatch.setattr(warps, "uniform_rotations", lambda count, angle, generator, device: half.expand(count, 2, 3))
     places = Planted(lambda images: torch.nn.functional.adaptive_avg_pool2d(images, 3))
     table = probe_accuracies(places, dataset, settings(angles=[0.0, 180.0]), CPU)

@@ -5,7 +5,6 @@ Also what stages and the page make of them: settings recorded with each result, 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from records import ResultFiles, dump_record, load_record
+from records import ResultFiles, changed, dump_record, load_record
 from small import SMALL, small_params, small_run
 
 from pipeline import report
@@ -144,17 +143,6 @@ def record(stage: str, item: str, **values: Any) -> dict[str, Any]:
         "seconds": 61.5,
         "tracking_run": f"20251102-140509-{stage}-{item}-a1b2c3",
     } | values
-
-
-def changed(numbers: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of nested numbers with another one at `path`, its keys with slashes between."""
-    found = copy.deepcopy(numbers)
-    *way, last = path.split("/")
-    at: Any = found
-    for key in way:
-        at = at[int(key) if isinstance(at, list) else key]
-    at[last] = value
-    return found
 
 
 def pictures(*shape: int) -> np.ndarray:

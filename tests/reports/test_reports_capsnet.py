@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import Writer, changed, check_drawn, finding, recorded, spread, with_evidence
-from records import dump_record, load_record
+from made_up import Writer, check_drawn, finding, recorded, spread, with_evidence
+from records import changed, dump_record, load_record
 from small import INFER, run_on
 
 from pipeline import report

@@ -7,8 +7,9 @@ from typing import Any
 import made_up_matrix
 import pandas as pd
 import pytest
-from made_up import Writer, changed, scorecard, with_evidence
+from made_up import Writer, scorecard, with_evidence
 from made_up_matrix import CONDITIONS, ERRORS, KINDS, VOTES, with_matrix
+from records import changed
 
 from pipeline.page.scorecard import dataset_and_remarks
 from pipeline.params import parse_params

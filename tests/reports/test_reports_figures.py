@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
-from made_up import Report, Writer, changed, check_drawn, recorded
+from made_up import Report, Writer, check_drawn, recorded
 from PIL import Image
-from records import dump_record, load_record
+from records import changed, dump_record, load_record
 
 from pipeline.drawing.drawings import Drawing, Picture, Written
 from pipeline.drawing.style import DPI

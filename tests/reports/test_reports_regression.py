@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up import Writer, changed, check_drawn, finding, recorded, spread, spreads
+from made_up import Writer, check_drawn, finding, recorded, spread, spreads
 from made_up_regression import NUMBERS, with_regression, write_regression
+from records import changed
 
 from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params

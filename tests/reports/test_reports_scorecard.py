@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from made_up import Writer, changed, finding, judged, presences, recorded, scorecard, spread, with_evidence, with_scae
-from records import dump_record, load_record
+from made_up import Writer, finding, judged, presences, recorded, scorecard, spread, with_evidence, with_scae
+from records import changed, dump_record, load_record
 
 from pipeline.page.scorecard import count_verdicts, dataset_and_remarks, untested
 from pipeline.params import Params, parse_params

@@ -17,6 +17,7 @@ import psutil
 import pytest
 import torch
 import yaml
+from clones import Clone
 from commands import wait_for
 from records import tracked_events
 
@@ -202,7 +203,7 @@ def test_a_stage_does_not_outlive_the_reproduction(root: Path, command: list[str
     (root / "dvc.yaml").write_text(yaml.safe_dump(graph))
     repro = f"@'{sys.executable}' -m pipeline repro --jobs 2 one two"
     (root / "Makefile").write_text(f"repro:\n\t{repro}\nnested:\n\t@$(MAKE) repro\n")
-    git(root, "init", "-q")
+    Clone(root).run("git", "init", "-q")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SHELL": "/bin/sh"}
     with (
         (root / "log").open("w") as log,
@@ -220,18 +221,13 @@ def test_a_stage_does_not_outlive_the_reproduction(root: Path, command: list[str
     assert "the process that started this stage has ended" in (root / "log").read_text()
 
 
-def git(root: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=someone", "-c", "user.email=someone@example.org")
-    command = ["git", "-C", str(root), *identity, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
 def test_what_stages_write_themselves_makes_no_commit_dirty(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    git(root, "init", "-q")
+    clone = Clone(root)
+    clone.run("git", "init", "-q")
     assert git_state(root) == ("unknown", True)
-    git(root, "add", ".")
-    git(root, "commit", "-qm", "first")
-    commit = git(root, "rev-parse", "HEAD").strip()
+    clone.run("git", "add", ".")
+    clone.run("git", "commit", "-qm", "first")
+    commit = clone.run("git", "rev-parse", "HEAD").strip()
     for name in ("dvc.lock", "profiles/quick/dvc.lock", "reports/quick/scorecard.json"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("new")

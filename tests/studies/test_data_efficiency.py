@@ -15,6 +15,7 @@ from pipeline.probes.sweep import swept
 from pipeline.studies.data_efficiency import ITSELF, DataEfficiencyParams, errors_of, share_of, with_share
 from pipeline.systems import build_model
 from pipeline.systems.capsnet.model.capsnet import CapsNet
+from pipeline.systems.cnn.model.cnn import CNN
 
 
 def many(counts: tuple[int, ...]) -> Dataset:
@@ -64,34 +65,23 @@ def test_shares_must_increase_and_trainings_must_end() -> None:
         DataEfficiencyParams(run="a", shares=[0.001], epochs=11, replicas=1)
 
 
-@pytest.mark.parametrize(("variant", "ways"), [("capsnet", {ITSELF}), ("vae", {"mu_sigma"})])
-def test_a_classifier_classifies_itself_and_a_probe_the_others(variant: str, ways: set[str]) -> None:
+@pytest.mark.parametrize(("variant", "way"), [("capsnet", ITSELF), ("cnn", ITSELF), ("vae", "mu_sigma")])
+def test_a_classifier_classifies_itself_and_a_probe_the_others(variant: str, way: str) -> None:
+    """A classifier of crops is shown the middle one."""
     run, dataset = small_run(variant), squares()
-    torch.manual_seed(0)
+    torch.manual_seed(5)  # with these weights the CNN answers otherwise to other crops
     model, cpu = build_model(run, SIZE).eval(), torch.device("cpu")
     table = errors_of(model, run, dataset, EVALUATE, cpu)
-    assert set(table["features"]) == ways
     images, labels = dataset.part("test")
+    pixels = torch.from_numpy(images).float() / 255
     if isinstance(model, CapsNet):
-        answers = model.encode(torch.from_numpy(images).float() / 255).norm(dim=-1).argmax(1).numpy()
+        answers = model.encode(pixels).norm(dim=-1).argmax(1).numpy()
+    elif isinstance(model, CNN):
+        answers = model.scores(pixels[..., 1:11, 1:11]).argmax(1).numpy()
     else:
         probe = clean_probe(model, dataset, "mu_sigma", EVALUATE, cpu)
         answers = probe.predict(features(model, images, cpu)["mu_sigma"])
-    assert table["error"].tolist() == pytest.approx([(answers != labels).mean()])
-
-
-def test_a_classifier_of_crops_is_measured_on_the_middle_crop() -> None:
-    run, dataset = small_run("cnn"), squares()
-    torch.manual_seed(0)
-    model = build_model(run, SIZE).eval()
-    images, labels = dataset.part("test")
-    crop = run.augmentation.seen_size(SIZE)
-    first = (SIZE - crop) // 2
-    seen = torch.from_numpy(images)[..., first : first + crop, first : first + crop].float() / 255
-    with torch.no_grad():
-        expected = (model.scores(seen).argmax(-1).numpy() != labels).mean()
-    table = errors_of(model, run, dataset, EVALUATE, torch.device("cpu"))
-    assert table.to_numpy().tolist() == [[ITSELF, expected]]
+    assert table.to_numpy().tolist() == [[way, pytest.approx((answers != labels).mean())]]
 
 
 @pytest.mark.parametrize(("share", "epochs"), [(1.0, 7), (0.5, 4), (0.01, 1)])

@@ -35,7 +35,6 @@ IMAGES, PARTS, OBJECTS = 2, 4, 3
 
 @pytest.fixture(autouse=True)
 def in_double() -> Iterator[None]:
-    torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)

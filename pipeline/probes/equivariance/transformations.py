@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pipeline.data import warps
+from pipeline.layers import poses
 from pipeline.layers.images import centre_crop, warped_crops
 
 ROTATION, SHIFT, SCALE, SHEAR = "rotation", "shift", "scale", "shear"
@@ -47,7 +48,7 @@ class Transformation:
         """The matrix `[2, 3]`, double precision, in the frame of an image that is `size` pixels wide."""
         m = self.magnitude
         if self.family == ROTATION:
-            return warps.rotations(torch.tensor(m, dtype=torch.float64))
+            return poses.rotation(torch.tensor(m, dtype=torch.float64))
         rows = {
             SHIFT: [[1.0, 0.0, 2 * m / size], [0.0, 1.0, 0.0]],
             SCALE: [[m, 0.0, 0.0], [0.0, m, 0.0]],

@@ -54,7 +54,6 @@ def test_poses_and_cues_have_densities_that_sum_to_one(components: Components) -
 
 def test_a_pose_as_its_own_cue_is_no_density(components: Components) -> None:
     """Equation 7 as it is written, on a grid and by Monte Carlo: far predictions count whole, every one of them."""
-    torch.manual_seed(0)
     points, area = grid(4.5, 400)
     own = torch.nn.functional.normalize(points, dim=-1)
     mass = float((components.log_pose_density(points, own).exp() * area).sum())
@@ -169,7 +168,6 @@ def test_the_joint_density_is_the_sum_over_parse_trees() -> None:
 
 
 def test_attention_against_a_loop() -> None:
-    torch.manual_seed(0)
     parts, U = torch.randn(5, 3).double(), torch.randn(5, 4, 3).double()
     found = iterate_attention(parts, U, 3, 0.7)
     for i in range(5):

@@ -48,7 +48,6 @@ def test_the_published_network_has_the_published_sizes() -> None:
 
 def test_initial_transformations_have_the_asked_distribution() -> None:
     """Sd 0.1, or a uniform distribution within 1 / sqrt(m): 1152 capsules below have an sd of 0.017, a sixth of it."""
-    torch.manual_seed(0)
     sizes = {"types": 32, "primary_size": 8, "classes": 10, "class_size": 16, "kernel": 9, "strides": [1, 2]}
     for start, sd, largest in (("normal", 0.1, 0.4), ("uniform", (3 * 1152) ** -0.5, 1152**-0.5)):
         values = CapsNet(params(**sizes, transformations=start), 28).last.transformations.detach()

@@ -95,7 +95,6 @@ SEEDED: dict[str, Any] = SMALL | {
 
 @pytest.fixture
 def model() -> GenerativeModel:
-    torch.manual_seed(0)
     return GenerativeModel(GenerativeModelParams.model_validate(SEEDED), 12).train()
 
 
@@ -121,7 +120,6 @@ def test_seeding_sets_the_generative_model_of_the_objects_and_nothing_else(model
 def test_the_mean_inactive_pose_is_that_of_the_parts_that_are_present_and_is_not_trained(
     seeding: dict[str, int] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch.manual_seed(0)
     params = GenerativeModelParams.model_validate(SEEDED | {"inactive_pose": "mean", "seeding": seeding})
     model = GenerativeModel(params, 12).train()
     assert torch.equal(model.inactive_pose, model.initial_pose)

@@ -218,7 +218,6 @@ def test_posteriors_of_variational_bayes_by_sampling(priors: BayesParams) -> Non
 
     Of two positions with two types, one of which is looked at. Precisions by whole matrices in Wishart's case.
     """
-    torch.manual_seed(0)
     random = np.random.default_rng(0)
     votes = torch.randn(6, 3, dtype=torch.float64) * 0.5 + 1
     weights = torch.rand(2, 2, 6, dtype=torch.float64)
@@ -266,7 +265,6 @@ def test_posteriors_of_variational_bayes_by_sampling(priors: BayesParams) -> Non
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_single_precision_is_enough_for_votes_that_agree_far_from_the_origin(activation: str) -> None:
     """At the published floor: sds of 0.02 around poses of size 10, which routing is to find among others."""
-    torch.manual_seed(0)
     close = 10 + 0.02 * torch.randn(1, 25, 2, 4, dtype=torch.float64)
     close[:, ::3] += 0.3 * torch.randn(1, 9, 2, 4, dtype=torch.float64)
     active = torch.rand(1, 25, 2, dtype=torch.float64)

@@ -170,7 +170,6 @@ def test_weight_decay_spares_biases_and_betas() -> None:
 
 
 def test_dropout_is_in_training_alone_and_keeps_the_mean() -> None:
-    torch.manual_seed(0)
     model = CNN(CNNModelParams.model_validate(SMALL_CNN), 10)
     image = torch.rand(1, 1, 10, 10).expand(4000, -1, -1, -1)
     noise = model.draw_noise((4000,), torch.Generator().manual_seed(1), "cpu")
@@ -230,7 +229,6 @@ def images(count: int = 12) -> Tensor:
 @pytest.mark.parametrize("learnt", [True, False])
 def test_it_does_what_torchs_own_does(axis: int, shape: tuple[int, ...], learnt: bool) -> None:
     """In training; and in evaluation, once the statistics are the cumulative ones that torch would have."""
-    torch.manual_seed(0)
     ours, theirs = BatchNorm(3, axis, learnt), nn.BatchNorm1d(3, affine=learnt, momentum=None)
     learned = [[each for each in module.parameters() if each.requires_grad] for module in (ours, theirs)]
     for pair, values in zip(zip(*learned, strict=True), ([1.0, 2.0, -0.5], [0.0, 3.0, 1.0]), strict=False):

@@ -82,7 +82,7 @@ def equivariance(model: GenerativeModel, images: NDArray[np.uint8], angles: Sequ
         """Presences `[N, P]` and poses `[N, P, 2, 3]` of parts in the images rotated by `angle`."""
         found = []
         for pixels in batches(images, model.device):
-            turns = warps.rotations(torch.full((len(pixels),), angle, device=model.device))
+            turns = poses.rotation(torch.full((len(pixels),), angle, device=model.device))
             posterior = model.encode(warps.warp(pixels, turns) if angle else pixels)
             found.append((posterior.part_logits, posterior.part_poses))
         y, A = map(torch.cat, zip(*found, strict=True))
@@ -91,7 +91,7 @@ def equivariance(model: GenerativeModel, images: NDArray[np.uint8], angles: Sequ
     (present, upright), rows = parts(0.0), []
     for angle in map(float, angles):
         t, found = parts(angle)
-        expected = poses.compose(warps.rotations(torch.full((1, 1), angle, device=model.device)), upright)
+        expected = poses.compose(poses.rotation(torch.full((1, 1), angle, device=model.device)), upright)
         weight = t * present
         deviation, unfollowed = (
             float(((weight * ((A - expected) ** 2).mean((-1, -2))).sum() / weight.sum().clamp_min(1e-12)).sqrt())

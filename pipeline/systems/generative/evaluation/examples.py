@@ -46,7 +46,7 @@ def arrange(model: GenerativeModel, posterior: Capsules) -> Tensor:
 def turned(image: NDArray[np.uint8], angles: NDArray[np.float32], device: torch.device) -> Tensor:
     """One uint8 image `[1, S, S]` rotated by each of N `angles` (degrees): `[N, 1, S, S]` in [0, 1]."""
     batch = torch.from_numpy(image).to(device).expand(len(angles), *image.shape)
-    return warps.warp(batch, warps.rotations(torch.from_numpy(angles).to(device)))
+    return warps.warp(batch, poses.rotation(torch.from_numpy(angles).to(device)))
 
 
 def arrays_of(**tensors: Tensor) -> Arrays:
