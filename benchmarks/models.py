@@ -99,7 +99,7 @@ class Step:
         generator = torch.Generator(device).manual_seed(0)
         self.images = torch.rand(batch, channels, size, size, generator=generator, device=device)
         self.labels = torch.arange(batch, device=device) % 5
-        self.noise = self.model.draw_noise((batch,), generator, device)
+        self.noise = self.model.draw_noise((batch,), generator)
         self.epoch = torch.tensor(COUPLED, device=device)
 
     def __call__(self) -> None:

@@ -26,7 +26,6 @@ from pipeline.classification.classifier import Classifier
 from pipeline.classification.errors import BATCH, scores, seen
 from pipeline.classification.settings import AttackParams
 from pipeline.data.datasets import Dataset
-from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest
 
@@ -151,15 +150,16 @@ def outcome(
     cnns: Sequence[Classifier],
     dataset: Dataset,
     attack: AttackParams,
-    augmentation: CropParams,
+    crop: int,
     title: str,
 ) -> Outcome:
     """Measure white-box attacks on all replicas of capsules and of convolutional networks, and their `gradient_sizes`.
-    Black-box attacks go through `cnns[0]`, on all other replicas. The arrays are a few attacked images.
+    Black-box attacks go through `cnns[0]`, on all other replicas. The arrays are a few attacked images. Images are
+    central crops, `crop` pixels a side.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device
-    pixels = seen(images[: attack.images], augmentation).to(device)
+    pixels = seen(images[: attack.images], crop).to(device)
     classes = torch.from_numpy(labels[: attack.images]).to(device)
     white, sizes, kinds = [], [], dict(zip(NETWORKS, (capsules, cnns), strict=True))
     networks = [(network, replica, model) for network in kinds for replica, model in enumerate(kinds[network])]

@@ -44,13 +44,13 @@ class Classifier(Model):
         """A term of the loss that does not depend on the images: weight decay."""
         return 0.0
 
-    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Noise `[*shape, noise_size]`: numbers for `scores`, uniform in [0, 1), and, with mixup, the image's share."""
-        uniform = torch.rand((*shape, self._noise_of_scores), generator=generator, device=device)
+        uniform = torch.rand((*shape, self._noise_of_scores), generator=generator, device=generator.device)
         if not self.mixup:
             return uniform
         # In double precision: Beta is sampled from Gamma, whose samples underflow in single precision for small mixup.
-        concentrations = torch.full((*shape, 2), self.mixup, device=device, dtype=torch.float64)
+        concentrations = torch.full((*shape, 2), self.mixup, device=generator.device, dtype=torch.float64)
         shares = torch._sample_dirichlet(concentrations, generator)[..., :1]
         return torch.cat([uniform, shares.to(uniform)], -1)
 

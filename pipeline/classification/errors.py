@@ -15,7 +15,6 @@ from pipeline.data.datasets import Dataset
 from pipeline.layers.images import centre_crop
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
-from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 
@@ -37,40 +36,37 @@ def scores(model: Classifier, images: Tensor) -> Tensor:
     return torch.cat([model.scores(batch.to(device)) for batch in images.split(BATCH)])
 
 
-def seen(images: NDArray[np.uint8], augmentation: CropParams) -> Tensor:
+def seen(images: NDArray[np.uint8], crop: int) -> Tensor:
     """Central crops `[N, C, s, s]` in [0, 1] of uint8 images `[N, C, S, S]`. Classifiers are tested on these crops."""
-    return centre_crop(torch.from_numpy(images), augmentation.crop).float() / 255
+    return centre_crop(torch.from_numpy(images), crop).float() / 255
 
 
-def crop_scores(model: Classifier, images: NDArray[np.uint8], augmentation: CropParams, many: bool = True) -> Tensor:
+def crop_scores(model: Classifier, images: NDArray[np.uint8], crop: int, many: bool = True) -> Tensor:
     """Scores `[crops, N, n]` of 13 crops of each uint8 image, or only of the central crop if `many` is false."""
-    pixels, size = torch.from_numpy(images), augmentation.crop
-    places = crop_places(images.shape[-1], size)[: None if many else 1]
+    pixels, places = torch.from_numpy(images), crop_places(images.shape[-1], crop)[: None if many else 1]
     bar = tqdm(places, desc="crops", unit="crop", leave=False, disable=not many)
-    return torch.stack([scores(model, pixels[..., y : y + size, x : x + size].float() / 255) for y, x in bar])
+    return torch.stack([scores(model, pixels[..., y : y + crop, x : x + crop].float() / 255) for y, x in bar])
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Test errors of all replicas. The table has accuracies, with columns replica, test (the metric) and accuracy."""
-    models, dataset, augmentation = of_kind(Classifier, inputs.models), inputs.dataset, inputs.run.augmentation
-    assert isinstance(augmentation, CropParams)  # the run's settings class requires it
+    models, dataset = of_kind(Classifier, inputs.models), inputs.dataset
+    crop = inputs.run.augmentation.seen_size(dataset.images.shape[-1])
     replicas = tqdm(models, desc=inputs.title, unit="network")
-    errors = stack_replicas([classification_errors(model, dataset, augmentation) for model in replicas])
+    errors = stack_replicas([classification_errors(model, dataset, crop) for model in replicas])
     # dvc.yaml plots these two columns, `test` and `accuracy`, for every system.
     table = errors.rename(columns={"metric": "test"})
     table["accuracy"] = 1 - table.pop("value")
     return Outcome("classification", table, {"test": nest(errors, ["metric"], "value")}, ("test.centre", "test.crops"))
 
 
-def classification_errors(
-    model: Classifier, dataset: Dataset, augmentation: CropParams, many_crops: bool = True
-) -> pd.DataFrame:
+def classification_errors(model: Classifier, dataset: Dataset, crop: int, many_crops: bool = True) -> pd.DataFrame:
     """Shares of misclassified test images, a row per metric. `centre` is for central crops. `<factor>-<value>` is for
     central crops of the images whose factor has this value. With `many_crops`, `crops` is for the class with the
     largest mean over 13 crops of an image. Means are of activations (as in the document), or of the logits' softmax.
     """
     images, labels = dataset.part("test")
-    each = crop_scores(model, images, augmentation, many_crops)
+    each = crop_scores(model, images, crop, many_crops)
     wrong = (each[0].argmax(-1).cpu().numpy() != labels).astype(float)
     rows = [("centre", wrong.mean())]
     if many_crops:

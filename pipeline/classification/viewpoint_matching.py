@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pipeline.data.datasets import Dataset
+from pipeline.data.datasets import Dataset, Labelled
 from pipeline.data.viewpoints import is_familiar
 from pipeline.learning.settings import RunSettings
-from pipeline.learning.train import Labelled
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, spread
 
@@ -45,10 +44,8 @@ def familiar_views(dataset: Dataset, axis: Axis) -> tuple[Dataset, dict[str, Lab
 
     Raises `UserError` if the viewpoint of an image is unknown, or neither familiar nor novel.
     """
-    familiar = {
-        part: is_familiar({name: values[chosen] for name, values in dataset.factors.items()}, axis)
-        for part, chosen in dataset.split.items()
-    }
+    degrees = dataset.factors[axis]
+    familiar = {part: is_familiar(degrees[chosen], axis) for part, chosen in dataset.split.items()}
     kept = {part: dataset.split[part][familiar[part]] for part in ("train", "validation")}
     (images, labels), mask = dataset.part("test"), familiar["test"]
     watched = {"familiar": (images[mask], labels[mask]), "novel": (images[~mask], labels[~mask])}

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.data.datasets import Dataset, reading
+from pipeline.data.datasets import Labelled, reading
 
 AFFNIST_SIZE = 40
 """Height and width of an affNIST image in pixels."""
 
 
-def build_affnist(raw: Path, versions: int = 32) -> Dataset:
-    """Read N official affNIST images `[N, 1, 40, 40]` from `raw/test_batches.zip`. All of them are test images.
+def read_affnist(raw: Path, versions: int) -> Labelled:
+    """Read N official affNIST images `[N, 1, 40, 40]` and their classes `[N]` from `raw/test_batches.zip`.
 
     The archive has 32 numbered Matlab files. Each file has one randomly warped version of each of the 10,000 MNIST test
-    digits. The first `versions` files are read. The factor `version` is the number of an image's file, from 1. Raises
-    `UserError` if the archive is missing or damaged.
+    digits. The first `versions` files are read. Raises `UserError` if the archive is missing or damaged.
     """
     from scipy.io import loadmat
 
@@ -32,8 +31,4 @@ def build_affnist(raw: Path, versions: int = 32) -> Dataset:
             # One image per column, its pixels row by row.
             images.append(record["image"].T.reshape(-1, 1, AFFNIST_SIZE, AFFNIST_SIZE))
             labels.append(record["label_int"].ravel().astype(np.int64))
-    version = np.repeat(np.arange(1, len(labels) + 1), [len(each) for each in labels])
-    none = np.empty(0, np.int64)
-    split = {"train": none, "validation": none, "test": np.arange(len(version))}
-    pixels, digits = np.concatenate(images), np.concatenate(labels)
-    return Dataset("affnist", "affNIST", pixels, digits, {"version": version}, split, tuple("0123456789"))
+    return np.concatenate(images), np.concatenate(labels)

@@ -30,9 +30,9 @@ Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
 """Pairs (label, image) of one part (train or test). Images: arrays `[C, H, W]`, or files in order of class and name."""
 
 
-def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Part]]:
+def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
     """Find own images without opening files. `where` is the entry's name in messages. A relative path starts at `root`.
-    Returns the path of the folder or npz, and the `Part`s of the folder (an empty list for an npz).
+    Returns the `Part`s of a folder; an empty list for an npz.
 
     Raises `UserError` if the path does not fit `params.format`, if the class folders are not those of `params.classes`,
     if a class has no images, or if a class folder has a file without one of the `SUFFIXES`. Raises it also for links in
@@ -44,12 +44,10 @@ def find(params: OwnImagesParams, where: str, root: Path) -> tuple[Path, list[Pa
         wrong = f"does not fit format: {params.format} (npz is one file)" if place.exists() else "is not there"
         raise UserError(f"{where}.path: {place} {wrong}")
     if params.format == "npz":
-        return place, []
+        return []
     folders = _folders(place, ["train", "test"], "test_part: true") if params.test_part else [place]
     of_classes = [_folders(folder, params.classes, "classes") for folder in folders]
-    return place, [
-        [(label, file) for label, one in enumerate(each) for file in _image_files(one)] for each in of_classes
-    ]
+    return [[(label, file) for label, one in enumerate(each) for file in _image_files(one)] for each in of_classes]
 
 
 def check_places(own_images: Mapping[str, OwnImagesParams], root: Path, outs: Sequence[str]) -> None:
@@ -71,9 +69,9 @@ def read(name: str, params: OwnImagesParams, root: Path) -> Dataset:
     unsupported mode, if arrays are not as `params` says, or if there is too little memory.
     """
     where, advice = f"own_images.{name}", f"Reduce own_images.{name}.side or the number of images."
-    place, parts = find(params, where, root)
+    parts = find(params, where, root)
     if params.format == "npz":
-        parts = _arrays(place, params, where)
+        parts = _arrays(root / params.path, params, where)
     labelled = [each for part in parts for each in part]
     train, count, side = len(parts[0]), len(labelled), params.side
     size = count * params.channels * side**2

@@ -19,14 +19,10 @@ STEPS = {"azimuth": 20, "elevation": 5}
 """Degrees between neighbouring viewpoints."""
 
 
-def is_familiar(factors: Mapping[str, NDArray[Any]], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
-    """Mask `[N]` of the images with a familiar viewpoint. All others are novel. `factors` has arrays `[N]`, angles in
-    degrees. `UserError` if `factors` lacks `by`, or if an angle is unknown (-1) or neither familiar nor novel.
+def is_familiar(degrees: NDArray[np.integer], by: Literal["azimuth", "elevation"]) -> NDArray[np.bool_]:
+    """Mask `[N]` of the images with a familiar viewpoint. All others are novel. `degrees [N]` are the values of the
+    factor `by`. `UserError` if an angle is unknown (-1) or neither familiar nor novel.
     """
-    if by not in factors:
-        known = ", ".join(sorted(factors)) or "none"
-        raise UserError(f"these images cannot be split by {by}: their known factors are: {known}")
-    degrees = factors[by]
     familiar = np.isin(degrees, FAMILIAR[by])
     neither = np.flatnonzero(~(familiar | np.isin(degrees, NOVEL[by])))
     if len(neither):

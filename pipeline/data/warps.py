@@ -33,11 +33,11 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     return functional.grid_sample(pixels, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
-def uniform_rotations(count: int, angle: float, generator: torch.Generator, device: torch.device) -> Tensor:
-    """Matrices `[count, 2, 3]` that turn by angles uniform in [-angle, +angle] degrees (document 000, Table 1)."""
+def uniform_rotations(images: Tensor, angle: float, generator: torch.Generator) -> Tensor:
+    """Warps `[B, 2, 3]` of B images that turn by angles uniform in [-angle, +angle] degrees (document 000, Table 1)."""
     # Angles are drawn on the generator's device, so that a CPU generator gives the same warps on every device.
-    angles = torch.empty(count, device=generator.device).uniform_(-angle, angle, generator=generator)
-    return rotation(angles.to(device))
+    angles = torch.empty(len(images), device=generator.device).uniform_(-angle, angle, generator=generator)
+    return rotation(angles.to(images.device))
 
 
 def affnist_warps(images: Tensor, generator: torch.Generator) -> Tensor:

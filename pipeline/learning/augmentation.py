@@ -22,7 +22,7 @@ def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generat
         return _cut(images, augmentation, generator)
     if augmentation.rotation == 0 and augmentation.shift == 0:
         return images.float() / 255
-    matrices = warps.uniform_rotations(len(images), augmentation.rotation, generator, images.device)
+    matrices = warps.uniform_rotations(images, augmentation.rotation, generator)
     if augmentation.shift:
         pixels = (torch.rand(len(images), 2, generator=generator, device=images.device) * 2 - 1) * augmentation.shift
         if augmentation.whole_pixels:
@@ -41,7 +41,7 @@ def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -
     draws = torch.rand(B, 4, generator=generator, device=images.device)
     places = (draws[:, :2] * (images.shape[-1] - size + 1)).long()
     if augmentation.warps:
-        cut = warped_crops(images, size, places, crop_warps(B, augmentation, generator, images.device)) / 255
+        cut = warped_crops(images, size, places, crop_warps(B, augmentation, generator)) / 255
     else:
         cut = crops(images, size, places).float() / 255
     if augmentation.gamma:
@@ -52,9 +52,9 @@ def _cut(images: Tensor, augmentation: CropParams, generator: torch.Generator) -
     return cut
 
 
-def crop_warps(count: int, augmentation: CropParams, generator: torch.Generator, device: torch.device) -> Tensor:
+def crop_warps(count: int, augmentation: CropParams, generator: torch.Generator) -> Tensor:
     """Random matrices `[count, 2, 3]` for `layers.images.warped_crops`, in pixels. They scale, shear, turn and move."""
-    draws = 2 * torch.rand(count, 6, generator=generator, device=device) - 1
+    draws = 2 * torch.rand(count, 6, generator=generator, device=generator.device) - 1
     scale, aspect = augmentation.scale * draws[:, 0], augmentation.aspect * draws[:, 1]
     shear, zero = augmentation.shear * draws[:, 2], torch.zeros_like(scale)
     width, height = (scale + aspect / 2).exp(), (scale - aspect / 2).exp()

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from torch import Generator, Tensor, device, nn
+from torch import Generator, Tensor, nn
 
-from pipeline.data.datasets import Dataset
+from pipeline.data.datasets import Dataset, Labelled
 from pipeline.learning.settings import RunSettings
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ class Model(nn.Module):
     statistics_images: int = 0
     """Number of training images that `end_epoch` needs."""
 
-    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: device | str) -> Tensor:
-        """Noise `[*shape, noise_size]`; `shape` is, for example, (steps, batch size). The base class draws none."""
-        return torch.empty((*shape, 0), device=device)
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
+        """Noise `[*shape, noise_size]` on the device of `generator`; `shape` may be (steps, batch). Here: none."""
+        return torch.empty((*shape, 0), device=generator.device)
 
     @abstractmethod
     def forward(
@@ -50,7 +50,7 @@ class Model(nn.Module):
         """Maximum number of training images that `begin_epoch` uses before `epoch`. The first epoch is 0."""
         return 0
 
-    def begin_epoch(self, epoch: int, images: Tensor) -> None:
+    def begin_epoch(self, images: Tensor) -> None:
         """Change the model before an epoch, from images `[B, C, S, S]`. Not called if `beginning_images` is 0."""
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
@@ -78,7 +78,7 @@ class EvaluationInputs:
     """The inputs for the evaluation of a trained run.
 
     Attributes:
-        official: affNIST's test images. None if `official_affnist` is false, or if `dataset` is not 40x40.
+        official: affNIST's test images and classes. None if `official_affnist` is false, or if `dataset` is not 40x40.
     """
 
     models: Sequence[Model]
@@ -87,7 +87,7 @@ class EvaluationInputs:
     params: SharedParams
     device: torch.device
     title: str
-    official: Dataset | None = None
+    official: Labelled | None = None
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -199,10 +199,10 @@ class _Loop:
         steps = total // batch
         generator = torch.Generator(self.device).manual_seed(self.seed * 1_000_003 + self.epoch)
         order = torch.randperm(total, generator=generator, device=self.device)
-        noise = self.model.draw_noise((steps, batch), generator, self.device)  # (steps, batch, noise_size)
+        noise = self.model.draw_noise((steps, batch), generator)  # (steps, batch, noise_size)
         if asked := min(self.model.beginning_images(self.epoch), total):
             self.model.eval()
-            self.model.begin_epoch(self.epoch, augment(self.images[order[:asked]], self.task.augmentation, generator))
+            self.model.begin_epoch(augment(self.images[order[:asked]], self.task.augmentation, generator))
             _copy(self.frozen_values, self.parameters)
         times = self.epoch + torch.arange(steps, device=self.device) / steps
         self.model.train()
@@ -253,7 +253,7 @@ class _Loop:
         """Metrics by name on images that are not trained on, with the same warps and noise at every epoch."""
         generator = torch.Generator(self.device).manual_seed(_VALIDATION_SEED)
         images = augment(all_images, self.task.augmentation, generator, training=False)
-        noise = self.evaluated.draw_noise((len(images),), generator, self.device)
+        noise = self.evaluated.draw_noise((len(images),), generator)
         now = torch.tensor(float(self.epoch + 1), device=self.device)
         sums: dict[str, Tensor] = {}
         # A loss may depend on the batch size, so batches are as large as in training (the last may be smaller).

@@ -64,7 +64,7 @@ def metrics_on_test_images(model: Model, dataset: Dataset, seed: int, device: to
     sums: dict[str, float] = {}
     of_batches = torch.from_numpy(labels).to(device).split(BATCH)
     for batch, classes in zip(batches(images, device, BATCH), of_batches, strict=True):
-        noise = model.draw_noise((len(batch),), generator, device)
+        noise = model.draw_noise((len(batch),), generator)
         for name, value in model(batch, noise, epoch, classes)[1].items():
             if name not in model.batch_statistics:
                 sums[name] = sums.get(name, 0.0) + float(value) * len(batch)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from pipeline.data import warps
 from pipeline.data.datasets import PARTS, Dataset
+from pipeline.data.datasets import Labelled as LabelledImages
 from pipeline.learning.model import Model
 from pipeline.probes.features import Features, features
 from pipeline.probes.settings import EvaluateParams
@@ -82,19 +83,19 @@ _SAMPLES = 200
 _UNWARPED: Mapping[str, Warp | None] = dict.fromkeys(PARTS)
 
 
-def _rotations(angle: float, seed: int, device: torch.device) -> Mapping[str, Warp | None]:
+def _rotations(angle: float, seed: int) -> Mapping[str, Warp | None]:
     """For each part of the data set, random rotations within +-angle, or None (no warp) if the angle is 0."""
     if angle == 0:
         return _UNWARPED
 
     def rotations(seed: int) -> Warp:
         generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
-        return lambda images: warps.uniform_rotations(len(images), angle, generator, device)
+        return lambda images: warps.uniform_rotations(images, angle, generator)
 
     return {part: rotations(seed + i) for i, part in enumerate(PARTS)}
 
 
-def _affine(seed: int, device: torch.device) -> Warp:
+def _affine(seed: int) -> Warp:
     generator = torch.Generator().manual_seed(seed)
     # Warps depend on images, because ink must stay on the canvas.
     return lambda images: warps.affnist_warps(images, generator)
@@ -137,12 +138,12 @@ def clean_probe(model: Model, dataset: Dataset, name: str, params: EvaluateParam
 
 
 def probe_accuracies(
-    model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, official: Dataset | None = None
+    model: Model, dataset: Dataset, params: EvaluateParams, device: torch.device, official: LabelledImages | None = None
 ) -> pd.DataFrame:
     """Fit and test all probes of a trained model, also the probes on samples of its posterior.
 
     Args:
-        official: affNIST's published test images. They have the size of the data set's images.
+        official: affNIST's published test images and their classes. They have the size of the data set's images.
 
     Returns:
         a row per set of features, protocol ("refit" or "fixed") and test: the probe's C, and its accuracy in [0, 1].
@@ -151,10 +152,10 @@ def probe_accuracies(
     clean = subject.features()
     fixed = {name: subject.fit(clean, name) for name in clean["train"]}
     samples = torch.Generator().manual_seed(params.seed + _SAMPLES + len(PARTS))
-    theirs = features(model, official.part("test")[0], device, samples=samples) if official else {}
-    affine = {part: _affine(params.seed + 100 + i, device) for i, part in enumerate(PARTS)}
+    theirs = features(model, official[0], device, samples=samples) if official else {}
+    affine = {part: _affine(params.seed + 100 + i) for i, part in enumerate(PARTS)}
     # For each test: the `Warp` of each part of the data set, and the number of versions of each test image.
-    tests = {rotated(angle): (_rotations(angle, params.seed, device), 1) for angle in params.angles}
+    tests = {rotated(angle): (_rotations(angle, params.seed), 1) for angle in params.angles}
     tests[AFFINE] = affine, params.affine_versions
     rows: list[tuple[str, str, str, float, float]] = []
     for test, (warp_of, versions) in tests.items():
@@ -167,7 +168,7 @@ def probe_accuracies(
                 accuracy = probe.score(warped["test"][name], labels)
                 rows.append((name, protocol, test, probe[-1].C, accuracy))
                 if test == AFFINE and official:
-                    accuracy = probe.score(theirs[name], official.part("test")[1])
+                    accuracy = probe.score(theirs[name], official[1])
                     rows.append((name, protocol, OFFICIAL, probe[-1].C, accuracy))
     return pd.DataFrame(rows, columns=["features", "protocol", "test", "strength", "accuracy"])
 
@@ -181,7 +182,7 @@ def rotation_probes(
         sampled: whether samples of the posterior are probed, too.
     """
     subject = _Subject(model, dataset, params, device, sampled)
-    warped = subject.features(_rotations(angle, params.seed, device))
+    warped = subject.features(_rotations(angle, params.seed))
     rows = []
     for name in warped["test"]:
         probe = subject.fit(warped, name)

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -293,9 +293,6 @@ def natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-Kind = TypeVar("Kind", bound="Study")
-
-
 @dataclass(frozen=True)
 class Study:
     """A study that was executed.
@@ -328,22 +325,21 @@ class Study:
         return self.results.table(self.stage, self.item, columns, self.part)
 
 
-def studies_of(results: Results, stage: str, kind: type[Kind]) -> Iterator[Kind]:
-    """All executed studies of a stage and of its sets (`<stage>_sets`), as objects of the class `kind`.
-
-    Sets come last. Items are in natural order, studies in the order of their set. `ResultError` if a result is corrupt.
+def studies_of(results: Results, stage: str) -> Iterator[Study]:
+    """All executed studies of a stage and of its sets (`<stage>_sets`). Sets come last. Items are in natural order,
+    studies in the order of their set. Raises `ResultError` if a result is corrupt.
     """
     for item, numbers in results.executed(stage):
-        yield kind(results, stage, item, None, numbers, numbers.settings[stage][item])
+        yield Study(results, stage, item, None, numbers, numbers.settings[stage][item])
     sets = f"{stage}_sets"
     for item, numbers in results.executed(sets):
         settings = numbers.settings[sets][item].studies
         for name in numbers.names("studies"):
             own = numbers.part("studies", name)
             label = own.at("dataset")  # only recorded if the data sets of the studies differ
-            yield kind(results, sets, item, name, own.about(label) if label else own, settings[name])
+            yield Study(results, sets, item, name, own.about(label) if label else own, settings[name])
 
 
-def study_of(results: Results, stage: str, name: str | None, kind: type[Kind]) -> Kind | None:
+def study_of(results: Results, stage: str, name: str | None) -> Study | None:
     """The first study called `name`, in a set or not; None if there is none. Raises `ResultError` as `studies_of`."""
-    return next((study for study in studies_of(results, stage, kind) if study.name == name), None)
+    return next((study for study in studies_of(results, stage) if study.name == name), None)

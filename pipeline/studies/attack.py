@@ -2,7 +2,6 @@
 
 from pipeline.classification.settings import AttackParams
 from pipeline.context import Context
-from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome
 from pipeline.shared_params import SharedParams
 
@@ -29,7 +28,7 @@ def measure(context: Context) -> Outcome:
 
     settings: AttackParams = context.settings
     capsules = context.params.runs[settings.capsules]
-    assert isinstance(capsules.augmentation, CropParams)  # params.yaml was checked
     dataset = context.evaluated(capsules.dataset)
     attacked, beside = (context.models(name, Classifier) for name in (settings.capsules, settings.cnn))
-    return outcome(attacked, beside, dataset, settings, capsules.augmentation, context.label)
+    crop = capsules.augmentation.seen_size(dataset.images.shape[-1])
+    return outcome(attacked, beside, dataset, settings, crop, context.label)

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from pipeline.context import Context
 from pipeline.data.datasets import Dataset
-from pipeline.learning.settings import CropParams, RunSettings
+from pipeline.learning.settings import RunSettings
 from pipeline.probes.settings import EvaluateParams
 from pipeline.results.outcome import MOST_HEADLINES, Outcome
 from pipeline.settings import Name, Section
@@ -132,8 +132,9 @@ def errors_of(
     from pipeline.probes.features import metrics_on_test_images
     from pipeline.probes.generalisation import rotation_probes
 
-    if isinstance(model, Classifier) and isinstance(run.augmentation, CropParams):
-        errors = classification_errors(model, dataset, run.augmentation, many_crops=False).set_index("metric")
+    if isinstance(model, Classifier):
+        crop = run.augmentation.seen_size(dataset.images.shape[-1])
+        errors = classification_errors(model, dataset, crop, many_crops=False).set_index("metric")
         return pd.DataFrame({"features": [ITSELF], "error": [float(errors["value"]["centre"])]})
     metrics = metrics_on_test_images(model, dataset, evaluate.seed, device)
     if "accuracy" in metrics:

@@ -23,9 +23,9 @@ SETTINGS = EquivarianceParams
 def check(params: SharedParams, where: str, study: EquivarianceParams) -> None:
     """ValueError if there is no such run, or if its images and their crops cannot have the same centre."""
     run = params.run_of(f"{where}.run", study.run)
-    side, augmentation = params.images_of(run.dataset).side, run.augmentation
-    if isinstance(augmentation, CropParams) and (side - augmentation.crop) % 2:
-        raise ValueError(f"{where}.run: {side} pixels of the image minus {augmentation.crop} of the crop must be even")
+    side = params.images_of(run.dataset).side
+    if (side - (crop := run.augmentation.seen_size(side))) % 2:
+        raise ValueError(f"{where}.run: {side} pixels of the image minus {crop} of the crop must be even")
 
 
 def measure(context: Context) -> Outcome:

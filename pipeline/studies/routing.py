@@ -5,7 +5,6 @@ from typing import Any
 from pydantic import Field
 
 from pipeline.context import Context
-from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome
 from pipeline.settings import Name, Section
 from pipeline.shared_params import SharedParams
@@ -31,10 +30,14 @@ def check(params: SharedParams, where: str, study: RoutingParams) -> None:
     model: Any = params.run_of(f"{where}.run", study.run, *ROUTED).model
     if model.iterations == 0:
         raise ValueError(f"{where}.run: '{study.run}' does not route (model.iterations is 0)")
-    # A CapsNet with `counting: updates` counts updates of the routing weights, one fewer than its iterations.
-    own = model.iterations + (getattr(model, "counting", "") == "updates")
-    if study.iterations < own:
+    if study.iterations < (own := _own_iterations(model)):
         raise ValueError(f"{where}.iterations: must be at least {own}, those of '{study.run}'")
+
+
+def _own_iterations(model: Any) -> int:
+    """Number of iterations that a network with the settings `model` runs, if it routes."""
+    # A CapsNet with `counting: updates` counts updates of the routing weights, one fewer than its iterations.
+    return int(model.iterations + (getattr(model, "counting", "") == "updates"))
 
 
 def measure(context: Context) -> Outcome:
@@ -53,9 +56,8 @@ def measure(context: Context) -> Outcome:
     images, labels = context.evaluated(run.dataset).part("test")
     models = context.models(settings.run, Model)
     pixels = torch.from_numpy(images[: settings.images]).to(context.device).float() / 255
-    if isinstance(run.augmentation, CropParams):
-        pixels = centre_crop(pixels, run.augmentation.crop)
+    pixels = centre_crop(pixels, run.augmentation.seen_size(pixels.shape[-1]))
     routing = SYSTEMS[run.variant].part("routing")
     followed = [partial(routing.follow, model, settings.iterations) for model in models]
     layers = [partial(routing.routed_layers, model) for model in models]
-    return outcome(followed, layers, routing.iterations_of(models[0]), pixels, labels[: settings.images])
+    return outcome(followed, layers, _own_iterations(run.model), pixels, labels[: settings.images])

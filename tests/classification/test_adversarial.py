@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from brightness import Brightness
-from small import CROPPED, squares
+from small import squares
 from torch import Tensor
 
 from pipeline.classification.adversarial import attacked, black_box, gradient, gradient_sizes, outcome, white_box
@@ -87,7 +87,7 @@ def test_each_gradient_is_reported_under_its_loss() -> None:
     """The capsules' own loss has no gradient, cross-entropy has; of the other network both are the same."""
     study = AttackParams(capsules="capsules", cnn="cnn", images=4, epsilons=[0.1], steps=2)
     dataset = replace(squares(), labels=squares().labels % 2)
-    numbers = outcome([Flat()], [Brightness(), Brightness()], dataset, study, CROPPED, "attacks").numbers
+    numbers = outcome([Flat()], [Brightness(), Brightness()], dataset, study, 10, "attacks").numbers
     without = {
         loss: [numbers[loss][network]["without"]["mean"] for network in ("capsules", "cnn")]
         for loss in ("gradient", "cross_entropy_gradient")
@@ -116,6 +116,6 @@ def test_the_iterative_method_takes_the_gradient_anew_at_every_step() -> None:
 def test_black_box_attacks_spare_the_network_that_they_are_made_with() -> None:
     study = AttackParams(capsules="capsules", cnn="cnn", images=4, epsilons=[0.1], steps=2)
     dataset = replace(squares(), labels=squares().labels % 2)
-    table = outcome([Brightness()], [Brightness(), Brightness()], dataset, study, CROPPED, "attacks").table
+    table = outcome([Brightness()], [Brightness(), Brightness()], dataset, study, 10, "attacks").table
     victims = table[table["kind"] == "black-box"][["network", "replica"]].drop_duplicates()
     assert victims.to_numpy().tolist() == [["capsules", 0], ["cnn", 1]]

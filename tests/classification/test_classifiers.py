@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from brightness import Brightness
-from small import CROPPED, squares
+from small import squares
 from torch import Tensor, nn
 
 from pipeline.classification.errors import classification_errors, crop_places, crop_scores
 
-CROP = CROPPED.model_copy(update={"crop": 8})
+CROP = 8
 
 
 @pytest.mark.parametrize("free", [7, 16])
@@ -72,7 +72,7 @@ class Mixed(Brightness):
 
 
 def drawn(mixup: float, count: int, seed: int = 0) -> Tensor:
-    return Mixed(mixup).draw_noise((count,), torch.Generator().manual_seed(seed), CPU)
+    return Mixed(mixup).draw_noise((count,), torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("mixup", [0.02, 1.0])

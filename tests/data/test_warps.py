@@ -12,8 +12,6 @@ from torch.nn.functional import pad
 from pipeline.data import warps
 from pipeline.layers import poses
 
-CPU = torch.device("cpu")
-
 
 @pytest.fixture
 def generator() -> torch.Generator:
@@ -65,7 +63,7 @@ def test_whole_pixel_shifts_move_pixels(generator: torch.Generator, right: int, 
 
 
 def test_uniform_rotations_fill_their_range_evenly(generator: torch.Generator) -> None:
-    matrices = warps.uniform_rotations(20_000, 90.0, generator, CPU)
+    matrices = warps.uniform_rotations(torch.empty(20_000, 1, 1, 1), 90.0, generator)
     angles = torch.rad2deg(torch.atan2(-matrices[:, 1, 0], matrices[:, 0, 0]))
     assert angles.min() >= -90.001
     assert angles.max() <= 90.001
@@ -129,7 +127,7 @@ def test_a_gpu_gives_the_same_and_is_never_waited_for(generator: torch.Generator
     try:
         found = warps.warp(on_gpu, found_matrices)
         warps.affnist_warps(on_gpu, drawing)
-        warps.uniform_rotations(16, 90.0, drawing, gpu)
+        warps.uniform_rotations(on_gpu, 90.0, drawing)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     torch.testing.assert_close(found.cpu(), warps.warp(images, expected_matrices), atol=1e-4, rtol=0)

@@ -30,8 +30,8 @@ class Line(Model):
         self.w = nn.Parameter(torch.tensor([-0.06 - 0.1 * torch.initial_seed()]))
         self.bad_from, self.bad_for = bad_from, bad_for
 
-    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
-        return torch.rand((*shape, 1), generator=generator, device=device)
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
+        return torch.rand((*shape, 1), generator=generator, device=generator.device)
 
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None

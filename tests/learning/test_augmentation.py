@@ -94,7 +94,7 @@ def test_where_warps_are_off_nothing_is_drawn_for_them_and_crops_are_cut_as_ever
 
 
 def drawn(**settings: float) -> Tensor:
-    return crop_warps(4000, crop(**settings), seeded(), torch.device("cpu")).double()
+    return crop_warps(4000, crop(**settings), seeded()).double()
 
 
 def uniform(values: Tensor, end: float) -> bool:
@@ -147,7 +147,7 @@ def test_a_whole_warp_is_one_resampling() -> None:
     found = augment(ramp, settings, seeded()) * 255
     generator = seeded()
     places = (torch.rand(40, 4, generator=generator)[:, :2] * 33).long()
-    back = poses.invert(crop_warps(40, settings, generator, torch.device("cpu")))
+    back = poses.invert(crop_warps(40, settings, generator))
     rows, columns = torch.meshgrid(torch.arange(16), torch.arange(16), indexing="ij")
     x = places[:, 1, None, None] + columns - 23.5
     y = places[:, 0, None, None] + rows - 23.5

@@ -47,7 +47,7 @@ def test_a_training_step_stays_on_its_device(case: str) -> None:
     run = small_run(changes.get("variant", case), model=changes.get("model", {}))
     size = SCAE_SIZE if run.variant == "scae" else SIZE
     model = build_model(run, size)
-    noise = model.draw_noise((batch,), torch.Generator(), "cpu").to("meta")
+    noise = model.draw_noise((batch,), torch.Generator()).to("meta")
     model = model.to("meta").train()
     trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
     optimiser = build_optimiser(training(optimiser=run.training.optimiser), list(trained.values()))

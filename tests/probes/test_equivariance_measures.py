@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pipeline.probes.equivariance import errors
 from pipeline.probes.equivariance.actions import FeatureMaps, FromTheLeft, Pairs, Poses, linear_map, plain
-from pipeline.probes.equivariance.controls import MomentAction, QuarterTurnAction, QuarterTurnNetwork, moments
+from pipeline.probes.equivariance.controls import MomentAction, QuarterTurnAction, moments, quarter_turn_network
 from pipeline.probes.equivariance.errors_by_layer import changes
 from pipeline.probes.equivariance.transformations import FAMILIES, Transformation, View, velocity
 from pipeline.systems import MODELS, SYSTEMS, build_model
@@ -243,7 +243,7 @@ def test_layers_are_read_with_their_own_presences_and_actions() -> None:
 
 @pytest.mark.parametrize("turns", [1, 2])
 def test_the_quarter_turn_network_is_exact_for_quarter_turns(turns: int) -> None:
-    network, action = QuarterTurnNetwork(), QuarterTurnAction()
+    network, action = quarter_turn_network, QuarterTurnAction()
     images = torch.rand(5, 2, 16, 16, dtype=torch.float64, generator=seeded(0))
     matrix = Transformation("rotation", 90.0 * turns).matrix(16)
     rho = action.finite(matrix, NOTHING)

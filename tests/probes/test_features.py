@@ -104,7 +104,7 @@ def test_metrics_are_means_over_all_test_images(
     monkeypatch.setattr(module, "BATCH", 10)
     found = metrics_on_test_images(capsules, dataset, 3, CPU)
     generator = torch.Generator().manual_seed(3)
-    noise = torch.cat([capsules.draw_noise((count,), generator, CPU) for count in (10, 10, 5)])
+    noise = torch.cat([capsules.draw_noise((count,), generator) for count in (10, 10, 5)])
     _, expected = capsules(images, noise, torch.tensor(1e9))
     of_batches = {"most_children", "objects_in_use", "presence_information"}
     assert set(expected) - set(found) == of_batches == capsules.batch_statistics

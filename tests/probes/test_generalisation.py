@@ -163,7 +163,7 @@ def test_refit_probes_follow_the_images_and_fixed_ones_do_not(
 ) -> None:
     """All images turned by exactly half a turn. Nine fields tell where the square is as before, but other ones."""
     half = poses.rotation(torch.tensor([180.0]))
-    monkeypatch.setattr(warps, "uniform_rotations", lambda count, angle, generator, device: half.expand(count, 2, 3))
+    monkeypatch.setattr(warps, "uniform_rotations", lambda images, *_: half.expand(len(images), 2, 3))
     places = Planted(lambda images: torch.nn.functional.adaptive_avg_pool2d(images, 3))
     table = probe_accuracies(places, dataset, settings(angles=[0.0, 180.0]), CPU)
     refit, fixed = accuracies(table, "refit"), accuracies(table, "fixed")
@@ -192,11 +192,11 @@ def test_affine_versions_keep_their_labels_and_their_ink(monkeypatch: pytest.Mon
 
 def test_official_affine_images_are_tested_by_the_probes_of_the_affine_test() -> None:
     dataset = bright(40)
-    table = probe_accuracies(brightest(), dataset, settings(angles=[0.0]), CPU, official=bright(40))
+    table = probe_accuracies(brightest(), dataset, settings(angles=[0.0]), CPU, official=dataset.part("test"))
     assert accuracies(table, "refit")["affnist"] == 1.0
     assert accuracies(table, "fixed")["affnist"] == 1.0
-    wrong = replace(dataset, labels=(dataset.labels + 1) % 3)
-    table = probe_accuracies(brightest(), dataset, settings(angles=[0.0]), CPU, official=wrong)
+    images, labels = dataset.part("test")
+    table = probe_accuracies(brightest(), dataset, settings(angles=[0.0]), CPU, official=(images, (labels + 1) % 3))
     assert accuracies(table, "refit")["affnist"] == 0.0
     strengths = table[table["protocol"] == "refit"].set_index("test")["strength"]
     assert strengths["affnist"] == strengths["affine"]

@@ -13,7 +13,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.results.measured import Measured
 from pipeline.results.outcome import RECORD, Outcome, combined, one, write_outcome
-from pipeline.results.reading import ResultError, Results, Study, studies_of
+from pipeline.results.reading import ResultError, Results, studies_of
 
 NUMBERS = {
     "probe": {"t0": {"refit": {"rotated_0": {"mean": 0.9512345, "sd": 0.01, "n": 2}}}},
@@ -74,7 +74,7 @@ def test_studies_of_a_set_are_read_as_if_each_were_alone(tmp_path: Path) -> None
     places = tmp_path / "made_up_sets/a.json", tmp_path / "made_up_sets/a"
     datasets = dict.fromkeys(both, "all data")
     write_outcome(*places, combined(both, datasets), {"settings": {"made_up_sets": {"a": settings}}})
-    found = {study.name: study for study in studies_of(Results(tmp_path, tmp_path), "made_up", Study)}
+    found = {study.name: study for study in studies_of(Results(tmp_path, tmp_path), "made_up")}
     assert [(study.name, study.item, study.kind) for study in found.values()] == [
         ("first", "a", "grid"),
         ("second", "a", "sizes"),
@@ -88,12 +88,12 @@ def test_studies_of_a_set_are_read_as_if_each_were_alone(tmp_path: Path) -> None
     assert read(first.table(("empty",)))["empty"].isna().all(), "a column without a value is there for who asks for it"
     with pytest.raises(ResultError, match="lacks the column nothing"):
         first.table(("size", "nothing"))
-    arrays = first.examples(("x",))
+    arrays = first.results.examples("made_up_sets", "a", ("x",), "first")
     assert arrays is not None
     assert arrays["x"].tolist() == [0, 1, 2]
-    assert second.examples(("x",)) is None
+    assert first.results.examples("made_up_sets", "a", ("x",), "second") is None
     with pytest.raises(ResultError, match="lacks the array y"):
-        first.examples(("x", "y"))
+        first.results.examples("made_up_sets", "a", ("x", "y"), "first")
 
 
 def test_headlines_alone_stand_beside_the_record_rounded(places: tuple[Path, Path]) -> None:

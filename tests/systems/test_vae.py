@@ -35,7 +35,7 @@ def test_each_term_is_the_density_it_is_named_after(vae: VAE) -> None:
     assert terms["pixel_error"].item() == pytest.approx(((images.flatten(1).numpy() - mean) ** 2).sum(1).mean())
     code = vae.features(images)["mu_sigma"].detach()
     np.testing.assert_allclose(code, np.concatenate([mu, sigma], axis=1))
-    drawn = vae.draw_noise((20_000,), torch.Generator().manual_seed(0), "cpu")
+    drawn = vae.draw_noise((20_000,), torch.Generator().manual_seed(0))
     assert stats.kstest(drawn.flatten(), "norm").pvalue > 1e-4
 
 

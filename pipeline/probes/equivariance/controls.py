@@ -21,11 +21,10 @@ FILTERS, KERNEL = 4, 3
 
 def controls(edge: str) -> dict[str, Read]:
     """The controls, as functions that read a layer off images, by name. `edge` is as in `transformations.moving`."""
-    network = QuarterTurnNetwork()
     return {
         "pixels": lambda images: {"pixels": plain(images.flatten(2), FeatureMaps(images.shape[-1], edge), False)},
         "moments": lambda images: {"moments": plain(moments(images), MomentAction(), False)},
-        "quarter turns": lambda images: {"turns": plain(network(images), QuarterTurnAction(), False)},
+        "quarter turns": lambda images: {"turns": plain(quarter_turn_network(images), QuarterTurnAction(), False)},
     }
 
 
@@ -78,29 +77,24 @@ def _numbers(S: Tensor) -> Tensor:
     return torch.stack([S[..., 0, 2], S[..., 1, 2], S[..., 0, 0], S[..., 0, 1], S[..., 1, 1]], -1)
 
 
-class QuarterTurnNetwork:
-    """Averages over channels and blocks of 2x2 pixels, convolves twice over positions and turns (with ReLU), and then
+def quarter_turn_network(images: Tensor) -> Tensor:
+    """Features `[B, FILTERS, 4]` of images `[B, C, S, S]`, where S is even. The last axis has the four turns.
+
+    Averages over channels and blocks of 2x2 pixels, convolves twice over positions and turns (with ReLU), and then
     averages over positions. The weights are random and always the same.
     """
-
-    def __init__(self) -> None:
-        generator = torch.Generator().manual_seed(0)
-        self.first = torch.randn(FILTERS, 1, KERNEL, KERNEL, generator=generator, dtype=torch.float64) / KERNEL
-        scale = KERNEL * math.sqrt(4 * FILTERS)
-        shape = (FILTERS, FILTERS, 4, KERNEL, KERNEL)
-        self.second = torch.randn(shape, generator=generator, dtype=torch.float64) / scale
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Features `[B, FILTERS, 4]` of images `[B, C, S, S]`, where S is even. The last axis has the four turns."""
-        x = F.avg_pool2d(images.mean(1, keepdim=True), 2)
-        first, second = self.first.to(images), self.second.to(images)
-        lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 FILTERS, H, H)
-        by_turn = []
-        for r in range(4):
-            # The filter for content turned r times: rotated in the plane, and shifted by r along the axis of turns.
-            turned = second.roll(r, 2).rot90(r, (-2, -1)).transpose(1, 2).flatten(1, 2)  # (FILTERS, 4 FILTERS, k, k)
-            by_turn.append(F.conv2d(lifted, turned).relu().mean((-1, -2)))
-        return torch.stack(by_turn, -1)
+    generator = torch.Generator().manual_seed(0)
+    first = torch.randn(FILTERS, 1, KERNEL, KERNEL, generator=generator, dtype=torch.float64) / KERNEL
+    second = torch.randn(FILTERS, FILTERS, 4, KERNEL, KERNEL, generator=generator, dtype=torch.float64)
+    first, second = first.to(images), (second / (KERNEL * math.sqrt(4 * FILTERS))).to(images)
+    x = F.avg_pool2d(images.mean(1, keepdim=True), 2)
+    lifted = torch.cat([F.conv2d(x, first.rot90(r, (-2, -1))) for r in range(4)], 1).relu()  # (B, 4 FILTERS, H, H)
+    by_turn = []
+    for r in range(4):
+        # The filter for content turned r times: rotated in the plane, and shifted by r along the axis of turns.
+        turned = second.roll(r, 2).rot90(r, (-2, -1)).transpose(1, 2).flatten(1, 2)  # (FILTERS, 4 FILTERS, k, k)
+        by_turn.append(F.conv2d(lifted, turned).relu().mean((-1, -2)))
+    return torch.stack(by_turn, -1)
 
 
 class QuarterTurnAction:

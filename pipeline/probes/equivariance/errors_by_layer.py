@@ -82,7 +82,7 @@ def started(model: Model, images: Tensor) -> Model:
         images: training images as the model sees them.
     """
     if count := model.beginning_images(0):
-        model.begin_epoch(0, images[:count])
+        model.begin_epoch(images[:count])
     if model.statistics_images:
         some = images[: model.statistics_images]
         model.end_epoch(some, len(some))

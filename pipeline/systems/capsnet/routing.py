@@ -13,12 +13,6 @@ from pipeline.layers.dynamic_routing import agreement, cast_votes, products, squ
 from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer, forward_pass
 
 
-def iterations_of(model: CapsNet) -> int:
-    """Number of weighted sums of votes in a network that routes: one more than the updates of the weights."""
-    assert model.last.updates is not None
-    return model.last.updates + 1
-
-
 @torch.no_grad()
 def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
     """Run routing to class capsules on images `[B, 1, S, S]` in [0, 1], for `iterations` even if the network has fewer.
@@ -49,10 +43,10 @@ def routed_layers(model: CapsNet, images: Tensor) -> list[RoutedLayer]:
 
     All capsules below vote for every capsule. Activations are lengths. Shares are the weights of the last sum of votes.
     """
-    updates, over_parents = iterations_of(model) - 1, partial(torch.sum, dim=1)  # (B, n, m) -> (B, m)
-    found, layers = [], model.layers()
+    found, layers, over_parents = [], model.layers(), partial(torch.sum, dim=1)  # (B, n, m) -> (B, m)
     for layer, (below, above) in zip(layers[1:], pairwise(forward_pass(layers, images)), strict=True):
         if isinstance(layer, CapsuleLayer):
-            shares = agreement(cast_votes(below, layer.transformations), updates)  # (B, n, m)
+            assert layer.updates is not None  # params.yaml was checked: the network routes
+            shares = agreement(cast_votes(below, layer.transformations), layer.updates)  # (B, n, m)
             found.append(routed_layer(shares, below.norm(dim=-1), above.norm(dim=-1), over_parents))
     return found

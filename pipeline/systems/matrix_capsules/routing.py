@@ -14,11 +14,6 @@ from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsule
 from pipeline.systems.matrix_capsules.model.receptive_fields import ReceptiveFields
 
 
-def iterations_of(model: MatrixCapsules) -> int:
-    """The network's own number of routing iterations."""
-    return model.params.iterations
-
-
 @torch.no_grad()
 def follow(model: MatrixCapsules, iterations: int, images: Tensor) -> Iterations:
     """Route class capsules for `iterations`, even if the network runs fewer, on images `[B, C, s, s]` in [0, 1].

@@ -44,4 +44,4 @@ def images() -> Tensor:
 
 @pytest.fixture
 def noise(model: GenerativeModel, images: Tensor) -> Tensor:
-    return model.draw_noise((len(images),), torch.Generator().manual_seed(2), "cpu").double()
+    return model.draw_noise((len(images),), torch.Generator().manual_seed(2)).double()

@@ -100,7 +100,7 @@ def test_parts_that_turn_with_the_image_are_used_consistently(
     alike = capsules.initial_pose + 0.1 * torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
 
     def encode(images: torch.Tensor) -> Capsules:
-        turn = warps.uniform_rotations(len(images), 90.0, torch.Generator().manual_seed(0), CPU)
+        turn = warps.uniform_rotations(images, 90.0, torch.Generator().manual_seed(0))
         turned = poses.to_offset(poses.compose(turn.unsqueeze(1), poses.to_matrix(alike)))
         objects = torch.zeros(len(images), 3)
         return Capsules(torch.full((len(images), 4), 10.0), turned, objects, torch.zeros(len(images), 3, 6))

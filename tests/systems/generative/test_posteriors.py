@@ -26,7 +26,7 @@ def test_gaussians_stand_around_the_delta_poses_with_the_sds_asked_for(capsules:
     before, after = capsules.encode(images), gaussian.encode(images)
     for field in dataclasses.fields(before):
         torch.testing.assert_close(getattr(before, field.name), getattr(after, field.name))
-    trace = poutine.trace(gaussian.guide).get_trace(images, gaussian.draw_noise((4,), torch.Generator(), "cpu"))
+    trace = poutine.trace(gaussian.guide).get_trace(images, gaussian.draw_noise((4,), torch.Generator()))
     parts, objects = trace.nodes["parts"]["fn"].A.sd, trace.nodes["A0"]["fn"].base_dist.sd
     torch.testing.assert_close(parts, torch.full_like(parts, 0.03))
     torch.testing.assert_close(objects, torch.full_like(objects, 0.2))
@@ -76,7 +76,7 @@ def test_with_the_same_samples_the_weighted_bound_is_no_lower_and_with_one_it_is
     assert (several["iwae"] >= several["elbo"]).all()
     assert (several["iwae"] - several["elbo"]).max() > 1
     np.testing.assert_allclose(single["iwae"], weights[0], rtol=1e-5)
-    noise = model.draw_noise((10,), torch.Generator().manual_seed(0), CPU)
+    noise = model.draw_noise((10,), torch.Generator().manual_seed(0))
     _, metrics = model(images, noise, torch.tensor(1e9))
     assert weights[0].mean().item() == pytest.approx(metrics["bound"].item(), rel=1e-5)
     assert errors[0].mean().item() == pytest.approx(metrics["pixel_error"].item(), rel=1e-5)

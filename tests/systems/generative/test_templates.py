@@ -10,10 +10,10 @@ from torch import Tensor
 
 from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
+from pipeline.systems.generative.evaluation import templates
 from pipeline.systems.generative.evaluation.templates import (
     CANVAS,
-    MOST_STRETCH,
-    align,
+    best_correlation,
     copies,
     correlation,
     drawn,
@@ -68,19 +68,17 @@ MAPS = {
 
 @pytest.mark.parametrize("name", MAPS)
 def test_a_planted_affine_copy_is_recovered(name: str) -> None:
-    matrix = MAPS[name]
-    alike, maps = align(planted(matrix)[None], hook()[None], starts=12, steps=60)
-    assert alike[0] > 0.97
-    assert (maps[0] - matrix).abs().max() < 0.06
+    """The hook has no symmetry, so no other map makes it as similar."""
+    assert best_correlation(planted(MAPS[name])[None], hook()[None], starts=12, steps=60) > 0.99
 
 
-def test_a_map_stretches_no_more_than_it_may() -> None:
+def test_a_map_stretches_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blob becomes a thin line only by a map that stretches it more."""
     x, y = grid()
     thin = torch.exp(-((x / 0.06) ** 2) - (y / 0.8) ** 4)
-    _, maps = align(thin[None], blob()[None], starts=6, steps=40)
-    values = torch.linalg.svdvals(maps[0, :, :2])
-    assert values.max() <= MOST_STRETCH + 1e-4
-    assert values.min() >= 1 / MOST_STRETCH - 1e-4
+    assert best_correlation(thin[None], blob()[None], starts=6, steps=40) < 0.9
+    monkeypatch.setattr(templates, "MOST_STRETCH", 8.0)
+    assert best_correlation(thin[None], blob()[None], starts=6, steps=40) > 0.95
 
 
 def test_shares_count_pairs_and_pictures_that_have_a_copy() -> None:

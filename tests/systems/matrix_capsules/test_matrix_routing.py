@@ -14,7 +14,7 @@ from em_loop import by_the_letter, network
 from pipeline.systems.matrix_capsules.evaluation import concentration, distances, histograms
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
-from pipeline.systems.matrix_capsules.routing import follow, iterations_of, routed_layers
+from pipeline.systems.matrix_capsules.routing import follow, routed_layers
 
 
 def small_capsules(**changes: Any) -> MatrixCapsules:
@@ -31,7 +31,6 @@ BAYES = {"activation": "bayes", "batch_norm": True, "saving": None}
 def test_the_last_iteration_is_what_the_network_gives(changes: dict[str, Any]) -> None:
     model, images = small_capsules(**changes), torch.rand(5, 1, 10, 10)
     found = follow(model, 3, images)
-    assert iterations_of(model) == 3
     torch.testing.assert_close(found.activations[:, -1], model.scores(images).detach(), rtol=1e-4, atol=1e-5)
     assert found.shares.shape == (5, 3, 3, 9, 2)
     assert found.spreads.shape == (5, 3, 3)

@@ -67,8 +67,7 @@ def em_routing(
     for _ in range(iterations):
         objects = parents[..., :n]
         squares = (votes - _weighted_mean(objects, votes).unsqueeze(1)).square()
-        variance = torch.einsum("bij,bijd->bjd", objects, squares) / objects.sum(1).clamp_min(_FLOOR).unsqueeze(-1)
-        variance = variance.clamp_min(floor**2).unsqueeze(1)
+        variance = _weighted_mean(objects, squares).clamp_min(floor**2).unsqueeze(1)
         log_density = -0.5 * (squares / variance + (2 * math.pi * variance).log()).sum(-1)
         if log_clutter is not None:
             log_density = torch.cat([log_density, log_clutter], dim=-1)

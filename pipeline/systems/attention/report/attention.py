@@ -19,7 +19,7 @@ from pipeline.drawing.style import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERM
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label
-from pipeline.results.reading import Numbers, Results, Study, studies_of, study_of
+from pipeline.results.reading import Numbers, Results, studies_of, study_of
 
 AS_WRITTEN = "1"
 """The key of penalties with weight 1 in results. This is the weight in the document's energy."""
@@ -45,7 +45,7 @@ Answer = tuple[Measured, bool, list[str]]
 
 
 def _measure(results: Results, kind: str, check: Callable[[Numbers], Answer]) -> Finding | None:
-    study = study_of(results, "attention", results.evidence.attention.get(kind), Study)
+    study = study_of(results, "attention", results.evidence.attention.get(kind))
     if study is None:
         return None
     ours, holds, notes = check(study.numbers)
@@ -200,7 +200,7 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
 
 def draw(results: Results, written: Written) -> Iterator[Drawing]:
     """Every figure of the attention studies."""
-    for study in studies_of(results, "attention", Study):
+    for study in studies_of(results, "attention"):
         records, table = study.numbers.records, study.table(())
         if study.kind == "toy" and table is not None:
             yield Drawing(

@@ -77,7 +77,7 @@ def part_use(
     generator = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     maps, colours = [], []
     for pixels in batches(images, model.device, BATCH):
-        turn = warps.uniform_rotations(len(pixels), angle, generator, model.device)
+        turn = warps.uniform_rotations(pixels, angle, generator)
         posterior = model.encode(warps.warp(pixels, turn))
         back = poses.compose(poses.invert(turn).unsqueeze(1), poses.to_matrix(posterior.part_poses))
         found = replace(posterior, part_poses=poses.to_offset(back))

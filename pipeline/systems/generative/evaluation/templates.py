@@ -69,9 +69,9 @@ def correlation(first: Tensor, second: Tensor) -> Tensor:
     return (weight * a * b).sum(1) / scale
 
 
-def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tensor, Tensor]:
-    """Best correlations `[n]` of `first [n, h, h]` with affinely moved `second [n, h, h]`, and the maps `[n, 2, 3]`.
-    Of `starts` rotations, each with and without a reflection, the best `REFINED` are refined by `steps` gradient steps.
+def best_correlation(first: Tensor, second: Tensor, starts: int, steps: int) -> Tensor:
+    """Best correlations `[n]` of `first [n, h, h]` with affinely moved `second [n, h, h]`. Of `starts` rotations, each
+    with and without a reflection, the best `REFINED` are refined by `steps` gradient steps.
     """
     begin = _starts(first, second, starts)  # (n, 2 starts, 2, 3)
     tried = begin.shape[1]
@@ -83,29 +83,25 @@ def align(first: Tensor, second: Tensor, starts: int, steps: int) -> tuple[Tenso
     target, moving = (each.repeat_interleave(kept, 0) for each in (placed(first), second))
 
     optimiser = torch.optim.Adam([maps], lr=STEP)
-    best, best_maps = torch.full((len(maps),), -1.0, device=maps.device), maps.detach().clone()
+    best = torch.full((len(maps),), -1.0, device=maps.device)
     for step in range(steps + 1):
         found = correlation(target, placed(moving, maps))
-        better = found.detach() > best
-        best = torch.where(better, found.detach(), best)
-        best_maps = torch.where(better[:, None, None], maps.detach(), best_maps)
+        best = torch.fmax(best, found.detach())  # ignores NaN
         if step < steps:
             optimiser.zero_grad()
             (-found.sum()).backward()
             optimiser.step()
             with torch.no_grad():
                 maps[..., :2] = _within_stretch(maps[..., :2])
-    values, indices = best.view(len(first), kept).max(1)
-    best_maps = best_maps.view(len(first), kept, 2, 3)
-    return values, best_maps.take_along_dim(indices[:, None, None, None], dim=1).squeeze(1)
+    return best.view(len(first), kept).amax(1)
 
 
 def copies(pictures: Tensor, failures: FailureParams) -> dict[str, float]:
-    """Shares of affine copies among P `pictures [P, h, h]`: "pairs", the share of pairs with a correlation (`align`) of
-    at least `failures.threshold`; "copied", the share of pictures in at least one such pair. Both are 0 if P < 2.
+    """Shares of affine copies among P `pictures [P, h, h]`: "pairs", the share of pairs whose `best_correlation` is at
+    least `failures.threshold`; "copied", the share of pictures in at least one such pair. Both are 0 if P < 2.
     """
     pairs = torch.triu_indices(len(pictures), len(pictures), 1, device=pictures.device)
-    found, _ = align(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
+    found = best_correlation(pictures[pairs[0]], pictures[pairs[1]], failures.starts, failures.steps)
     alike = found >= failures.threshold
     return {
         "pairs": int(alike.sum()) / max(len(alike), 1),

@@ -88,7 +88,7 @@ def draw_weights(
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
         # To save memory, only numbers are kept, not the trace, which also holds the sampled states of all parts.
-        trace = model.trace_bound(images, model.draw_noise((len(images),), generator, images.device))
+        trace = model.trace_bound(images, model.draw_noise((len(images),), generator))
         layer = model.parts_given_objects(trace.y0, trace.object_poses)
         weights[k], errors[k] = trace.bound, trace.error
         normalised[k] = trace.bound - trace.log_parts + layer.log_prob(trace.parts, normalised=True)

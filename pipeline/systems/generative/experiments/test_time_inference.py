@@ -152,7 +152,7 @@ def _turn(images: NDArray[np.uint8], angle: float, seed: int, device: torch.devi
     """Rotate each of the uint8 images `[N, 1, S, S]` at random within +-`angle` degrees. Returns values in [0, 1]."""
     angles = torch.Generator().manual_seed(seed)  # on the CPU: every device sees the same angles
     batch = torch.from_numpy(images).to(device)
-    return warps.warp(batch, warps.uniform_rotations(len(batch), angle, angles, device))
+    return warps.warp(batch, warps.uniform_rotations(batch, angle, angles))
 
 
 def _error(changes: Tensor) -> float:

@@ -173,7 +173,7 @@ def optimise(
     model = copy.deepcopy(model).requires_grad_(False)  # only states need gradients
     start = model.encode(images) if start is None else start
     states = pack(start)
-    noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator, images.device)
+    noise = model.draw_noise((EVALUATION_SAMPLES, len(images)), generator)
     points: dict[int, dict[str, float]] = {}
 
     def watch(progress: Progress, last: bool = False) -> None:

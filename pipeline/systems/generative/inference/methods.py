@@ -36,7 +36,7 @@ def expected_bound(model: GenerativeModel, images: Tensor, posterior: Capsules, 
     """The bound and its terms for a `posterior` with delta poses, from one sample `noise [N, P + O]` per image."""
     P, temperature = model.params.parts, model.temperature
 
-    def guide(images: Tensor, noise: Tensor, coupling: float) -> None:
+    def guide() -> None:
         with pyro.plate("images", len(images)):
             presence = RelaxedPresence(posterior.part_logits, temperature, noise[:, :P])
             pyro.sample("parts", PartPosterior(presence, posterior.part_poses))
@@ -157,7 +157,7 @@ class AdamMethod(Method):
     def step(self) -> tuple[Tensor, Tensor]:
         # The value belongs to the state before the step.
         before = self.state
-        noise = self.model.draw_noise((len(before),), self.generator, before.device) if self.noisy else None
+        noise = self.model.draw_noise((len(before),), self.generator) if self.noisy else None
         value, gradient = value_of(self.model, self.images, before, noise)
         rate = self.settings.learning_rate * (0.55 + 0.45 * math.cos(math.pi * self.count / self.settings.steps))
         self.count += 1

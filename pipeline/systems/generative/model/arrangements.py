@@ -74,33 +74,23 @@ def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
     return Explanations(log_probs - 0.5 * ((B - identity) ** 2).sum((-1, -2)), poses.to_offset(B), squared)
 
 
-def fit_arrangements(
-    t: Tensor, A: Tensor, objects: int, iterations: int, generator: Generator
-) -> tuple[Arrangements, Tensor, list[float]]:
+def fit_arrangements(t: Tensor, A: Tensor, objects: int, iterations: int, generator: Generator) -> Arrangements:
     """Fit a mixture of `objects` arrangements to parts with presences `t [N, P]` and poses `A [N, P, 6]`, by EM.
 
     One sd is shared by all votes. With an sd for each part of each object, clusters would form around a few parts that
     happen to fit very well. EM starts from arrangements of single images, drawn by `generator` (on the CPU). The first
     image is random. The probability of a further image is proportional to its squared distance, after the best affine
     map, from the nearest image drawn before (k-means++). With fewer images than objects, some objects share an image.
-
-    Returns:
-        the arrangements; logits `[N, O]` of the posterior over objects given each image, log p_i + log of the object's
-        weight; the objective (mean over images of the logits' logsumexp, in nats) before each iteration and at the end.
     """
     arrangements = _first_arrangements(t, A, objects, generator)
     weights = t.new_full((objects,), 1 / objects)
-    objectives = []
-    for iteration in range(iterations + 1):
+    for _ in range(iterations):
         explained = explain(t, A, arrangements)
-        joint = explained.log_probs + weights.log()
-        objectives.append(float(joint.logsumexp(dim=-1).mean()))
-        if iteration < iterations:
-            posterior = joint.softmax(dim=-1)
-            arrangements = _maximised(t, A, posterior, explained.object_poses)
-            weights = posterior.mean(0).clamp_min(1e-6)
-            weights = weights / weights.sum()
-    return arrangements, joint, objectives
+        posterior = (explained.log_probs + weights.log()).softmax(dim=-1)
+        arrangements = _maximised(t, A, posterior, explained.object_poses)
+        weights = posterior.mean(0).clamp_min(1e-6)
+        weights = weights / weights.sum()
+    return arrangements
 
 
 def _first_arrangements(t: Tensor, A: Tensor, objects: int, generator: Generator) -> Arrangements:

@@ -280,15 +280,15 @@ class GenerativeModel(Model):
         y = RelaxedPresence(t0, self.temperature, noise).rsample()
         return {"t0_sampled": y.sigmoid(), "t0_binary": (y > 0).to(t0)}
 
-    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Noise `[*shape, noise_size]`. Standard logistic noise for the presences of parts and of objects comes first.
         With Gaussian poses, standard normal noise for the poses of parts and of objects follows.
         """
         presences = self.params.parts + self.params.objects
-        noise = logistic_noise((*shape, presences), generator, device)
+        noise = logistic_noise((*shape, presences), generator, generator.device)
         if not self.gaussian:
             return noise
-        normal = torch.randn((*shape, presences * POSE_SIZE), generator=generator, device=device)
+        normal = torch.randn((*shape, presences * POSE_SIZE), generator=generator, device=generator.device)
         return torch.cat([noise, normal], dim=-1)
 
     def trace_bound(
@@ -296,15 +296,12 @@ class GenerativeModel(Model):
         images: Tensor,
         noise: Tensor,
         coupling: Value = 1.0,
-        guide: Callable[..., None] | None = None,
+        guide: Callable[[], None] | None = None,
         temperature: Value | None = None,
     ) -> BoundTrace:
-        """One-sample estimate of each image's evidence lower bound. `guide` is called with images, noise and coupling.
-        By default it is `self.guide` with the given `temperature` (see `model`).
-        """
-        guide = guide or partial(self.guide, temperature=temperature)
-        model = partial(self.model, images, len(images), coupling, temperature)
-        p, q = traced(model, partial(guide, images, noise, coupling))
+        """One-sample estimate of each image's evidence lower bound. `noise` is for the default guide, `self.guide`."""
+        guide = guide or partial(self.guide, images, noise, coupling, temperature)
+        p, q = traced(partial(self.model, images, len(images), coupling, temperature), guide)
         with torch.no_grad():
             children = p["parts"]["fn"].parent_posterior(q["parts"]["value"])[..., 1:].sum(dim=-2)
         return BoundTrace(
@@ -372,7 +369,7 @@ class GenerativeModel(Model):
         return seeding.images if seeding else max(arrangements.STARTING_IMAGES, self.params.objects)
 
     @torch.no_grad()
-    def begin_epoch(self, epoch: int, images: Tensor) -> None:
+    def begin_epoch(self, images: Tensor) -> None:
         """At `seeding_epoch`, start the objects from the poses of parts in `images [n, 1, S, S]`.
 
         Without `seeding`, an object's M_ij are from one image, as k-means starts from data points. With fewer images
@@ -380,8 +377,6 @@ class GenerativeModel(Model):
         all `images` (`arrangements`). With `inactive_pose: mean`, the mean poses of parts are set, too.
         """
         params, seeding = self.params, self.params.seeding
-        if epoch != params.seeding_epoch:
-            return
         y1, A1 = (torch.cat(each) for each in zip(*map(self.encode_parts, images.split(_BATCH)), strict=True))
         # Parts are weighted by their probability of being present, without temperature and noise.
         t1 = y1.sigmoid()
@@ -394,7 +389,7 @@ class GenerativeModel(Model):
             self.M.copy_(poses.to_offset(poses.compose(frame, poses.to_matrix(found.part_poses))))
         else:
             generator = torch.Generator().manual_seed(0)
-            fitted, *_ = arrangements.fit_arrangements(t1, A1, params.objects, seeding.iterations, generator)
+            fitted = arrangements.fit_arrangements(t1, A1, params.objects, seeding.iterations, generator)
             self.M.copy_(fitted.M)
             self.gamma[:, 1:] = fitted.gamma.T
             excess = (fitted.c.T - params.pose_sd_floor).clamp_min(arrangements.SMALLEST_EXCESS)

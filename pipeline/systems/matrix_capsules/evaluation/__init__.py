@@ -14,7 +14,6 @@ from torch import Tensor
 from pipeline.classification import errors
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.runs import of_kind
-from pipeline.learning.settings import CropParams
 from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest, stack_replicas
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
@@ -27,11 +26,9 @@ VOTED = 500
 def evaluate(inputs: EvaluationInputs) -> Outcome:
     """Test errors and `concentration` of all replicas, and `histograms` of up to three images for the first replica."""
     outcome = errors.evaluate(inputs)
-    models, augmentation = of_kind(MatrixCapsules, inputs.models), inputs.run.augmentation
-    assert isinstance(augmentation, CropParams)  # params.yaml was checked
-    images, labels = inputs.dataset.part("test")
+    models, (images, labels) = of_kind(MatrixCapsules, inputs.models), inputs.dataset.part("test")
     images, labels = images[:VOTED], labels[:VOTED]
-    pixels = errors.seen(images, augmentation)
+    pixels = errors.seen(images, inputs.run.augmentation.seen_size(images.shape[-1]))
     found = [distances(model, pixels) for model in models]
     shares = stack_replicas([concentration(*each, labels) for each in found])
     # The first two correctly classified images of different classes, and the first misclassified one

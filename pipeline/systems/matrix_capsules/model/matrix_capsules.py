@@ -302,15 +302,14 @@ class MatrixCapsules(Classifier):
         return _BALANCED_ON if epoch == 0 and self.params.saving is not None else 0
 
     @torch.no_grad()
-    def begin_epoch(self, epoch: int, images: Tensor) -> None:
-        """Before the first epoch, balance the betas layer by layer, if `saving` is set."""
-        saving = self.params.saving
-        if epoch == 0 and saving is not None:
-            self.route_for(self.params.early_iterations if self.params.early_epochs else self.params.iterations)
-            capsules = self.primary(self.maps(images))
-            for layer in self.routed:
-                layer.balance(capsules, saving)
-                capsules = layer(capsules)
+    def begin_epoch(self, images: Tensor) -> None:
+        """Before the first epoch, balance the betas layer by layer."""
+        assert self.params.saving is not None, "otherwise beginning_images is 0"
+        self.route_for(self.params.early_iterations if self.params.early_epochs else self.params.iterations)
+        capsules = self.primary(self.maps(images))
+        for layer in self.routed:
+            layer.balance(capsules, self.params.saving)
+            capsules = layer(capsules)
 
     def end_epoch(self, images: Tensor, batch: int) -> None:
         """Measure batch norm's mean and variance on `images`. A smaller last batch is left out if there are others."""

@@ -53,7 +53,7 @@ def measure(context: Context) -> Outcome:
         run = ablated(unchanged, settings, condition)
         trained, models = context.train(condition, run)
         networks, best = of_kind(MatrixCapsules, models), best_rows(trained)
-        errors = [classification_errors(model, dataset, run.augmentation, many_crops=False) for model in networks]
+        errors = [classification_errors(model, dataset, run.augmentation.crop, many_crops=False) for model in networks]
         tables[condition] = stack_replicas(errors)
         numbers[condition] = {
             "test": nest(tables[condition], ["metric"], "value"),

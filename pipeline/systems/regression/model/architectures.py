@@ -5,6 +5,7 @@ A problem is a classification task with its own capsules. Each of its capsules r
     multiclass    one problem, with a capsule for each class
     one-vs-all    a problem for each class, with a capsule for the class and a capsule for all other classes
     all-vs-all    a problem for each pair of classes, with two capsules, trained on examples of these two classes only
+                  (pairs are in the order of `itertools.combinations`)
 
 All problems of an architecture have the same number of capsules, so they are trained together. For inputs of p numbers,
 K problems with C capsules each have weights `[K, C, d, p]`, where d is the size of the capsules' hidden vectors.
@@ -79,10 +80,10 @@ def class_scores(architecture: Architecture, W: Tensor, X: Tensor) -> Tensor:
     else:
         votes = answers.new_zeros(len(X), architecture.classes)
         support = torch.zeros_like(votes)
-        for answer, classes in zip(answers, _classes_of_pairs(architecture), strict=True):
+        for answer, (i, j) in zip(answers, combinations(range(architecture.classes), 2), strict=True):
             first = answer[:, :1] >= answer[:, 1:]
-            votes[:, classes] += torch.cat([first, ~first], dim=1).to(votes)
-            support[:, classes] += answer
+            votes[:, [i, j]] += torch.cat([first, ~first], dim=1).to(votes)
+            support[:, [i, j]] += answer
         scores = votes + 0.5 * support / architecture.classes
     return scores / scores.sum(-1, keepdim=True)
 
@@ -95,14 +96,9 @@ def coupled_probabilities(architecture: Architecture, W: Tensor, X: Tensor) -> T
     if len(architecture.capsules) == 1 or architecture.decision == "one-vs-all":
         return class_scores(architecture, W, X)
     pairs = X.new_zeros(len(X), architecture.classes, architecture.classes)
-    for weights, (first, second) in zip(W, _classes_of_pairs(architecture), strict=True):
-        pairs[:, first, second], pairs[:, second, first] = predict_probabilities(weights, X).unbind(1)
+    for weights, (i, j) in zip(W, combinations(range(architecture.classes), 2), strict=True):
+        pairs[:, i, j], pairs[:, j, i] = predict_probabilities(weights, X).unbind(1)
     return couple(pairs)
-
-
-def _classes_of_pairs(architecture: Architecture) -> list[list[int]]:
-    """The two classes of each problem of all-vs-all, in the order of the problem's capsules."""
-    return [[row.index(0), row.index(1)] for row in architecture.capsules.tolist()]
 
 
 def couple(pairs: Tensor) -> Tensor:

@@ -7,11 +7,10 @@ images. `above` compares test errors with a margin of two standard errors. Train
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pipeline.results.documents import remarks
@@ -31,13 +30,13 @@ BANDS = {"mnist": 3.0, "fashion_mnist": 12.0}
 
 @dataclass(frozen=True)
 class RegressionStudy(Study):
-    """A study of capsule regression that was executed.
+    """A study of capsule regression that answers claims.
 
     Attributes:
-        role: key in `SETS` of the data set whose claim the study answers. Empty unless a claim is being measured.
+        role: key in `SETS` of the data set whose claims the study answers.
     """
 
-    role: str = ""
+    role: str
 
     @property
     def dataset(self) -> Recorded:
@@ -59,20 +58,14 @@ class RegressionStudy(Study):
         """The study's number under nested `keys`. Raises `NotMeasuredError` if it is missing."""
         return self.numbers.needed(*keys).mean
 
-    def errors(self, part: str = "test") -> pd.DataFrame:
-        """Errors (percent) of a grid's models: a row for each architecture, a column for each capsule size."""
-        cells = {
-            decision: {int(size): 100 * measured[part]["mean"] for size, measured in sizes.items()}
-            for decision, sizes in self.numbers.at("errors").items()
-        }
-        return pd.DataFrame(cells).sort_index().T
+    def models(self) -> tuple[list[str], list[str]]:
+        """The architectures of a grid's models, and their capsule sizes in rising order."""
+        decisions = self.numbers.names("errors")
+        return decisions, sorted(self.numbers.names("errors", decisions[0]), key=int)
 
-    def apart(self, than: str, decisions: Iterable[str], sizes: Sequence[int]) -> NDArray[np.float64]:
-        """Percentages of test images that just one of two models misclassifies: one of `decisions` (rows) and `sizes`
-        (columns), or the same with the next smaller size (`than="smaller"`) or number of capsules ("fewer").
-        """
-        shares = [[self.mean("errors", each, str(size), f"apart_{than}") for size in sizes] for each in decisions]
-        return 100 * np.array(shares)
+    def percent(self, name: str, decisions: Iterable[str], sizes: Sequence[str]) -> NDArray[np.float64]:
+        """A grid's numbers called `name` (see `grid.run`) in percent, by architecture (rows) and size (columns)."""
+        return 100 * np.array([[self.mean("errors", each, size, name) for size in sizes] for each in decisions])
 
     def above(self, errors: ArrayLike, others: ArrayLike, apart: ArrayLike) -> bool:
         """Whether any of `errors` (percent, on the study's test images) is above its counterpart in `others` by more
@@ -84,16 +77,16 @@ class RegressionStudy(Study):
         return bool((ours > theirs + 2 * np.sqrt(variance / self.dataset.test)).any())
 
 
-def executed(results: Results) -> list[RegressionStudy]:
+def executed(results: Results) -> list[Study]:
     """All executed studies of capsule regression, sorted by kind. Within a kind, the paper's data sets come first.
     Raises `ResultError` if a result is corrupt, or lacks its settings.
     """
 
-    def place(study: RegressionStudy) -> tuple[int, int]:
-        role = study.dataset.source.replace("-", "_")
+    def place(study: Study) -> tuple[int, int]:
+        role = study.numbers.settings.datasets[study.settings.dataset].source.replace("-", "_")
         return [*KINDS, study.kind].index(study.kind), [*SETS, role].index(role)
 
-    return sorted(studies_of(results, "regression", RegressionStudy), key=place)
+    return sorted(studies_of(results, "regression"), key=place)
 
 
 Answer = tuple[float, bool | None] | tuple[float, bool, str] | None
@@ -109,10 +102,10 @@ def _measure(
     answers = {}
     for role in roles:
         named = getattr(results.evidence.regression, kind).get(role)
-        if study := study_of(results, "regression", named, RegressionStudy):
-            study = replace(study, role=role)
-            if answer := check(study):
-                answers[role] = study, answer
+        if study := study_of(results, "regression", named):
+            of_role = RegressionStudy(**vars(study), role=role)
+            if answer := check(of_role):
+                answers[role] = of_role, answer
     if not answers:
         return None
     studies, found = zip(*answers.values(), strict=True)
@@ -136,19 +129,18 @@ def _percent(kind: str, role: str, *keys: str) -> Measure:
 
 def falls_with_size(study: RegressionStudy) -> Answer:
     """Figure 5: test error (percent) of the smallest capsules minus that of the largest, minimum over architectures."""
-    found = study.errors()
-    errors, apart = found.to_numpy(), study.apart("smaller", found.index, [*map(int, found.columns)][1:])
+    decisions, sizes = study.models()
+    errors, apart = study.percent("test", decisions, sizes), study.percent("apart_smaller", decisions, sizes[1:])
     gain = float((errors[:, 0] - errors[:, -1]).min())
     return gain, gain > 0 and not study.above(errors[:, 1:], errors[:, :-1], apart)
 
 
 def more_capsules_err_less(study: RegressionStudy) -> Answer:
     """Figure 5: test error of multiclass minus that of all-vs-all, in percentage points, mean over capsule sizes."""
-    found = study.errors()
-    if not set(DECISIONS) <= set(found.index):
+    decisions, sizes = study.models()
+    if not set(DECISIONS) <= set(decisions):
         return None
-    errors = found.loc[[*DECISIONS]].to_numpy()
-    apart = study.apart("fewer", DECISIONS[1:], [*map(int, found.columns)])
+    errors, apart = study.percent("test", DECISIONS, sizes), study.percent("apart_fewer", DECISIONS[1:], sizes)
     return float((errors[0] - errors[-1]).mean()), not study.above(errors[1:], errors[:-1], apart)
 
 
@@ -161,7 +153,7 @@ def one_number_is_linear(study: RegressionStudy) -> Answer:
 
 def best_is_in_the_band(study: RegressionStudy) -> Answer:
     """Section 3.4: the test error (percent) of the model with the lowest validation error."""
-    tested, held = (study.errors(part).to_numpy() for part in ("test", "validation"))
+    tested, held = (study.percent(part, *study.models()) for part in ("test", "validation"))
     error = float(tested.flat[held.argmin()])
     return error, error <= BANDS[study.role]
 

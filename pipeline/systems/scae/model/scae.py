@@ -285,9 +285,9 @@ class SCAE(Model):
         objects = self.encode_objects(parts)
         return {"prior": objects.presence, "posterior": self.posterior_presence(self.part_explanations(parts, objects))}
 
-    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Noise for `shape` images, `[*shape, noise_size]`, uniform in [-1, 1]."""
-        return torch.rand((*shape, self.noise_size), generator=generator, device=device) * 2 - 1
+        return torch.rand((*shape, self.noise_size), generator=generator, device=generator.device) * 2 - 1
 
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None

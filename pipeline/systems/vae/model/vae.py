@@ -77,9 +77,9 @@ class VAE(Model):
             density = dist.Normal(mu, sigma).log_prob(z).sum(-1)
             pyro.sample("z", dist.Delta(z, log_density=density, event_dim=1))
 
-    def draw_noise(self, shape: tuple[int, ...], generator: Generator, device: torch.device | str) -> Tensor:
+    def draw_noise(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
         """Standard normal noise for `shape` images, `[*shape, noise_size]`."""
-        return torch.randn((*shape, self.noise_size), generator=generator, device=device)
+        return torch.randn((*shape, self.noise_size), generator=generator, device=generator.device)
 
     def forward(
         self, images: Tensor, noise: Tensor, epoch: Tensor, labels: Tensor | None = None
