@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pipeline.dependencies import Graph
+from pipeline.dependencies import Graph, Item
 from pipeline.layout import dataset_path, model_folder
 
 if TYPE_CHECKING:
@@ -47,12 +47,11 @@ class Context:
     """What one item of a stage, usually a study or a training, is given and uses.
 
     Attributes:
-        label: name of the item in DVC, such as `attack@smallnorb`. It is also the title of progress bars.
+        entry: the item in `dvc.yaml`.
+        item, label: name of the item, and its name in DVC, such as `attack@smallnorb`, also the title of progress bars.
         settings: the item's entry in `params.yaml`, or the section that all items share; None if there is neither.
-        axes: if the stage is a matrix in `dvc.yaml`, the values of its variables by name, such as `run` and `angle`.
         checkpoints: the folder of checkpoints of unfinished trainings. If DVC runs an experiment in a temporary copy of
             the repository, `root` is the copy, and this folder is in the original.
-        code: the library's files and folders that the item depends on.
         opened: data sets that were opened or generated, by name.
         seeds: seeds of the first run that was trained or loaded, one per replica.
         epochs: number of epochs of each training, averaged over its replicas.
@@ -60,17 +59,16 @@ class Context:
         parts: the context of each study, if the item is a set of short studies; else empty.
     """
 
+    entry: Item
     item: str
     label: str
     settings: Any
-    axes: Mapping[str, str]
     params: SharedParams
     build_model: BuildModel
     root: Path
     checkpoints: Path
     run: TrackedRun
     graph: Graph
-    code: tuple[str, ...]
     opened: dict[str, Opened] = field(default_factory=dict)
     settings_trained: dict[str, Any] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=list)
@@ -102,7 +100,7 @@ class Context:
         """A hash of the code that the item depends on. Of the files in `folder`, only `files` are included."""
         from pipeline.learning.checkpoints import code_fingerprint
 
-        others = (place for place in self.code if place != folder and not place.startswith(f"{folder}/"))
+        others = (place for place in self.entry.code if place != folder and not place.startswith(f"{folder}/"))
         return code_fingerprint(CODE_ROOT, [*others, *(f"{folder}/{file}" for file in files)])
 
     @cached_property

@@ -12,16 +12,16 @@ def main() -> None:
         from pipeline.results.reading import Results
 
         results = Results(workspace.records_folder, workspace.arrays_folder, evidence=workspace.params.evidence)
-        written = write_figures(workspace.figures_folder, results)
+        drawn = write_figures(workspace.figures_folder, results)
         write_plots(workspace.reports_folder / "plots", results)
-        for path, earlier in written.tracking_runs.items():
+        for path, earlier in drawn.items():
             workspace.run.log_artifact(path, "figures")
             workspace.run.log_artifact(path, "figures", of_group=True)
             for run in earlier:  # the runs whose results the figure shows
                 workspace.run.log_artifact(path, "figures", of_run=run)
-        print(f"{len(written.tracking_runs)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
-        if written.missing:
-            print(f"not drawn, as their arrays or tables are missing: {', '.join(written.missing)}")
+        print(f"{len(drawn)} figures in {workspace.figures_folder.relative_to(workspace.root)}")
+        if results.missing:
+            print(f"not drawn, as their arrays or tables are missing: {', '.join(results.missing)}")
 
 
 if __name__ == "__main__":

@@ -49,13 +49,11 @@ class Workspace(Layout):
     """One item of a stage while it runs, with the paths of its profile.
 
     Args:
-        entry: the item in `dvc.yaml`.
         settings: the part of the parameters that this item depends on, nested as in `params.yaml`.
         commit, dirty: the commit, and whether there are uncommitted changes (see `git_state`).
         context: what a study or a training is given (see `Context`).
     """
 
-    entry: Item
     settings: dict[str, Any]
     commit: str
     dirty: bool
@@ -63,7 +61,7 @@ class Workspace(Layout):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.params, self.run = self.context.params, self.context.run
+        self.params, self.run, self.entry = self.context.params, self.context.run, self.context.entry
         self._begun, self._headline = time.monotonic(), dict[str, float]()
 
     def provenance(self) -> dict[str, Any]:
@@ -145,19 +143,18 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
             run = tracked.open_run(params.profile, settings, entry, home, commit, dirty, dvc)
             section = getattr(params, name, None)  # a dict if every item has an entry
             context = Context(
+                entry=entry,
                 item=item or "",
                 label=entry.label,
                 settings=section[item] if isinstance(section, dict) else section,
-                axes=settings.get("item", {}),
                 params=params,
                 build_model=build_model,
                 root=root,
                 checkpoints=home / CHECKPOINTS,
                 run=run,
                 graph=graph,
-                code=entry.code,
             )
-            workspace = Workspace(root, params.profile, entry, settings, commit, dirty, context)
+            workspace = Workspace(root, params.profile, settings, commit, dirty, context)
             try:
                 yield workspace
                 if _recorded_by_dvc(root, entry, read_yaml(root / "params.yaml")) != before:

@@ -1,17 +1,14 @@
-"""Figures with their titles and captions, and what is noted while figures are written."""
+"""Figures with their titles and captions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
 from pipeline.drawing.style import Kind, in_house_style
 from pipeline.results.provenance import Record
-from pipeline.results.reading import Results
 
 
 @dataclass(frozen=True)
@@ -58,32 +55,3 @@ class Drawing(Picture):
         content = BytesIO()  # in memory: on a full disk, matplotlib's error for a file would not name the cause
         self.figure().savefig(content, format="pdf", metadata={"Title": self.title, "CreationDate": None})
         path.write_bytes(content.getvalue())
-
-
-@dataclass
-class Written:
-    """What is noted while figures are written. For the file of each figure, `tracking_runs` has the ids of the tracked
-    runs whose results are drawn. `missing` has items without arrays or table, such as "routing/toys (its table)".
-    """
-
-    tracking_runs: dict[Path, list[str]] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)
-
-    def examples(
-        self, results: Results, stage: str, item: str, names: Sequence[str], study: str | None = None
-    ) -> dict[str, np.ndarray] | None:
-        """The arrays of an item, as from `Results.examples`. If it has none, returns None and notes it in `missing`."""
-        if (found := results.examples(stage, item, names, study)) is None:
-            self.miss(f"{stage}/{item}{f' ({study})' if study else ''} (its examples)")
-        return found
-
-    def table(self, results: Results, stage: str, item: str, columns: Sequence[str]) -> pd.DataFrame | None:
-        """The table of an item, as from `Results.table`. If it has none, returns None and notes it in `missing`."""
-        if (found := results.table(stage, item, columns)) is None:
-            self.miss(f"{stage}/{item} (its table)")
-        return found
-
-    def miss(self, item: str) -> None:
-        """Add an item to `missing`, if it is not there yet."""
-        if item not in self.missing:
-            self.missing.append(item)

@@ -110,7 +110,7 @@ def measured_table(
             row |= {column: each and each.mean, f"{column}_{error}": each and each.sd}
             text[words] = as_text(each, digits)
         row |= {"n": seeds, "dataset": dataset_label(numbers.records), "tracking_run": tracked(numbers.records)}
-        records += [record for record in numbers.records if record not in records]
+        records += numbers.records
         data.append(row)
         shown.append(text)
     if not data:

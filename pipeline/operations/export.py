@@ -14,7 +14,7 @@ from rocrate.rocrate import ROCrate
 
 from pipeline import report
 from pipeline.commits import git_state
-from pipeline.drawing.drawings import Picture, Written
+from pipeline.drawing.drawings import Picture
 from pipeline.drawing.table import Table, sources
 from pipeline.errors import UserError
 from pipeline.files import read_json
@@ -46,7 +46,7 @@ def export(root: Path, folder: Path) -> int:
         crate.add_file(path, f"{place}{path.name}", properties=about)
 
     with TemporaryDirectory() as made:
-        for drawing in report.draw(results, Written()):
+        for drawing in report.draw(results):
             drawing.write_pdf(path := Path(made, f"{drawing.name}.pdf"))
             add(path, "figures/", drawing)
         for picture in on_disk(layout.figures_folder, results)[0]:

@@ -19,7 +19,7 @@ from PIL import Image
 
 from pipeline.data.datasets import reading
 from pipeline.drawing import style
-from pipeline.drawing.drawings import Picture, Written
+from pipeline.drawing.drawings import Picture
 from pipeline.files import read_json, write_bytes, write_json, write_text
 from pipeline.report import draw
 from pipeline.results.provenance import Record, item_name, unique
@@ -42,18 +42,19 @@ _PLAIN = " /:=,.;()'!*-_+?@[]{}|~$<>"
 """Characters that need no encoding in a data URI, besides letters and digits."""
 
 
-def write_figures(folder: Path, results: Results) -> Written:
+def write_figures(folder: Path, results: Results) -> dict[Path, list[str]]:
     """Draw every figure into `folder`, write titles and captions next to it, and remove files of figures that are no
-    longer shown. Returns the record of written figures. Raises `UserError` if a file cannot be read or written.
+    longer shown. Returns, by the path of each drawn figure, the ids of the tracked runs whose results it shows. Raises
+    `UserError` if a file cannot be read or written.
     """
     before, _ = on_disk(folder, results)
-    written, drawn = Written(), dict[str, Picture]()
-    for drawing in draw(results, written):
+    tracking_runs, drawn = dict[Path, list[str]](), dict[str, Picture]()
+    for drawing in draw(results):
         path = folder / drawing.file
         write_bytes(path, style.to_bytes(drawing.figure(), drawing.kind))
-        written.tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
+        tracking_runs[path] = unique(each.get("tracking_run") for each in drawing.records)
         drawn[drawing.name] = drawing
-    away = {each.partition(" ")[0] for each in written.missing}  # items with missing arrays or tables
+    away = {each.partition(" ")[0] for each in results.missing}  # items with missing arrays or tables
     kept = {
         each.name: each
         for each in before
@@ -69,7 +70,7 @@ def write_figures(folder: Path, results: Results) -> Written:
         | {"sources": [{key: record.get(key) for key in _SOURCE} for record in each.records]}
         for each in shown
     ]
-    write_json(folder.with_suffix(".json"), {"figures": entries, "incomplete": written.missing})
+    write_json(folder.with_suffix(".json"), {"figures": entries, "incomplete": results.missing})
     films = folder.with_name("films")
     films.mkdir(parents=True, exist_ok=True)  # DVC expects the folder, even if there is no film
     contents = {films / f"{each.name}.json": each.film for each in shown if each.film}
@@ -78,7 +79,7 @@ def write_figures(folder: Path, results: Results) -> Written:
     pictures = {folder / each.file for each in shown}
     for path in {*folder.glob("*.svg"), *folder.glob("*.png"), *films.iterdir()} - pictures - contents.keys():
         path.unlink()
-    return written
+    return tracking_runs
 
 
 def on_disk(folder: Path, results: Results) -> tuple[list[Picture], list[str]]:

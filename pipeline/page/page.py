@@ -172,7 +172,7 @@ def _cards(
                 "dataset": dataset,
                 "remarks": remarks,
                 "notes": row["notes"],
-                "differing": by_reason(row["other_settings"], differing),
+                "differing": by_reason(row["provenance"]["items"], differing),
                 "origin": _origin(row["provenance"], dataset),
             }
         )

@@ -17,7 +17,7 @@ These rules give the field `judged` of a row. In two cases the field `verdict` d
 
 - "undecided": our mean lies outside the tolerance, and differs from the document's number by at most two standard
   errors of our mean. Two claims without a number (`000.full`) are "undecided" if their differences are.
-- "not tested": our mean is "worse", and one of four facts (`untested` of the row) shows that we did not reach the
+- "not tested": our mean is "worse", and one of four facts (named in `why`) shows that we did not reach the
   document's conditions. (1) Training took fewer steps than in the document or its published code. (2) The claim is
   about an error. Our error is above the document's, and so is our error on augmented training images in the last epoch
   (of an ablation, the kept epoch). (3) Our error is above the document's, and still falls: the mean error in the last
@@ -36,7 +36,7 @@ by the same rules. Its field `dataset` names the differences, as in "digits (sci
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypedDict, get_args
 
@@ -75,13 +75,11 @@ class Row(TypedDict):
     ours: dict[str, Any] | None
     verdict: Verdict
     judged: Verdict
-    untested: str | None
     why: tuple[str, str] | None
     dataset: str | None
     notes: list[str]
     profile: str | None
     provenance: dict[str, Any]
-    other_settings: list[str]
 
 
 def tolerance(claim: Claim) -> tuple[float, str]:
@@ -182,14 +180,12 @@ def build_scorecard(
     measures: Mapping[str, Measure] | None = None,
     *,
     profile: str | None = None,
-    others: Collection[str] = (),
     drafts: bool = True,
 ) -> list[Row]:
     """One row per claim, in the claims' order.
 
     Args:
         measures: the measure of each claim, by the claim's id; `report.measures()` by default.
-        others: `<stage>/<item>` of results that differ from the profile. A row lists which of them its number uses.
         drafts: whether drafts may answer claims. If False, a claim that rests on a draft is "not run", and a note
             has the verdict that the draft would give.
     """
@@ -205,7 +201,6 @@ def build_scorecard(
             notes = [_draft_note(claim, draft)] if draft else []
         records, remarks, ours = (finding.records, finding.remarks, finding.ours) if finding else ([], [], None)
         judged, reason = judge(claim, finding), untested(claim, finding) if finding else None
-        provenance = merged_provenance(records)
         verdict: Verdict = judged if reason is None else "undecided" if reason[0] == "noise" else "not tested"
         marked = {"standard_error": True} if ours and ours.standard_error else {}
         rows.append(
@@ -218,13 +213,11 @@ def build_scorecard(
                 ours={"value": ours.mean, "sd": ours.sd, "n": ours.n, **marked} if ours else None,
                 verdict=verdict,
                 judged=judged,
-                untested=": ".join(reason) if reason else None,
                 why=reason or _why(judged, remarks),
                 dataset=_SEPARATOR.join([dataset_label(records), *remarks]) if finding else None,
                 notes=notes,
                 profile=profile,
-                provenance=provenance,
-                other_settings=[item for item in provenance["items"] if item in others],
+                provenance=merged_provenance(records),
             )
         )
     return rows

@@ -3,7 +3,7 @@
 A report module is about one question. Its file is in this folder or in the folder `report` of a system. The module
 may define these names:
 
-- `draw(results, written)`: yields figures (`Drawing`), and records in `written` the items that lack arrays or tables,
+- `draw(results)`: yields figures (`Drawing`),
 - `build(results)`: returns tables (`Table`),
 - `MEASURES`: a dict from the ids of claims to the functions that measure them (`Measure`),
 - `DOCUMENT`: the number of the module's document, such as "003". Modules of a system have the system's document.
@@ -21,7 +21,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.table import Table
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import NotMeasuredError, Results
@@ -38,10 +38,10 @@ def modules(part: str) -> Iterator[tuple[Any, str]]:
                 yield module, document or getattr(module, "DOCUMENT", "")
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """Yield every figure of a profile's results. Raises `ResultError` if a result file is corrupt."""
     for module, document in modules("draw"):
-        for drawing in module.draw(results, written):
+        for drawing in module.draw(results):
             yield replace(drawing, document=drawing.document or document, code=code_of(drawing.figure))
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import in_house_style, panels
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
@@ -32,7 +32,7 @@ def errors_of(item: str, numbers: Numbers) -> tuple[str, str, dict[str, Measured
     return numbers.settings.data_efficiency[item].run, how, errors
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """Yield one figure of all systems, or none if no item was executed."""
     if measured := dict(results.executed("data_efficiency")):
         yield Drawing(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, plain
 from pipeline.drawing.table import Row, Table, as_text, measured_table
 from pipeline.results.documents import remarks
@@ -191,7 +191,7 @@ MEASURES: dict[str, Measure] = {"003.equivariance": poses_are_equivariant}
 # ---- the picture
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """Yield one figure of the best layer of each run, sorted by system. No figure if no layer was measured."""
     best = [layer for each in results.executed("equivariance") if (layer := best_of(*each))]
     if not best:

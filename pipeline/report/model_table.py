@@ -12,7 +12,7 @@ from pipeline.drawing.table import Table, as_text, tracked
 from pipeline.report import data_efficiency, equivariance
 from pipeline.report.data_efficiency import ITSELF
 from pipeline.results.measured import Measured
-from pipeline.results.provenance import Record, dataset_label, distinct
+from pipeline.results.provenance import Record, dataset_label
 from pipeline.results.reading import Numbers, Recorded, Results, training_behind
 from pipeline.systems import CLASSIFIERS, SYSTEMS
 from pipeline.systems.regression.report.claims import executed
@@ -214,4 +214,4 @@ def build(results: Results) -> list[Table]:
         "error: error if this layer is predicted to be unchanged."
     )
     title = "Efficiency and robustness of all systems"
-    return [Table(NAME, title, caption, pd.DataFrame(data), pd.DataFrame(shown), distinct(records))]
+    return [Table(NAME, title, caption, pd.DataFrame(data), pd.DataFrame(shown), records)]

@@ -5,7 +5,7 @@ table of iterations and a table of layers.
 from collections.abc import Iterator
 from functools import partial
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.films import RoutingFilm, strip
 from pipeline.drawing.table import Row, Table, cells, measured_table
 from pipeline.results.reading import Numbers, Results
@@ -31,10 +31,10 @@ _LAYER_HEADS = {
 }
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """Yield a figure for each study of routing that has arrays. Raises `ResultError` if a result is corrupt."""
     for study, numbers in results.executed("routing"):
-        arrays = written.examples(results, "routing", study, (*_ARRAYS, "used"))
+        arrays = results.examples("routing", study, (*_ARRAYS, "used"))
         if arrays is None:
             continue
         run = numbers.settings.routing[study].run

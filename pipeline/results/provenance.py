@@ -1,6 +1,6 @@
 """Provenance of numbers: the records of the items that a number is based on."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 Record = dict[str, Any]
@@ -10,12 +10,6 @@ Record = dict[str, Any]
 def unique(values: Iterable[Any]) -> list[Any]:
     """`values` without None and duplicates, in order of first appearance."""
     return list(dict.fromkeys(value for value in values if value is not None))
-
-
-def distinct(records: Iterable[Record]) -> list[Record]:
-    """The last record of each (stage, item, tracked run), in order of the first appearance of these triples."""
-    kept = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}
-    return list(kept.values())
 
 
 def item_name(record: Record) -> str:
@@ -34,15 +28,15 @@ def _commit(record: Record) -> str | None:
     return f"{commit}-dirty" if commit not in (None, "unknown") and record.get("dirty") else commit
 
 
-def merged_provenance(records: Sequence[Record]) -> dict[str, Any]:
-    """One provenance for a number that is based on several items.
+def merged_provenance(records: Iterable[Record]) -> dict[str, Any]:
+    """One provenance for a number that is based on several items. A tracked run of an item counts once.
 
     Returns:
         A dictionary. `commit`, `params_hash` and `device` have all distinct values, joined by commas. A commit ends
         with "-dirty" if there were uncommitted changes. `seconds` is the sum, `epochs` the maximum. `items` and
         `tracking_runs` are lists. An entry is None, or an empty list, if no record has it.
     """
-    records = distinct(records)
+    records = {(each.get("stage"), each.get("item"), each.get("tracking_run")): each for each in records}.values()
     commits = unique(_commit(each) for each in records)
     seconds, epochs = ([each[key] for each in records if each.get(key) is not None] for key in ("seconds", "epochs"))
     return {

@@ -160,12 +160,19 @@ class Results:
         arrays: the folder with `<stage>/<item>/<name>.npz`.
         drafts: whether `numbers` returns results made from uncommitted changes.
         evidence: which items answer which claims of the documents.
+        missing: items whose table or arrays were asked for, but have no file, such as "routing/toys (its table)".
     """
 
     records: Path
     arrays: Path
     drafts: bool = True
     evidence: EvidenceParams = field(default_factory=EvidenceParams)
+    missing: list[str] = field(default_factory=list)
+
+    def miss(self, item: str) -> None:
+        """Add an item to `missing`, if it is not there yet."""
+        if item not in self.missing:
+            self.missing.append(item)
 
     def executed(self, stage: str) -> Iterator[tuple[str, Numbers]]:
         """Yield each item of a stage with its `numbers`, unless these are None, in natural order (45 before 180)."""
@@ -196,13 +203,15 @@ class Results:
         return None if not self.drafts and numbers.draft else numbers
 
     def table(self, stage: str, item: str, columns: Iterable[str], study: str | None = None) -> pd.DataFrame | None:
-        """The table of an item, or None if there is no file. Raises `ResultError` if it has no rows or lacks a column.
+        """The table of an item. If there is no file, returns None and notes it in `missing`. Raises `ResultError` if
+        the table has no rows or lacks a column.
 
         Args:
             study: if the item is a set of studies, the study whose rows are returned.
         """
         path, columns = self.records / stage / f"{item}.csv", list(columns)
         if not path.exists():
+            self.miss(f"{stage}/{item} (its table)")
             return None
         with _reading(path):
             table = pd.read_csv(path) if study is None else _rows_of(path, study, columns)
@@ -214,21 +223,22 @@ class Results:
     def examples(
         self, stage: str, item: str, names: Sequence[str], study: str | None = None
     ) -> dict[str, np.ndarray] | None:
-        """The arrays of `<stage>/<item>/examples.npz`; None without the file. `ResultError` if it lacks one of `names`.
+        """The arrays of `<stage>/<item>/examples.npz`. If there are none, returns None and notes it in
+        `missing`. Raises `ResultError` if the file lacks one of `names`.
 
         Args:
-            study: if the item is a set, the study whose arrays are returned; None is returned if the study has none.
+            study: if the item is a set, the study whose arrays are returned.
         """
         path, prefix = self.arrays / stage / item / "examples.npz", "" if study is None else f"{study}/"
-        if not path.exists():
-            return None
-        # Opened here because numpy does not close a file that turns out not to be an archive.
-        with _reading(path), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            found = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
-        if study is not None and not found:
-            return None
-        _require(path, "array", names, found)
-        return found
+        if path.exists():
+            # Opened here because numpy does not close a file that turns out not to be an archive.
+            with _reading(path), path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                found = {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
+            if found or study is None:
+                _require(path, "array", names, found)
+                return found
+        self.miss(f"{stage}/{item}{f' ({study})' if study else ''} (its examples)")
+        return None
 
 
 @contextmanager

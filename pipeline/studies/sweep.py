@@ -35,13 +35,13 @@ def check(params: SharedParams, where: str, study: SweepParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Train a run on rotated images, and probe it on such images. `context.axes` has the run's name and the angle."""
+    """Train a run on rotated images, and probe it on such images. `context.entry` has the run's name and the angle."""
     from pipeline.learning.model import EvaluationInputs
     from pipeline.probes import sweep as probes
     from pipeline.systems import SYSTEMS
 
-    params, study, angle = context.params, context.settings, float(context.axes["angle"])
-    run = probes.swept(params.runs[context.axes["run"]], angle, study.replicas, study.training_share)
+    params, study, angle = context.params, context.settings, float(context.entry.axes["angle"])
+    run = probes.swept(params.runs[context.entry.axes["run"]], angle, study.replicas, study.training_share)
     trained, models = context.train(None, run, key="run")
     dataset, device = context.dataset(run.dataset), context.device
     inputs = EvaluationInputs(models, dataset, run, params, device, context.label)

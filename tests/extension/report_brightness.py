@@ -7,7 +7,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import in_house_style, panels
 from pipeline.drawing.table import Table, measured_table
 from pipeline.results.reading import Numbers, Results
@@ -15,7 +15,7 @@ from pipeline.results.reading import Numbers, Results
 DOCUMENT = "004"
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """A figure of each item."""
     for item, numbers in results.executed("brightness"):
         texts = (f"Errors on darker images, {item}", "Caption.", "A line.")

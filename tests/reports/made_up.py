@@ -399,7 +399,7 @@ def page_of(
     """
     claims = claims or load_claims()
     differing = compare(results, current_settings(*graph_of(params)), publish=params.publish)
-    rows, tables = build_scorecard(claims, results, profile="quick", others=differing), list(report.build(results))
+    rows, tables = build_scorecard(claims, results, profile="quick"), list(report.build(results))
     shown = []
     if figures:
         write_figures(figures, results)

@@ -8,7 +8,6 @@ import pytest
 from made_up import Writer, check_drawn, finding, recorded
 from small import ATTENTION
 
-from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
 from pipeline.results.outcome import Outcome
 from pipeline.systems.attention.experiments import density, iterated, parsing, toy
@@ -44,12 +43,12 @@ def params(values: dict[str, Any]) -> Params:
 
 
 def test_figures(studied: Writer, params: Params) -> None:
-    written = Written()
-    drawings = list(draw(recorded(studied.results, params), written))
+    results = recorded(studied.results, params)
+    drawings = list(draw(results))
     names = [drawing.name for drawing in drawings]
     assert names == ["attention-parsing", "scenes-parsing", "attention-toy"]
     check_drawn(drawings)
-    assert written.missing == []
+    assert results.missing == []
 
 
 def test_claims(studied: Writer, params: Params, outcomes: dict[str, Outcome]) -> None:

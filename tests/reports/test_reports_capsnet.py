@@ -12,7 +12,6 @@ from records import changed, dump_record, load_record
 from small import INFER, run_on
 
 from pipeline import report
-from pipeline.drawing.drawings import Written
 from pipeline.params import Params, parse_params
 from pipeline.results.measured import Measured
 from pipeline.systems.capsnet.report import claims, figures
@@ -96,13 +95,12 @@ def losses(writer: Writer, run: str, training: np.ndarray, norm: float = 1.0) ->
 
 
 def test_figures(studied: Writer, params: Params) -> None:
-    written = Written()
     results = recorded(studied.results, params)
-    drawings = list(figures.draw(results, written))
+    drawings = list(figures.draw(results))
     assert [drawing.name for drawing in drawings] == ["capsnet-losses-digits", "capsnet-capsules-digits"]
     check_drawn(drawings)
     assert [len(axis.get_lines()) for axis in drawings[0].figure().axes] == [4, 4]
-    assert written.missing == []
+    assert results.missing == []
 
 
 def test_table(studied: Writer, params: Params) -> None:

@@ -11,7 +11,6 @@ import pytest
 from made_up import Writer, check_drawn, judged, recorded, spread
 from small import EQUIVARIANCE, run_on
 
-from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
 from pipeline.report import data_efficiency, equivariance
 from pipeline.results import documents
@@ -182,7 +181,7 @@ def test_the_picture_has_the_layer_of_each_system_that_follows_best(writer: Writ
     assert (capsules.name, capsules.measure) == ("parts", "own")
     assert [each and each.mean for each in (capsules.error, capsules.stays)] == pytest.approx([0.2, 0.9])
     assert of_runs["cnn-toys"].name == "maps", "its other layer is constant"
-    (drawing,) = equivariance.draw(found, Written())
+    (drawing,) = equivariance.draw(found)
     check_drawn([drawing])
     (axes,) = drawing.figure().axes
     assert [label.get_text() for label in axes.get_yticklabels()] == [*list(RUNS)[:5], "cnn-digits", "cnn-toys"]
@@ -271,7 +270,7 @@ def test_the_claim_fails_where_one_of_both_does(
 
 def test_the_figure_shows_every_run(writer: Writer, values: dict[str, Any]) -> None:
     found = shares(writer, values)
-    (drawing,) = data_efficiency.draw(found, Written())
+    (drawing,) = data_efficiency.draw(found)
     check_drawn([drawing])
     toys, _ = drawing.figure().axes
     (cnn,) = (bar for bar in toys.containers if bar.get_label() == "cnn-toys")

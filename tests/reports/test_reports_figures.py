@@ -15,7 +15,7 @@ from made_up import Report, Writer, check_drawn, recorded
 from PIL import Image
 from records import changed, dump_record, load_record
 
-from pipeline.drawing.drawings import Drawing, Picture, Written
+from pipeline.drawing.drawings import Drawing, Picture
 from pipeline.drawing.style import DPI
 from pipeline.page.figures import front_picture, load_figure, on_disk, vector_uri, write_figures
 from pipeline.params import Params
@@ -36,7 +36,7 @@ ALL = {
 
 def drawings_of(writer: Writer, params: Params) -> dict[str, Drawing]:
     """What results made with these parameters give, by name."""
-    return {drawing.name: drawing for drawing in draw(recorded(writer.results, params), Written())}
+    return {drawing.name: drawing for drawing in draw(recorded(writer.results, params))}
 
 
 def test_every_figure_is_drawn_the_same_each_time(report: Report) -> None:
@@ -59,9 +59,9 @@ def test_a_picture_stays_while_its_arrays_are_away_and_its_result_is_the_same(
     folder = reports / "figures"
     results = recorded(full.results, params)
     shutil.rmtree(full.arrays)
-    written = write_figures(folder, results)
+    write_figures(folder, results)
     pictures, incomplete = on_disk(folder, results)
-    assert "evaluate/capsules-digits (its examples)" in incomplete == written.missing
+    assert "evaluate/capsules-digits (its examples)" in incomplete == results.missing
     assert {path.name for path in folder.iterdir()} == ALL
     assert {each.file for each in pictures} == ALL
     content = (folder / "templates-capsules-digits.png").read_bytes()

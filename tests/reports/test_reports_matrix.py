@@ -16,7 +16,6 @@ from made_up_matrix import CONDITIONS, evaluated, trained, with_matrix
 from PIL import Image
 
 from pipeline.data.published import CATEGORIES
-from pipeline.drawing.drawings import Written
 from pipeline.params import parse_params
 from pipeline.report import routing
 from pipeline.results.reading import Recorded, Results
@@ -33,12 +32,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def test_what_is_drawn_is_what_was_measured(results: Results) -> None:
-    written = Written()
-    drawings = [*votes.draw(results, written), *robustness.draw(results, written)]
+    drawings = [*votes.draw(results), *robustness.draw(results)]
     names = ["matrix-votes-matrix-toys", "matrix-attacks-toys", "matrix-attacked-toys"]
     assert [drawing.name for drawing in drawings] == names
     check_drawn(drawings)
-    assert written.missing == []
+    assert results.missing == []
     votes_of_images, attacks, _ = (drawing.figure() for drawing in drawings)
     lines = {line.get_label(): np.asarray(line.get_ydata()) for line in attacks.axes[0].get_lines()}
     np.testing.assert_allclose(lines["CNN, BIM"], [88, 42, 18, 4, 2])
@@ -116,7 +114,7 @@ def test_errors_stand_at_epochs_times_training_images(
     assert best.curve.empty
     np.testing.assert_allclose(other.curve.index, np.arange(1, 21) * 6400 / 1e6)
     np.testing.assert_allclose(other.curve, 100 * means[:20])
-    (drawing,) = images_seen.draw(results, Written())
+    (drawing,) = images_seen.draw(results)
     assert {record["stage"] for record in drawing.records} == {"train", "evaluate"}
     (axis,) = drawing.figure().axes
     points = [bar for bar in axis.containers if bar.lines[0].get_xdata() == pytest.approx([images])]
@@ -126,7 +124,7 @@ def test_errors_stand_at_epochs_times_training_images(
     monkeypatch.setattr(images_seen, "_BEST", 1)
     for evidence, names in (({}, ["b"]), ({"published": "a"}, ["b", "a"])):
         values["evidence"]["matrix_capsules"] = evidence
-        (drawing,) = images_seen.draw(recorded(writer.results, parse_params(values)), Written())
+        (drawing,) = images_seen.draw(recorded(writer.results, parse_params(values)))
         labels = drawing.figure().axes[0].get_legend_handles_labels()[1]
         assert [label.split(",")[0] for label in labels] == names
 
@@ -135,13 +133,12 @@ def test_errors_stand_at_epochs_times_training_images(
 
 
 def test_the_figure_has_its_words_and_its_film(results: Results) -> None:
-    written = Written()
-    (drawing,) = routing.draw(results, written)
+    (drawing,) = routing.draw(results)
     assert (drawing.name, drawing.document) == ("routing-matrix-toys", "004")
     assert "runs 3 iterations" in drawing.caption
     assert "25 % in iteration 2, 11 % in iteration 3, 6 % in iteration 4" in drawing.caption
     check_drawn([drawing])
-    assert written.missing == []
+    assert results.missing == []
     film = json.loads(drawing.film)
     assert film["values"] == [1, 2, 3, 4]
     assert film["notes"][0] == "equal shares"

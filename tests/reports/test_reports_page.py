@@ -121,7 +121,7 @@ def test_a_claim_says_how_to_measure_it_again_why_it_differs_and_what_other_prof
     provenance = {**rows[differs]["provenance"], "items": ["train/longer"], "seconds": 7200.0}
     paper: list[Row] = [
         {**rows[differs], "verdict": "within", "provenance": provenance},
-        {**rows["000.t1.t0.0"], "verdict": "not tested", "judged": "worse", "untested": "budget: because"},
+        {**rows["000.t1.t0.0"], "verdict": "not tested", "judged": "worse"},
     ]
     page = page_of(recorded(full.results, params), params, scorecards={"paper": paper})
     said = {name: row_of(name, page) for name in rows}

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, VERMILLION, WIDTH, in_house_style, panels
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
@@ -198,7 +198,7 @@ def parsed_scenes(arrays: dict[str, np.ndarray]) -> Figure:
     return figure
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """Every figure of the attention studies."""
     for study in studies_of(results, "attention"):
         records, table = study.numbers.records, study.table(())
@@ -228,7 +228,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             records,
             partial(parents_found, table),
         )
-        arrays = written.examples(results, study.stage, study.item, (), study.part)
+        arrays = results.examples(study.stage, study.item, (), study.part)
         if arrays is None:
             continue
         yield Drawing(

@@ -19,7 +19,7 @@ from pipeline.drawing.style import BLUE, ORANGE, SKY, VERMILLION
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark, stalled
 from pipeline.results.measured import SIGNIFICANT_SES, Measured
-from pipeline.results.provenance import Record, distinct, unique
+from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
 CONDITIONS: dict[str, tuple[dict[str, Any], str, str, str]] = {
@@ -90,7 +90,7 @@ def network(results: Results, stage: str, item: str | None) -> Network:
 
 def records_of(results: Results, *found: Network) -> list[Record]:
     """The provenance records of results. A result's record comes after the record of its network's training."""
-    return distinct(record for each in found for record in with_training(results, each.numbers, each.name))
+    return [record for each in found for record in with_training(results, each.numbers, each.name)]
 
 
 def _said(pair: Mapping[str, Network]) -> list[Remark]:
@@ -240,7 +240,7 @@ def middle_stays_dense(results: Results) -> Finding | None:
     notes = [*judged.notes, *(f"{other.item}: {note}" for other, finding in others for note in finding.notes)]
     if study.run.model.iterations == 1 and study.run.model.counting == "sums":  # no updates of weights
         notes.insert(0, f"{study.item}: votes are averaged over the capsules above, not summed")
-    records = distinct(record for _, finding in found for record in finding.records)
+    records = [record for _, finding in found for record in finding.records]
     return replace(judged, records=records, notes=notes)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import BLACK, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Row, Table, cells, tables_of
 from pipeline.results.reading import NotMeasuredError, Results
@@ -42,7 +42,7 @@ _SPARSITY = {
 }
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """Yield Figure 2, from the conditions of `trained_conditions`, and Figure 1, from the studies of `inferred_pair`
     and `as_coded`. Figures without results are left out. Figure 1 also needs every study's arrays of example images.
     """
@@ -65,13 +65,13 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
         named, dataset = ("images", "labels"), studies["routed"].run.dataset
         with suppress(NotMeasuredError):
             studies["as_coded"] = claims.network(results, "infer", results.evidence.capsnet.inference.get("as_coded"))
-        arrays = {role: written.examples(results, "infer", each.item, named) or {} for role, each in studies.items()}
+        arrays = {role: results.examples("infer", each.item, named) or {} for role, each in studies.items()}
         panels_of = [panel for panel in _PANELS if panel[0] in studies]
         found = ((title, arrays[role].get(f"capsules_{condition}")) for role, condition, title in panels_of)
         shown = {title: capsules for title, capsules in found if capsules is not None}
         if len(shown) < len(panels_of):
             for role in (role for role, _, title in panels_of if title not in shown):
-                written.miss(f"infer/{studies[role].item} (its examples)")
+                results.miss(f"infer/{studies[role].item} (its examples)")
             return
         yield Drawing(
             f"capsnet-capsules-{dataset}",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.features import look
 from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Row, Table, measured_table
@@ -182,7 +182,7 @@ Accuracies = Mapping[str, Mapping[str, Measured]]
 """Percent by features, then by test set ("rotated_<degrees>", "affine" or "affnist")."""
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """Yield figures of accuracy against the rotation of test images, with the paper's accuracy, for groups of evaluated
     runs. Then yield figures of accuracy against the rotation of training and test images, for groups of swept runs.
     """

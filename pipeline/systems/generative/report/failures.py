@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.films import turning
 from pipeline.results.findings import Finding, Measure
 from pipeline.results.reading import Numbers, Results, with_training
@@ -102,17 +102,17 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """Figures of a rotating digit; templates, objects and samples of capsule runs; part use over ranges of rotation."""
     for study, numbers in results.executed("turn"):
-        if arrays := written.examples(results, "turn", study, _TURNED):
+        if arrays := results.examples("turn", study, _TURNED):
             yield _turned(study, numbers, arrays)
     for run, numbers in evaluated(results).items():
         capsules = numbers.run(run).variant == "generative"
-        if capsules and (arrays := written.examples(results, "evaluate", run, _EVALUATED)):
+        if capsules and (arrays := results.examples("evaluate", run, _EVALUATED)):
             yield from _learnt(run, numbers, arrays)
     for sweep in sweeps(results).values():
-        yield from _part_use(results, written, sweep)
+        yield from _part_use(results, sweep)
 
 
 def _turned(study: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Drawing:
@@ -178,12 +178,12 @@ def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
     return pictures.image_rows(rows, headings, names)
 
 
-def _part_use(results: Results, written: Written, sweep: Sweep) -> Iterator[Drawing]:
+def _part_use(results: Results, sweep: Sweep) -> Iterator[Drawing]:
     consistency = sweep.measured("consistency")
     if len(consistency) < 2:
         return
     ends, names = (min(consistency), max(consistency)), ("images", "arrangements")
-    narrow, wide = (written.examples(results, "sweep", sweep.items[angle].path.stem, names) for angle in ends)
+    narrow, wide = (results.examples("sweep", sweep.items[angle].path.stem, names) for angle in ends)
     if not (narrow and wide):
         return
     rows = [("digits", narrow["images"])]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from pipeline.drawing import pictures
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import BLUE, GREEN, VERMILLION, in_house_style, panels
 from pipeline.drawing.table import Row, Table, as_text, cells, measured_table
 from pipeline.results.findings import Finding, Measure, Remark
@@ -170,10 +170,10 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """Figures of a digit before and after optimisation, and of the bound during optimisation."""
     for study, numbers in results.executed("optimise"):
-        if arrays := written.examples(results, "optimise", study, ("angles", *_EXAMPLES)):
+        if arrays := results.examples("optimise", study, ("angles", *_EXAMPLES)):
             rows = [(words, arrays[name]) for name, words in _EXAMPLES.items()]
             yield Drawing(
                 f"reconstructions-{study}",
@@ -186,7 +186,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 numbers.records,
                 partial(pictures.over_rotation, arrays["angles"], rows),
             )
-        if (steps := written.table(results, "optimise", study, _CURVES)) is not None:
+        if (steps := results.table("optimise", study, _CURVES)) is not None:
             yield Drawing(
                 f"optimisation-{study}",
                 "svg",

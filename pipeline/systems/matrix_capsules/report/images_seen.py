@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import BLUE, FAINT, INK, ORANGE, PURPLE, VERMILLION, in_house_style, panels
 from pipeline.results.claims import OFF_A_PLOT, PublicCurve, load_public_curves
 from pipeline.results.measured import Measured
@@ -70,7 +70,7 @@ def seen_by_runs(results: Results) -> list[Seen]:
     return sorted(found, key=lambda each: each.error.mean)
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """The figure of three kinds of runs: those with the lowest errors, the evidence on the paper's best network, and
     the run with the authors' settings.
     """

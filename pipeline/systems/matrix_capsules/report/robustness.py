@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.pictures import image_rows
 from pipeline.drawing.style import FAINT, in_house_style, panels
 from pipeline.results.documents import remarks
@@ -231,11 +231,11 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """For each study, the curves of Figure 3 and the attacked images."""
     for item, numbers in results.executed("attack"):
         label = dataset_label(numbers.records)
-        if (table := written.table(results, "attack", item, COLUMNS)) is not None:
+        if (table := results.table("attack", item, COLUMNS)) is not None:
             study = Attacked.of(item, numbers, table)
             yield Drawing(
                 f"matrix-attacks-{item}",
@@ -249,7 +249,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
                 numbers.records,
                 partial(curves, study),
             )
-        if arrays := written.examples(results, "attack", item, ()):
+        if arrays := results.examples("attack", item, ()):
             yield Drawing(
                 f"matrix-attacked-{item}",
                 "png",

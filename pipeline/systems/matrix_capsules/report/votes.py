@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import BLUE, FAINT, VERMILLION, WIDTH, in_house_style, plain
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure
@@ -53,10 +53,10 @@ def votes_concentrate(results: Results) -> Finding | None:
 MEASURES: dict[str, Measure] = {"004.fig2": votes_concentrate}
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """A figure for each network whose votes were measured."""
     for trial in runs(results, "matrix_capsules"):
-        arrays = written.examples(results, "evaluate", trial.item, ("counts", "edges", "images", "labels", "scores"))
+        arrays = results.examples("evaluate", trial.item, ("counts", "edges", "images", "labels", "scores"))
         if arrays is None:
             continue
         classes = tuple(map(plain, class_names(trial.numbers.settings, trial.dataset, trial.run.model.classes)))

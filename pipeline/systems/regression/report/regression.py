@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pipeline.drawing import pictures
-from pipeline.drawing.drawings import Drawing, Written
+from pipeline.drawing.drawings import Drawing
 from pipeline.drawing.style import BLUE, COLUMN, FAINT, INK, VERMILLION, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Table, tracked
 from pipeline.results.provenance import dataset_label
@@ -109,7 +109,7 @@ def prototypes(images: np.ndarray) -> Figure:
     return pictures.image_rows(rows, [str(a + 1) for a in range(images.shape[1])], "element")
 
 
-def draw(results: Results, written: Written) -> Iterator[Drawing]:
+def draw(results: Results) -> Iterator[Drawing]:
     """Every figure of the regression studies, sorted by kind."""
     for study in executed(results):
         table, name, records = study.table(()), study.name, study.numbers.records
@@ -151,7 +151,7 @@ def draw(results: Results, written: Written) -> Iterator[Drawing]:
             records,
             partial(error_over_size, table),
         )
-        arrays = written.examples(results, study.stage, study.item, (), study.part)
+        arrays = results.examples(study.stage, study.item, (), study.part)
         if arrays is None:
             continue
         if "latents" in arrays:
