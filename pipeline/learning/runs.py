@@ -140,14 +140,6 @@ def best_rows(trained: Trained) -> pd.DataFrame:
     return trained.history.set_index(_PLACE).loc[list(enumerate(trained.best_epoch))]
 
 
-def best_validation(history: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """`spread` of replicas' highest validation bounds (key `bound`) or, without bounds, lowest losses (key `loss`)."""
-    replicas = history.groupby("replica")
-    if "validation_bound" in history:
-        return {"bound": spread(replicas["validation_bound"].max())}
-    return {"loss": spread(replicas["validation_loss"].min())}
-
-
 def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:
     """The models as a list of type `kind`; all must be of this class."""
     typed = [model for model in models if isinstance(model, kind)]

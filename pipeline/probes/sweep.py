@@ -3,12 +3,12 @@
 import math
 
 from pipeline.learning.model import EvaluationInputs
-from pipeline.learning.runs import best_validation
+from pipeline.learning.runs import best_rows
 from pipeline.learning.settings import RunSettings
 from pipeline.learning.train import Trained
 from pipeline.probes.generalisation import rotation_probes
 from pipeline.results.outcome import Outcome
-from pipeline.results.spread import nest, stack_replicas
+from pipeline.results.spread import nest, spread, stack_replicas
 
 
 def swept(run: RunSettings, angle: float, replicas: int, training_share: float) -> RunSettings:
@@ -21,8 +21,8 @@ def swept(run: RunSettings, angle: float, replicas: int, training_share: float) 
 
 
 def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
-    """Measure a `swept` run: its best validation bound or loss, and accuracies of probes on features and posterior
-    samples. Probes are fit and tested on images rotated within the run's angle.
+    """Measure a `swept` run: its validation bound or loss at the epoch whose weights are kept, and accuracies of probes
+    on features and posterior samples. Probes are fit and tested on images rotated within the run's angle.
     """
     dataset, device, probe = inputs.dataset, inputs.device, inputs.params.evaluate
     angle = inputs.run.augmentation.rotation
@@ -30,6 +30,8 @@ def sweep(inputs: EvaluationInputs, trained: Trained) -> Outcome:
         [rotation_probes(model, dataset, angle, probe, device, sampled=True) for model in inputs.models]
     )
     accuracies = nest(table, ["features"], "accuracy")
-    validation = best_validation(trained.history)
-    headline = [f"probe.{features}" for features in accuracies] + [f"validation.{name}" for name in validation]
+    best = best_rows(trained)
+    name = "bound" if "validation_bound" in best else "loss"
+    validation = {name: spread(best[f"validation_{name}"])}
+    headline = [f"probe.{features}" for features in accuracies] + [f"validation.{name}"]
     return Outcome("sweep", table, {"probe": accuracies, "validation": validation}, tuple(headline))

@@ -23,7 +23,6 @@ from pipeline.learning.checkpoints import load_tensors, save_tensors
 from pipeline.learning.model import Model
 from pipeline.learning.runs import (
     Setup,
-    best_validation,
     load_run,
     outcome,
     save_run,
@@ -291,10 +290,3 @@ def test_both_errors_stand_in_the_history_and_in_the_numbers(tmp_path: Path) -> 
     assert told.numbers["known"]["accuracy"]["mean"] == pytest.approx(np.mean(at_best))
     assert {"validation.accuracy", "known.accuracy"} < set(told.headline)
     assert "known" not in outcome(trained(tmp_path, small_run("cnn")), build_model(run, 10)).numbers
-
-
-def test_the_best_validation_is_the_highest_bound_or_else_the_lowest_loss() -> None:
-    history = pd.DataFrame({"replica": [0, 0, 1, 1], "validation_loss": [3.0, 1.0, 2.0, 5.0]})
-    assert best_validation(history)["loss"]["mean"] == pytest.approx(1.5)
-    history["validation_bound"] = [-3.0, -1.0, -2.0, -5.0]
-    assert best_validation(history)["bound"]["mean"] == pytest.approx(-1.5)
