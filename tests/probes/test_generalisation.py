@@ -216,9 +216,11 @@ def test_probes_of_one_angle_are_fit_and_tested_within_it(capsules: GenerativeMo
 def test_a_sweep_probes_within_the_angle_that_it_trained_on(capsules: GenerativeModel, dataset: Dataset) -> None:
     params = SharedParams.model_construct(evaluate=settings())
     inputs = EvaluationInputs([capsules], dataset, swept(small_run(), 90.0, 1, 1.0), params, CPU, "sweep")
-    history = pd.DataFrame({"replica": [0, 0], "validation_bound": [-3.0, -5.0]})
-    numbers = sweep(inputs, Trained([], history, [1], 0.0)).numbers
-    assert numbers["validation"]["bound"]["mean"] == -3
+    history = pd.DataFrame({"replica": 0, "epoch": [1, 2], "validation_loss": [3.0, 5.0]})
+    numbers = sweep(inputs, Trained([], history, [2], 0.0)).numbers
+    assert {name: value["mean"] for name, value in numbers["validation"].items()} == {"loss": 5}  # of the kept weights
+    with_bounds = history.assign(validation_bound=[-3.0, -5.0])
+    assert sweep(inputs, Trained([], with_bounds, [1], 0.0)).numbers["validation"]["bound"]["mean"] == -3
     at_90, upright = (
         rotation_probes(capsules, dataset, angle, settings(), CPU, sampled=True).set_index("features")["accuracy"]
         for angle in (90.0, 0.0)
