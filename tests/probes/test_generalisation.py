@@ -216,11 +216,12 @@ def test_probes_of_one_angle_are_fit_and_tested_within_it(capsules: GenerativeMo
 def test_a_sweep_probes_within_the_angle_that_it_trained_on(capsules: GenerativeModel, dataset: Dataset) -> None:
     params = SharedParams.model_construct(evaluate=settings())
     inputs = EvaluationInputs([capsules], dataset, swept(small_run(), 90.0, 1, 1.0), params, CPU, "sweep")
-    history = pd.DataFrame({"replica": 0, "epoch": [1, 2], "validation_loss": [3.0, 5.0]})
-    numbers = sweep(inputs, Trained([], history, [2], 0.0)).numbers
-    assert {name: value["mean"] for name, value in numbers["validation"].items()} == {"loss": 5}  # of the kept weights
-    with_bounds = history.assign(validation_bound=[-3.0, -5.0])
-    assert sweep(inputs, Trained([], with_bounds, [1], 0.0)).numbers["validation"]["bound"]["mean"] == -3
+    losses = {"replica": [0, 0, 1, 1], "epoch": [1, 2, 1, 2], "validation_loss": [3.0, 5.0, 2.0, 9.0]}
+    history, kept = pd.DataFrame(losses), [2, 1]
+    numbers = sweep(inputs, Trained([], history, kept, 0.0)).numbers
+    assert {name: value["mean"] for name, value in numbers["validation"].items()} == {"loss": 3.5}
+    with_bounds = history.assign(validation_bound=[-1.0, -3.0, -5.0, -7.0])
+    assert sweep(inputs, Trained([], with_bounds, kept, 0.0)).numbers["validation"]["bound"]["mean"] == -4
     at_90, upright = (
         rotation_probes(capsules, dataset, angle, settings(), CPU, sampled=True).set_index("features")["accuracy"]
         for angle in (90.0, 0.0)
