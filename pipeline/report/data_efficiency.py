@@ -39,8 +39,8 @@ def draw(results: Results) -> Iterator[Drawing]:
             "data-efficiency",
             "svg",
             "Test error against the number of training images",
-            "Models are trained on shares of the images, with an equal number of steps for each share. Errors are "
-            "higher than in other figures, whose models are trained for longer. Bars are one sd over seeds. If a model "
+            "Models are trained on shares of the images, with an equal number of steps for each share. If these are "
+            "fewer steps than in other figures, errors are higher than there. Bars are one sd over seeds. If a model "
             "learns without labels, the error is that of a linear probe on one set of its features, fitted to the "
             "same share of images.",
             "Test error against the number of training images: a panel for each data set, a series for each run.",
