@@ -33,6 +33,9 @@ def test_numbers_and_verdicts_of_table_1(full: Writer, params: Params) -> None:
     remarks = ["not the paper's data (MNIST)", "tested on 360 images (paper: 10,000)", "2 seeds (paper: 5)"]
     assert dataset_and_remarks(rows["000.t1.t0.0"])[1] == remarks
     assert "probe fit on clean images: 70.0 %, worse" in rows["000.t1.t0.45"]["notes"]
+    assert "on 200 test images" in rows["000.fig7"]["notes"]
+    assert "tested on" not in (rows["000.fig7"]["dataset"] or ""), "the paper gives no number of images"
+    assert not any("bounds" in note for note in rows["000.full.acc"]["notes"]), "of all test images"
     assert sum(count_verdicts(list(rows.values()))["document's setting"].values()) == 0
     values = {"t1.t0A0.90": 82, "t1.vae.aff": 52, "params": 24_816, "fig3": 21, "freeform.acc": 0.7, "full.elbo": 27}
     values |= {"full.acc": 0.3, "fig4.caps": 46, "fig4.vae": -15, "fig5": 90, "fig6": 60, "fig7": 0.8 - 0.8 / 7}

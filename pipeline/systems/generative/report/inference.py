@@ -111,12 +111,10 @@ def _accuracies(values: dict[str, Measured], key: str) -> str:
     return ", ".join(f"{name} {accuracy.mean * 100:.1f} %" for name, accuracy in found.items())
 
 
-def _posterior(results: Results) -> tuple[Numbers, str, list[str]]:
-    """The posterior study: its numbers, its run and a note."""
+def _posterior(results: Results) -> tuple[Numbers, Recorded]:
+    """Numbers and settings of the posterior study. The paper gives no number of seeds and images for its claims."""
     name, numbers = results.answering("posterior", results.evidence.generative.posterior)
-    study = numbers.settings.posterior[name]
-    # The paper gives no number of seeds and images for these claims.
-    return numbers, study.run, [f"bounds {tested_on(numbers, study.run, study.images)}"]
+    return numbers, numbers.settings.posterior[name]
 
 
 def full_posterior_bound(results: Results) -> Finding:
@@ -128,15 +126,18 @@ def full_posterior_bound(results: Results) -> Finding:
     densities. It is undecided if it does not hold, but no difference is below zero by more than two standard errors.
     With one seed the noise is unknown. Then any positive difference is enough, and a remark is made.
     """
-    numbers, run, notes = _posterior(results)
+    numbers, study = _posterior(results)
     bounds = ("elbo_normalised", "elbo")
     pairs = [[numbers.needed("guide", guide, bound) for guide in ("refined", "scratch")] for bound in bounds]
     lead, printed = (refined.minus(scratch) for refined, scratch in pairs)
-    notes.append(f"with the document's unnormalised density, the lead is {as_text(printed)} nats")
+    notes = [
+        f"bounds {tested_on(numbers, study.run, study.images)}",
+        f"with the document's unnormalised density, the lead is {as_text(printed)} nats",
+    ]
     holds = all(refined.clearly_above(scratch) for refined, scratch in pairs)
     noisy = not holds and not any(scratch.clearly_above(refined) for refined, scratch in pairs)
     undecided = "the lead is at most two standard errors" if noisy else ""
-    finding = answer(results, numbers, run, lead, holds=holds, undecided=undecided, notes=notes)
+    finding = answer(results, numbers, study.run, lead, holds=holds, undecided=undecided, notes=notes)
     if lead.n == 1:
         finding.remarks.append(Remark("1 seed: the noise of the lead is unknown", "noise"))
     return finding
@@ -149,8 +150,8 @@ def full_posterior_probes(results: Results) -> Finding:
     quotient decides: the claim holds if it is at most 2. It is undecided if a quotient is above 2, but none by more
     than two standard errors of the change. Our number is the change, in points, with the larger quotient.
     """
-    numbers, run, notes = _posterior(results)
-    moves = []
+    numbers, study = _posterior(results)
+    moves, notes = [], []
     for features, sd in PROBE_SDS.items():
         before, after = (numbers.needed("guide", guide, features).scaled(100) for guide in ("delta", "refined"))
         moves.append((abs(after.mean - before.mean) / sd, sd, after.minus(before)))
@@ -159,7 +160,7 @@ def full_posterior_probes(results: Results) -> Finding:
     in_sds, _, move = max(moves, key=lambda each: each[0])
     clear = [sds for sds, sd, each in moves if abs(each.mean) - SIGNIFICANT_SES * each.se > 2 * sd]
     undecided = "no change is clearly above two sds" if in_sds > 2 and not clear else ""
-    return answer(results, numbers, run, move, holds=in_sds <= 2, undecided=undecided, notes=notes)
+    return answer(results, numbers, study.run, move, holds=in_sds <= 2, undecided=undecided, notes=notes)
 
 
 MEASURES: dict[str, Measure] = {

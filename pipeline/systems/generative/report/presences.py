@@ -64,8 +64,8 @@ def notes(numbers: Numbers, run: str) -> list[str]:
     if not (binary and relaxed and information):
         return []
     samples = (
-        f"probe on samples that are 0 or 1: {binary.mean:.1f} %, on relaxed samples: {relaxed.mean:.1f} % "
-        f"(they show log odds, too); information of relaxed samples about the image: {_nats(information)} nats"
+        f"clean images: probe on samples that are 0 or 1: {binary.mean:.1f} %, on relaxed samples: {relaxed.mean:.1f} "
+        f"% (they show log odds, too); information of relaxed samples about the image: {_nats(information)} nats"
     )
     return [note for note in (silence(found, classes_of(numbers, run)), samples) if note]
 

@@ -113,17 +113,15 @@ def _reached(run: Recorded) -> Recorded:
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})
 
 
-def swept_shortcomings(
-    items: Iterable[Numbers], *, seeds: int | None = None, images: int | None = None
-) -> list[Remark]:
+def swept_shortcomings(items: Iterable[Numbers], *, seeds: int | None = None) -> list[Remark]:
     """Remarks on differences between the runs of a sweep and the paper's runs, without repetitions. `seeds` is the
-    number of replicas (not compared by default), `images` the maximum number of test images (by default all).
+    number of replicas. If it is None, the numbers of test images and of seeds are not compared with the paper's.
     """
     found = []
     for numbers in items:
         run, dataset = numbers.trained.run, numbers.dataset_of(numbers.settings.item.run)
         settings = {**_reached(run), "training_share": numbers.settings.sweep.training_share}
-        tested = dataset.test if images is None else min(images, dataset.test)
+        tested = None if seeds is None else dataset.test
         found += remarks("generative", _SWEPT[run.variant], settings, dataset, replicas=seeds, tested=tested)
     return unique(found)
 
