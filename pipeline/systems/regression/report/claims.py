@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipeline.results.documents import remarks
 from pipeline.results.findings import Finding, Measure, Remark
-from pipeline.results.measured import Measured
+from pipeline.results.measured import SIGNIFICANT_SES, Measured
 from pipeline.results.provenance import dataset_label, unique
 from pipeline.results.reading import Recorded, Results, Study, studies_of, study_of
 
@@ -74,7 +74,7 @@ class RegressionStudy(Study):
         """
         ours, theirs = np.asarray(errors) / 100, np.asarray(others) / 100
         variance = np.asarray(apart) / 100 - (ours - theirs) ** 2
-        return bool((ours > theirs + 2 * np.sqrt(variance / self.dataset.test)).any())
+        return bool((ours > theirs + SIGNIFICANT_SES * np.sqrt(variance / self.dataset.test)).any())
 
 
 def executed(results: Results) -> list[Study]:
@@ -148,7 +148,7 @@ def one_number_is_linear(study: RegressionStudy) -> Answer:
     """Figure 5: test error of one-dimensional capsules minus that of logistic regression, in percentage points."""
     linear = study.mean("baseline", "logistic-regression", "test")
     gap = 100 * study.mean("errors", "multiclass", "1", "test") - 100 * linear
-    return gap, abs(gap) <= 1.5, f"{dataset_label(study.numbers.records)}: {gap:.2f} points"
+    return gap, abs(gap) <= 1.5
 
 
 def best_is_in_the_band(study: RegressionStudy) -> Answer:
