@@ -195,12 +195,12 @@ def _cell(row: Row, claim: Claim, profile: str) -> Content:
         "profile": profile,
         "value": value,
         "spread_of": spread_of,
-        "sort": ours["value"] if ours else list(MARKS).index(verdict),
+        "sort": ours["value"] if ours else "",
         "verdict": verdict,
         "mark": mark,
         "tone": tone,
         "tier": tier(row),
-        "judged": row["judged"] if row.get("judged", verdict) != verdict else "",  # old files lack `judged`
+        "judged": row["judged"] if row["judged"] != verdict else "",
         # With -s, DVC runs only these two stages. Without it, DVC would run every item that they depend on.
         "commands": [*switch, _repro(items), "dvc repro -s figures tables"] if items else [],
     }

@@ -49,7 +49,7 @@ def build(results: Results) -> Iterator[Table]:
     """Yield every table of a profile's results. Raises `ResultError` if a result file is corrupt."""
     for module, document in modules("build"):
         for table in module.build(results):
-            yield replace(table, document=table.document or document, code=code_of(module.build))
+            yield replace(table, document=document, code=code_of(module.build))
 
 
 def code_of(function: Callable[..., object]) -> str:

@@ -67,7 +67,7 @@ def build(results: Results) -> list[Table]:
     iterations: list[Row] = []
     layers: list[Row] = []
     for study, numbers in results.executed("routing"):
-        run, own = numbers.settings.routing[study].run, int(numbers.number("used") or 0)
+        run, own = numbers.settings.routing[study].run, numbers.at("used")
         for step in numbers.names("test_error"):
             at_step = Numbers(numbers.path, {name: numbers.at(name, step) for name in _HEADS})
             keys = [run, int(step), "yes" if int(step) <= own else "no"]

@@ -334,9 +334,9 @@ class Study:
         """The study's table, as from `Results.table`."""
         return self.results.table(self.stage, self.item, columns, self.part)
 
-    def examples(self, names: Sequence[str]) -> dict[str, np.ndarray] | None:
+    def examples(self) -> dict[str, np.ndarray] | None:
         """The study's arrays, as from `Results.examples`."""
-        return self.results.examples(self.stage, self.item, names, self.part)
+        return self.results.examples(self.stage, self.item, (), self.part)
 
 
 def studies_of(results: Results, stage: str) -> Iterator[Study]:

@@ -228,7 +228,7 @@ def draw(results: Results) -> Iterator[Drawing]:
             records,
             partial(parents_found, table),
         )
-        arrays = study.examples(())
+        arrays = study.examples()
         if arrays is None:
             continue
         yield Drawing(

@@ -54,7 +54,7 @@ def optimisation_repairs(results: Results) -> Finding:
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
     falls = {angle: each["pixel_error_before"].minus(each["pixel_error_after"]) for angle, each in angles.items()}
     least = min(rises, key=lambda angle: rises[angle].mean)
-    at, images = angles[least], f"{tested_on(numbers, study.run, study.images)} per range"
+    at, images = angles[least], f"on {numbers.at('images'):,} test images per range"
     holds = all(
         rises[angle].mean > SIGNIFICANT_SES * each["bound_rise_error"].mean
         and falls[angle].mean > SIGNIFICANT_SES * each["pixel_fall_error"].mean
@@ -81,7 +81,7 @@ def optimisation_gain(results: Results) -> Finding:
     study, numbers, angles = _optimised(results, evidence.optimise_upright or evidence.optimise)
     angle, values = next(iter(angles.items()))
     gain, over_images = values["refit_gain"].scaled(100), 100 * values["refit_gain_error"].mean
-    images = min(study.images, numbers.dataset_of(study.run).test)
+    images = numbers.at("images")
     gain = Measured(gain.mean, math.hypot(gain.se, over_images), gain.n, standard_error=True)
     notes = [
         f"refit probe: {_accuracies(values, 'refit_accuracy')}",
@@ -244,7 +244,7 @@ def optimisation(results: Results) -> list[Table]:
         heads |= {f"{name}_{when}": (f"{words}, {when}", 1) for when in ("before", "after")}
     rows: list[Row] = []
     for study, numbers in results.executed("optimise"):
-        images = int(numbers.number("images") or numbers.settings.optimise[study].images)
+        images = numbers.at("images")
         for engine in numbers.names("engine"):
             for angle in sorted(numbers.names("engine", engine), key=float):
                 found = cells(numbers, heads, "engine", engine, angle)

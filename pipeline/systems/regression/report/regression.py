@@ -151,7 +151,7 @@ def draw(results: Results) -> Iterator[Drawing]:
             records,
             partial(error_over_size, table),
         )
-        arrays = study.examples(())
+        arrays = study.examples()
         if arrays is None:
             continue
         if "latents" in arrays:
