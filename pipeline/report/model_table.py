@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from pipeline.drawing.features import look
+from pipeline.drawing.features import name_of
 from pipeline.drawing.table import Table, as_text, tracked
 from pipeline.report import data_efficiency, equivariance
 from pipeline.report.data_efficiency import ITSELF
@@ -84,7 +84,7 @@ def _trained(results: Results) -> Iterator[Entry]:
             how, own = ITSELF, numbers.measured("test", "centre")
             error = _error(numbers, "test", "accuracy") or (own and own.scaled(100))
         else:
-            how = f"linear probe on {look(features).name}"
+            how = f"linear probe on {name_of(features)}"
             error = _error(numbers, "probe", features, "refit", "rotated_0")
         if trained and error:
             records, parameters = [*trained.records, *numbers.records], float(trained.at("parameters", "total"))

@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pipeline.drawing.drawings import Drawing
-from pipeline.drawing.features import look
-from pipeline.drawing.style import FAINT, INK, WIDTH, in_house_style, panels
+from pipeline.drawing.features import name_of
+from pipeline.drawing.style import BLUE, FAINT, GREEN, INK, ORANGE, VERMILLION, WIDTH, in_house_style, panels
 from pipeline.drawing.table import Row, Table, measured_table
 from pipeline.results.claims import load_claims
 from pipeline.results.documents import LABELS, documents
@@ -36,8 +36,13 @@ from pipeline.systems.generative.report.shared import (
 
 WIDE = 90.0
 """Least angle, in degrees, of a range of rotation that counts as wide in the comparison with the VAE."""
-FEATURES_DRAWN = ("t0", "t0_A0", "posterior", "mu_sigma")
-"""The features that figures show. Tables show all probed features."""
+LOOKS = {
+    "t0": ("$t^0$", BLUE, "o"),
+    "t0_A0": ("$t^0$ and $A^0$", VERMILLION, "s"),
+    "posterior": ("SCAE: posterior", ORANGE, "P"),
+    "mu_sigma": (r"VAE: $\mu$ and $\sigma$", GREEN, "^"),
+}
+"""Label, colour and marker of the features that figures show. Tables show all probed features."""
 _FEATURES = {"t0": "t0", "t0A0": "t0_A0", "vae": "mu_sigma"}
 _TESTS = {name: f"rotated_{name}" for name in ("0", "45", "90", "135", "180")} | {"aff": "affine"}
 TABLE_1 = {
@@ -188,7 +193,7 @@ def draw(results: Results) -> Iterator[Drawing]:
     """
     evidence, found, swept = results.evidence.generative, evaluated(results), sweeps(results)
     for group in groups(evidence.table_1, found):
-        drawn = {name: found[run] for run in group for name in found[run].names("probe") if name in FEATURES_DRAWN}
+        drawn = {name: found[run] for run in group for name in found[run].names("probe") if name in LOOKS}
         paper = {name: tests for name, tests in paper_accuracies(found[group[0]], group[0]).items() if name in drawn}
         yield _drawing(
             "accuracy",
@@ -208,7 +213,7 @@ def draw(results: Results) -> Iterator[Drawing]:
         curves = {
             name: {f"rotated_{angle:g}": accuracy.scaled(100) for angle, accuracy in curve.items()}
             for run in group
-            for name in FEATURES_DRAWN
+            for name in LOOKS
             if (curve := swept[run].measured("probe", name))
         }
         yield _drawing(
@@ -235,7 +240,7 @@ def _drawing(
     paper: Accuracies,
 ) -> Drawing:
     records = [record for numbers in found for record in numbers.records]
-    kinds = ", ".join(look(features).name for features in next(iter(plots.values())))
+    kinds = ", ".join(name_of(features) for features in next(iter(plots.values())))
     return Drawing(
         f"{name}-{group[0]}",
         "svg",
@@ -266,8 +271,9 @@ def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, c
     for each, (title, ours) in zip(axes, plots.items(), strict=True):
         for i, features in enumerate(kinds):
             places = np.arange(len(tests)) + 0.16 * (i - (len(kinds) - 1) / 2)
-            style: dict[str, Any] = {"color": look(features).colour, "marker": look(features).marker}
-            own = FILLED | {"label": look(features).label}
+            label, colour, marker = LOOKS[features]
+            style: dict[str, Any] = {"color": colour, "marker": marker}
+            own = FILLED | {"label": label}
             for found, looks in ((ours[features], own), (paper.get(features, {}), OPEN)):
                 at = [found.get(test, Measured(math.nan, math.nan, 0)) for test in tests]
                 bars = [accuracy.sd if accuracy.n > 1 else math.nan for accuracy in at]
@@ -299,7 +305,7 @@ def build(results: Results) -> list[Table]:
             for name in found[run].names("probe"):
                 ours = {source: accuracies(found[run], name, protocol) for protocol, source in SOURCES.items()}
                 sources = {PAPER: paper.get(name, {}), **ours}
-                rows += [([run, look(name).name, source], row, found[run]) for source, row in sources.items() if row]
+                rows += [([run, name_of(name), source], row, found[run]) for source, row in sources.items() if row]
         heads = {test: (name_of_test(test), 1) for test in in_order(test for _, row, _ in rows for test in row)}
         rows = [(keys, dict.fromkeys(heads) | dict(row), numbers) for keys, row, numbers in rows]
         title = f"Probe accuracy against rotation: {' and '.join(group)}"

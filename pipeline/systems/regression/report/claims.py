@@ -84,7 +84,7 @@ def executed(results: Results) -> list[Study]:
 
     def place(study: Study) -> tuple[int, int]:
         role = study.numbers.settings.datasets[study.settings.dataset].source.replace("-", "_")
-        return [*KINDS, study.kind].index(study.kind), [*SETS, role].index(role)
+        return KINDS.index(study.kind), [*SETS, role].index(role)
 
     return sorted(studies_of(results, "regression"), key=place)
 
