@@ -33,6 +33,7 @@ def test_numbers_and_verdicts_of_table_1(full: Writer, params: Params) -> None:
     remarks = ["not the paper's data (MNIST)", "tested on 360 images (paper: 10,000)", "2 seeds (paper: 5)"]
     assert dataset_and_remarks(rows["000.t1.t0.0"])[1] == remarks
     assert "probe fit on clean images: 70.0 %, worse" in rows["000.t1.t0.45"]["notes"]
+    assert rows["000.fig3"]["notes"][1].startswith("upright: bound +21.0 ")
     assert "on 200 test images" in rows["000.fig7"]["notes"]
     assert "tested on" not in (rows["000.fig7"]["dataset"] or ""), "the paper gives no number of images"
     assert not any("bounds" in note for note in rows["000.full.acc"]["notes"]), "of all test images"

@@ -62,7 +62,7 @@ def optimisation_repairs(results: Results) -> Finding:
     )
     notes = [
         f"presences in bound and squared error are sampled anew, {images}; standard errors are over images",
-        f"within ±{least:g}°: bound {rises[least].mean:+.1f} ± {at['bound_rise_error'].mean:.1f} nats, "
+        f"{_range(least)}: bound {rises[least].mean:+.1f} ± {at['bound_rise_error'].mean:.1f} nats, "
         f"squared error {-falls[least].mean:+.1f} ± {at['pixel_fall_error'].mean:.1f}; "
         f"the bound falls in {100 * at['bound_fell'].mean:.0f} % of the images",
     ]
@@ -99,9 +99,14 @@ def optimisation_gain(results: Results) -> Finding:
         notes += presences.notes(evaluated, run)
     answered = answer(results, numbers, run, gain, tested=images, notes=notes)
     if angle != 0:
-        answered.remarks.append(Remark(f"rotated within ±{angle:g}° (paper: upright)"))
+        answered.remarks.append(Remark(f"rotated {_range(angle)} (paper: upright)"))
     answered.remarks.append(Remark(f"probe fit on {study.refit_images:,} images, {study.chosen}"))
     return answered
+
+
+def _range(angle: float) -> str:
+    """A range of rotation in words, such as "within ±45°"."""
+    return f"within ±{angle:g}°" if angle else "upright"
 
 
 def _accuracies(values: dict[str, Measured], key: str) -> str:
@@ -212,7 +217,7 @@ def optimisation_curves(table: pd.DataFrame) -> Figure:
         for angle, dash in dashes.items():
             done = rows[(rows["angle"] == angle) & (rows["round"] > 0)]
             steps = done.pivot_table(["evaluations", "bound"], "round", "replica").ffill()
-            name = f"{engine}, {'upright' if angle == 0 else f'within ±{angle:g}°'}"
+            name = f"{engine}, {_range(angle)}"
             means = [steps[column].to_numpy().mean(axis=1) for column in ("evaluations", "bound")]
             axes.plot(*means, color=colour, linestyle=dash, marker=marker, markersize=3, linewidth=1.2, label=name)
     axes.set(xscale="log", xlabel="gradient evaluations per image", ylabel="bound (nats per image)")
