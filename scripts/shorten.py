@@ -3,7 +3,7 @@
     python scripts/shorten.py params.yaml
 
 Every stage stays. Of each system, only the first run stays, with the items that use it. Numbers such as epochs and
-images are cut (`MOST`), and so are lists (`LONGEST`). Comments are lost.
+images are cut (`MOST`), and so are lists and dicts (`LONGEST`). Comments are lost.
 """
 
 from __future__ import annotations
@@ -14,56 +14,64 @@ from typing import Any
 
 import yaml
 
-# The maximum of each number and, in `LONGEST`, of the length of each list, by the parameter's name in any section
+# The maximum of each number and, in `LONGEST`, of the length of each list or dict, by the parameter's name
 MOST = {
-    "epochs": 2,
+    "epochs": 1,
     "early_epochs": 1,
     "seeding_epoch": 0,
     "teaching_epochs": 1,
     "ramp_epochs": 1,
-    "patience": 2,
+    "patience": 1,
     "replicas": 2,
-    "train": 256,
-    "validation": 64,
-    "test": 64,
-    "probe_images": 200,
+    "train": 64,
+    "validation": 32,
+    "test": 32,
+    "probe_images": 64,
     "affine_versions": 1,
     "images": 8,
     "fit_images": 8,
     "derivative_images": 8,
-    "steps": 5,
-    "size": 4,
-    "iterations": 20,
-    "most_iterations": 50,
-    "passes": 4,
+    "refit_images": 10,
+    "resamples": 10,
+    "steps": 2,
+    "starts": 2,
+    "routing_starts": 2,
+    "kept": 2,
+    "judging": 2,
+    "size": 1,
+    "iterations": 4,
+    "long_iterations": 4,
+    "most_iterations": 20,
+    "passes": 2,
     "seeds": 2,
-    "samples": 5000,
-    "examples": 1000,
+    "samples": 1000,
+    "examples": 200,
     "scenes": 4,
 }
 LONGEST = {
-    "angles": 2,
-    "turns": 2,
+    "angles": 1,
+    "turns": 1,
     "rotations": 1,
-    "probe_strengths": 2,
+    "probe_strengths": 1,
     "pose_sd_floor": 1,
     "pixel_sd": 1,
     "temperature": 1,
-    "sizes": 3,
+    "sd_grid": 1,
+    "sizes": 2,
     "epsilons": 2,
     "sds": 2,
     "penalties": 2,
     "conditions": 2,
-    "strengths": 1,
-    "sigmas": 2,
+    "sigmas": 1,
     "shown": 1,
 }
 
 
 def shorten(value: Any, name: str = "") -> Any:
-    """`value` of the parameter `name`, with every number in `MOST` and every list in `LONGEST` cut."""
+    """`value` of the parameter `name`, with every number in `MOST` and every list or dict in `LONGEST` cut."""
     if isinstance(value, dict):
-        return {key: shorten(each, key) for key, each in value.items()}
+        items = list(value.items())[: LONGEST.get(name, len(value))]
+        return {key: shorten(each, key) for key, each in items}
     if isinstance(value, list):
         return value[: LONGEST.get(name, len(value))]
     if isinstance(value, int) and name in MOST:
@@ -109,9 +117,9 @@ def main() -> None:
     """Rewrite the files named on the command line."""
     for name in sys.argv[1:]:
         path = Path(name)
-        params = yaml.safe_load(path.read_text(encoding="utf-8"))
+        params = shorten(yaml.safe_load(path.read_text(encoding="utf-8")))
         leave_out_similar_runs(params)
-        path.write_text(yaml.safe_dump(shorten(params), sort_keys=False))
+        path.write_text(yaml.safe_dump(params, sort_keys=False))
 
 
 if __name__ == "__main__":
