@@ -28,6 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dvc.lock import LockError
 from dvc.repo import Repo
 from dvc.utils.serialize import dump_yaml
 from joblib import cpu_count
@@ -37,7 +38,7 @@ from pipeline.errors import UserError
 from pipeline.files import atomic_path, read_yaml
 from pipeline.layout import CHECKPOINTS, JOURNALS, tracking_store
 from pipeline.locks import single_instance
-from pipeline.operations.reproduce import DRAWING, Plan, read_plan
+from pipeline.operations.reproduce import DRAWING, Plan, read_plan, start_dvc
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -70,23 +71,23 @@ def fan_out(
     with single_instance(root, "fan-out"):
         plan = read_plan(root, targets)
         if before := split(plan)[0]:
-            _dvc(root, "repro", "--keep-going", "--single-item", *before)
+            start_dvc(root, "repro", "--keep-going", "--single-item", *before).wait()
             plan = read_plan(root, targets)
         before, sent, after = split(plan)
         done, failed = list[str](), set(before)
         print(f"{len(sent)} items for workers, {len(after)} to run here, {len(plan)} in all", flush=True)
         if sent:
             if remote and (needs := {need for name in sent for need in plan[name].needs if not plan[need].stale}):
-                _dvc(root, "push", "--remote", remote, *needs)
+                start_dvc(root, "push", "--remote", remote, *needs).wait()
             job, count = _job(root, commit, remote, repository), workers or min(len(sent), cpu_count())
             try:
                 with _client(root, count, scheduler) as client:
                     _collect(root, plan, _submit(client, root, plan, sent, job), done, failed)
             finally:  # also after Ctrl-C: the outputs of items that are done are fetched
-                if done and _dvc(root, *job["fetch"], *done):
+                if done and start_dvc(root, *job["fetch"], *done).wait():
                     failed.add(" ".join(["dvc", *job["fetch"]]))
         for name in after:
-            if failed.isdisjoint(plan[name].behind) and _dvc(root, "repro", "--single-item", name):
+            if failed.isdisjoint(plan[name].behind) and start_dvc(root, "repro", "--single-item", name).wait():
                 failed.add(name)
     for name in sorted(failed):
         skipped = [each for each, item in plan.items() if name in item.behind]
@@ -168,7 +169,7 @@ def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[s
         ended = [(name, future) for name, future in futures.items() if future in batch]
         packets = [future.result() for _, future in ended if future.status == "finished"]
         if packets:
-            _record(root, packets)
+            record(root, packets)
         for packet in packets:
             done.append(packet["name"])
             print(f"[{len(done)}/{len(futures)}] {packet['name']}: {packet['note']}", flush=True)
@@ -183,24 +184,21 @@ def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[s
                 store.start_delivery(root / JOURNALS)
 
 
-def _record(root: Path, packets: Sequence[Packet]) -> None:
-    """Write packets from workers into the head's repository."""
-    with Repo(str(root)) as repo, repo.lock:
-        for packet in packets:
-            _write_files(root, packet)
-        entries = _lock_entries(root) | {packet["name"]: packet["entry"] for packet in packets}
-        with atomic_path(root / "dvc.lock") as path:
-            dump_yaml(str(path), {"schema": "2.0", "stages": entries})
+def record(root: Path, packets: Sequence[Packet]) -> None:
+    """Write packets from workers into the head's repository, while no other process uses DVC there."""
+    while True:
+        with suppress(LockError), Repo(str(root)) as repo, repo.lock:  # DVC waits for the lock, but only three seconds
+            for packet in packets:
+                _write_files(root, packet)
+            entries = _lock_entries(root) | {packet["name"]: packet["entry"] for packet in packets}
+            with atomic_path(root / "dvc.lock") as path:
+                dump_yaml(str(path), {"schema": "2.0", "stages": entries})
+            return
 
 
 def _lock_entries(root: Path) -> dict[str, Any]:
     """The entries of dvc.lock by item."""
     return dict(read_yaml(root / "dvc.lock")["stages"]) if (root / "dvc.lock").exists() else {}
-
-
-def _dvc(root: Path, *words: str) -> int:
-    """Run DVC in a repository. Returns the exit code."""
-    return subprocess.run([sys.executable, "-m", "dvc", *words], cwd=root, check=False).returncode
 
 
 def _packet(root: Path, name: str, entry: dict[str, Any] | None, uncached: Iterable[str]) -> Packet:

@@ -80,7 +80,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
     """Bring the targets up to date, `jobs` groups at once (by default, one per core). Returns the exit code."""
     plan = read_plan(root, targets)
     data = [name for name, item in plan.items() if item.stale and name.partition("@")[0] in PREPARING]
-    if data and _dvc(root, "--single-item", *data).wait():
+    if data and start_dvc(root, "repro", "--single-item", *data).wait():
         return 1
     groups, needs = grouped(plan)
     jobs = min(jobs or cpu_count(), len(groups))
@@ -90,7 +90,7 @@ def reproduce(root: Path, targets: Sequence[str] = (), jobs: int | None = None) 
             if now[name].stale:
                 print(f"{name} failed, or was not run because an item before it failed")
         return 1
-    return min(_dvc(root, *targets).wait(), 1)
+    return min(start_dvc(root, "repro", *targets).wait(), 1)
 
 
 def grouped(plan: Plan) -> tuple[dict[Group, list[str]], dict[Group, set[Group]]]:
@@ -134,7 +134,7 @@ def _run(
 def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) -> int:
     """Run the items of a group in order, up to the first that fails, and show their output. Returns DVC's exit code."""
     threads = str(max(cpu_count() // jobs, 1))
-    process = _dvc(root, "--single-item", *names, stdout=subprocess.PIPE, OMP_NUM_THREADS=threads)
+    process = start_dvc(root, "repro", "--single-item", *names, stdout=subprocess.PIPE, OMP_NUM_THREADS=threads)
     assert process.stdout is not None
     for line in process.stdout:
         if "%|" in line:  # a progress bar: it ends in a carriage return, which ends a line, too
@@ -145,8 +145,8 @@ def _run_group(root: Path, names: Sequence[str], jobs: int, bar: tqdm[Never]) ->
     return process.wait()
 
 
-def _dvc(root: Path, *words: str, stdout: int | None = None, **environment: str) -> subprocess.Popen[str]:
-    """Start a `dvc repro`. It waits while another process reads or writes DVC's files. Returns the process."""
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", *words]
+def start_dvc(root: Path, *words: str, stdout: int | None = None, **environment: str) -> subprocess.Popen[str]:
+    """Start a command of DVC. It waits while another process reads or writes DVC's files. Returns the process."""
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", *words]
     error, env = subprocess.STDOUT if stdout else None, environment | os.environ
     return subprocess.Popen(command, cwd=root, env=env, stdout=stdout, stderr=error, text=True, errors="replace")

@@ -8,17 +8,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Timer
 
 import psutil
 import pytest
 import yaml
 from clones import Clone, executed, restored
 from commands import wait_for
+from dvc.repo import Repo
 from servers import free_port, serving
 from short_stages import Short, make
 
 from pipeline.errors import UserError
-from pipeline.operations.fan_out import HERE
+from pipeline.operations.fan_out import HERE, record
 from pipeline.operations.reproduce import PlannedItem, read_plan
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install .[cluster]")
@@ -110,6 +112,17 @@ def test_a_failure_stops_only_what_depends_on_it(tmp_path: Path) -> None:
     assert "    bad cannot work\n" in output
     assert "bad failed; not run because of it: after, tables" in output
     assert made.runs() == {"bad": 1, "good": 1}
+
+
+def test_items_are_recorded_when_no_other_process_uses_dvc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a push by hand, which takes longer than DVC waits."""
+    monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0.1)
+    made, entry = make(tmp_path, {"a": []}), {"cmd": "a"}
+    with Repo(str(made.folder)) as repo:
+        repo.lock.lock()
+        Timer(1.0, repo.lock.unlock).start()
+        record(made.folder, [{"name": "a", "entry": entry, "files": {"reports/a.json": b"{}"}}])
+    assert results(made) == {"reports/a.json": b"{}", "dvc.lock": {"schema": "2.0", "stages": {"a": entry}}}
 
 
 @pytest.fixture
