@@ -60,8 +60,9 @@ def fan_out(
 ) -> int:
     """Bring the targets, and all items that they need, up to date. `python -m pipeline fan-out --help` describes the
     arguments. Without a remote, workers use the head's cache, which must have the same path for them. Returns 1 if an
-    item failed, or if DVC could not fetch outputs, else 0. Raises `UserError` if there are uncommitted changes, workers
-    cannot be reached, the scheduler is lost, another fan-out runs, or DVC cannot read the repository.
+    item failed, or if DVC could not fetch outputs, else 0. Raises `UserError` if there are uncommitted changes, the
+    remote is unknown or does not take files, workers cannot be reached, the scheduler is lost, another fan-out runs, or
+    DVC cannot read the repository.
     """
     commit, dirty = git_state(root)
     if commit == "unknown":
@@ -77,9 +78,10 @@ def fan_out(
         done, failed = list[str](), set(before)
         print(f"{len(sent)} items for workers, {len(after)} to run here, {len(plan)} in all", flush=True)
         if sent:
-            if remote and (needs := {need for name in sent for need in plan[name].needs if not plan[need].stale}):
-                start_dvc(root, "push", "--remote", remote, *needs).wait()
             job, count = _job(root, commit, remote, repository), workers or min(len(sent), cpu_count())
+            needs = {need for name in sent for need in plan[name].needs if not plan[need].stale}
+            if remote and needs and start_dvc(root, "push", "--remote", remote, *needs).wait():
+                raise UserError(f"DVC could not push what workers need to the remote '{remote}'")
             try:
                 with _client(root, count, scheduler) as client:
                     _collect(root, plan, _submit(client, root, plan, sent, job), done, failed)
@@ -108,6 +110,8 @@ def _job(root: Path, commit: str, remote: str | None, repository: str | None) ->
     """What a worker needs for a clone. Without a remote, the clone uses the head's cache, checkpoints and journals."""
     with Repo(str(root)) as repo:
         cache = repo.config["cache"].get("dir") or str(root / ".dvc" / "cache")
+        if remote and remote not in repo.config["remote"]:
+            raise UserError(f"there is no DVC remote '{remote}': see `dvc remote list`")
     folders = {} if remote else {name: str(root / name) for name in (CHECKPOINTS, JOURNALS)}
     for folder in (cache, *folders.values()):
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -178,7 +182,7 @@ def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[s
                 failed.add(name)
                 print(f"{name} failed: {future.exception()}", flush=True)
             elif future.status not in ("finished", "error"):
-                raise UserError("the scheduler was lost; what is recorded stays recorded")
+                raise UserError("the scheduler was lost: call fan-out again, which runs what is not recorded yet")
         if store := tracking_store(root):
             with suppress(OSError):
                 store.start_delivery(root / JOURNALS)

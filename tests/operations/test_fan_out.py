@@ -172,3 +172,8 @@ def test_what_cannot_be_sent_is_said_and_an_item_needs_all_items_before_it(
     with pytest.raises(UserError, match="Stage 'nobody' not found"):
         read_plan(made.folder, ["nobody"])
     assert "there are no workers" in made.fan_out("--scheduler", "tcp://127.0.0.1:9", "slow", code=1)
+    assert "there is no DVC remote 'nobody'" in made.fan_out("--remote", "nobody", "slow", code=1)
+    made.run("dvc", "repro", "slow")
+    (made.folder / ".dvc/config.local").write_text(f"['remote \"team\"']\nurl = {made.folder / 'rate.txt'}\n")
+    assert "could not push what workers need to the remote 'team'" in made.fan_out("--remote", "team", "last", code=1)
+    assert made.runs() == {"download": 1, "slow": 1}
