@@ -309,10 +309,9 @@ def doctor() -> None:
     from pipeline.doctor import examine
 
     fine = True
-    for what, ok, found, advice in examine(find_root()):
+    for what, ok, found in examine(find_root()):
         fine = fine and ok
-        advised = f"\n{'':20}{advice}" if advice else ""
-        print(f"{'ok' if ok else 'problem':<8}{what:<12}{found}{advised}", flush=True)
+        print(f"{'ok' if ok else 'problem':<8}{what:<12}{found}", flush=True)
     raise typer.Exit(0 if fine else 1)
 
 

@@ -14,31 +14,18 @@ from pipeline.errors import ParamsError, UserError
 from pipeline.layout import raw_folder, tracking_store
 
 NEEDED_GIB = 5.0
-ADVICE = {
-    "parameters": "correct params.yaml",
-    "lock": "resolve its merge conflict, or restore it: git checkout HEAD dvc.lock",
-    "mlflow": "start its server, or correct MLFLOW_TRACKING_URI; `python -m pipeline sync-mlflow` delivers runs later",
-}
-"""By the name of a check: what to do if the check fails with an error other than `CheckError`."""
 
 
-class CheckError(Exception):
-    """A failed check. Its two arguments are texts: what was found, and what to do."""
-
-
-def examine(root: Path) -> Iterator[tuple[str, bool, str, str]]:
-    """Run all checks. Yields for each check its name, whether it passed, what it found, and what to do."""
+def examine(root: Path) -> Iterator[tuple[str, bool, str]]:
+    """Run all checks. Yields for each its name, whether it passed, and what it found: if it failed, with advice."""
     checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _git)
     for check in checks:
         what = check.__name__.strip("_").replace("_", "-")
         try:
-            yield what, True, check(root), ""
-        except CheckError as problem:
-            found, advice = problem.args
-            yield what, False, found, advice
+            yield what, True, check(root)
         except Exception as error:  # any error in a check is reported, and the next check runs
             named = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-            yield what, False, named + " ".join(str(error).split()), ADVICE.get(what, "")
+            yield what, False, named + " ".join(str(error).split())
 
 
 def _python(_: Path) -> str:
@@ -87,11 +74,11 @@ def _lock(root: Path) -> str:
 
 def _disk(root: Path) -> str:
     if not os.access(root, os.W_OK):
-        raise CheckError(f"no permission to write in {root}", "work in a clone of your own")
+        raise UserError(f"no permission to write in {root}: work in a clone of your own")
     free = shutil.disk_usage(root).free / 2**30
     found = f"{free:.0f} GiB free in {root}"
     if free < NEEDED_GIB:
-        raise CheckError(found, f"{NEEDED_GIB:g} GiB are needed for data and models")
+        raise UserError(f"{found}: {NEEDED_GIB:g} GiB are needed for data and models")
     return found
 
 
@@ -103,14 +90,14 @@ def _downloads(root: Path) -> str:
     address = os.environ.get("CAPSULES_MIRROR", "")
     if address and (folder := local_path(address)):
         if not folder.is_dir():
-            raise CheckError(f"mirror {address}", "CAPSULES_MIRROR names a folder that does not exist")
+            raise UserError(f"CAPSULES_MIRROR names a folder that does not exist: {address}")
         return f"mirror {address}"
     for name in () if address else load_params(root / "params.yaml").sources:
         if all((raw_folder(root, name) / file).exists() for file in SOURCES[name].files):
             continue
         if not SOURCES[name].mirrors:
             advice = "set CAPSULES_MIRROR to a copy of it, or use other data: docs/data.md"
-            raise CheckError(f"{name}: not on any public server", advice)
+            raise UserError(f"{name} is on no public server: {advice}")
         address = address or next((each for each in SOURCES[name].mirrors if each.startswith("http")), "")
     if not address:
         return "nothing to download"
@@ -120,7 +107,7 @@ def _downloads(root: Path) -> str:
         requests.head(address, timeout=5.0, allow_redirects=True)
     except requests.RequestException:
         advice = "missing data cannot be downloaded; set CAPSULES_MIRROR to a local folder or another URL"
-        raise CheckError(f"no answer from {address}", advice) from None
+        raise UserError(f"no answer from {address}: {advice}") from None
     return f"{address} answers"
 
 
@@ -135,17 +122,17 @@ def _mlflow(root: Path) -> str:
 
 def _dvc(root: Path) -> str:
     if not (root / ".dvc" / "config").exists():
-        raise CheckError(f"{version('dvc')}, but {root}/.dvc is missing", "clone the repository again")
+        raise UserError(f"{root}/.dvc is missing: clone the repository again")
     marks = root / ".dvc" / "tmp" / "rwlock"
     try:
         json.loads(marks.read_text(encoding="utf-8") if marks.exists() else "{}")
     except ValueError:
-        raise CheckError(f"{version('dvc')}, but it cannot read {marks}", "delete it while no `dvc` runs") from None
+        raise UserError(f"cannot read {marks}: delete it while no `dvc` runs") from None
     return version("dvc")
 
 
 def _git(root: Path) -> str:
     commit, _ = git_state(root)
     if commit == "unknown":
-        raise CheckError("no commit here", "install Git, and clone the repository: results record their commit")
+        raise UserError("no commit here: install Git, and clone the repository, as results record their commit")
     return f"at {commit[:10]}"

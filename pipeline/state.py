@@ -32,15 +32,16 @@ def outputs(lock: Path, kind: str = "outs") -> list[Output]:
     """The outputs in a `dvc.lock`, in its order; empty without the file. With the `kind` "deps", the dependencies that
     are files or folders. `UserError` if the file cannot be read.
     """
-    content = read_yaml(lock) if lock.exists() else {"stages": {}}
     try:
+        content = read_yaml(lock) if lock.exists() else {"stages": {}}
         return [
             Output(stage.replace("@", "/", 1), out["path"], out["md5"])
             for stage, entry in content["stages"].items()
             for out in entry.get(kind, [])
         ]
-    except (AttributeError, KeyError, TypeError) as error:
-        raise UserError(f"cannot read {lock}: {lock.name} is not what DVC writes: {error!r}") from None
+    except (UserError, AttributeError, KeyError, TypeError) as error:
+        advice = f"resolve its merge conflict, or restore it (git checkout HEAD {lock})"
+        raise UserError(f"cannot read {lock}: {advice}. {type(error).__name__}: {error}") from None
 
 
 def changed_code(root: Path, lock: Path) -> dict[str, list[tuple[str, str, str]]]:

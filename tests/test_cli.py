@@ -165,7 +165,7 @@ def test_check_names_what_does_not_fit(
     path.write_text(ALL, encoding="utf-8")
     (root / "dvc.lock").write_text("<<<<<<< HEAD\n")
     assert pipeline(monkeypatch, "check") == 1
-    assert "dvc.lock" in capsys.readouterr().err
+    assert f"git checkout HEAD {root / 'dvc.lock'}" in capsys.readouterr().err
     shutil.copy(Profiles(ROOT).params_path("quick").with_name("dvc.lock"), root / "dvc.lock")
     assert pipeline(monkeypatch, "check") == 0
     with monkeypatch.context() as read_only:

@@ -26,17 +26,23 @@ def delivery_of(root: Path) -> Delivery:
 
 
 def send(delivery: Delivery) -> None:
-    """Send new events to MLflow, and print the ids and the number of their runs. Errors are those of `Delivery.run`."""
+    """Send new events to MLflow, and print the ids and the number of their runs. Raises `UserError` if `Delivery.run`
+    raises an error.
+    """
     runs = 0
-    for run in delivery.run():
-        print(f"{run}: delivered")
-        runs += 1
+    try:
+        for run in delivery.run():
+            print(f"{run}: delivered")
+            runs += 1
+    except TimeoutError:
+        raise UserError("another process is delivering runs, which may take minutes: try again later") from None
     print(f"{runs} runs updated at {delivery.store.shown}" if runs else f"nothing to send to {delivery.store.shown}")
 
 
 def show(root: Path, port: int) -> NoReturn:
     """Send the runs to the repository's database, print links to saved views, and replace this process by MLflow's
-    server. UserError if the port cannot be used, another server is starting there, or MLflow is switched off.
+    server. UserError if the port cannot be used, another server is starting there, MLflow is switched off, or the
+    database is damaged.
     """
     path = lock_path(root, f"ui-{port}")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,6 +57,7 @@ def show(root: Path, port: int) -> NoReturn:
     os.environ.pop("MLFLOW_TRACKING_URI", None)  # show the local store, not a team's server
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     delivery = delivery_of(root)
+    delivery.store.probe()
     try:
         send(delivery)
         for experiment in delivery.client.search_experiments():

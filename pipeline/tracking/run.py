@@ -13,11 +13,12 @@ import os
 import re
 import secrets
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -49,16 +50,26 @@ class Store:
         return Path(self.uri.removeprefix("sqlite:///")) if self.uri.startswith("sqlite:///") else None
 
     def probe(self) -> None:
-        """Raises `UserError` if the store is a folder, or a server that does not answer within a few seconds."""
+        """Raises `UserError` if the store is a folder, a damaged SQLite file, or a server that does not answer within a
+        few seconds.
+        """
         if "://" not in self.uri or self.uri.startswith("file:"):
             raise UserError(f"MLflow 3 keeps no runs in a folder such as {self.uri}: name a server or a database")
+        if self.database and self.database.exists():
+            try:
+                with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self.database)) as opened:
+                    opened.execute("PRAGMA schema_version")  # an OperationalError says that it is locked, not damaged
+            except sqlite3.DatabaseError as error:
+                advice = "move it away, and all runs are delivered to a new one"
+                raise UserError(f"{self.database} cannot be read ({error}): {advice}") from error
         if self.uri.startswith("http"):
             import requests
 
             try:
                 requests.get(f"{self.uri.rstrip('/')}/health", timeout=3)
             except requests.RequestException as error:
-                raise UserError(f"MLflow at {self.shown} does not answer ({type(error).__name__})") from error
+                why, advice = type(error).__name__, "start the server, or correct MLFLOW_TRACKING_URI"
+                raise UserError(f"MLflow at {self.shown} does not answer ({why}): {advice}") from error
 
     def start_delivery(self, folder: Path) -> None:
         """Start the process that delivers the journals in `folder`, unless one is running already."""

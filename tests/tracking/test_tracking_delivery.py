@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from pipeline.errors import UserError
-from pipeline.tracking import Store, TrackedRun
+from pipeline.operations.show_runs import send
+from pipeline.tracking import Store, TrackedRun, delivery
 from pipeline.tracking.delivery import Delivery
 
 GROUP = {"id": "host-1-2", "name": "reproduction", "tags": {"commit": "abc"}}
@@ -177,10 +179,21 @@ def test_a_damaged_journal_or_an_odd_event_keeps_back_nothing_else(
     assert caplog.text.count(f"of {odd.id}: ") == 1
 
 
+def test_a_damaged_database_and_another_delivery_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path).finish()
+    (tmp_path / "mlflow.db").write_text("half a database")
+    damaged = Delivery(tmp_path / "runs", Store(f"sqlite:///{tmp_path / 'mlflow.db'}"))
+    with pytest.raises(UserError, match=r"mlflow\.db cannot be read .*: move it away"):
+        send(damaged)
+    monkeypatch.setattr(delivery, "LOCK_SECONDS", 0.1)
+    with FileLock(tmp_path / "runs" / "delivery.lock"), pytest.raises(UserError, match="another process is delivering"):
+        send(damaged)
+
+
 def test_a_dead_server_is_told_at_once_and_no_message_has_a_password(tmp_path: Path) -> None:
     make_run(tmp_path).finish()
     dead = Store("http://grace:secret@127.0.0.1:9/mlflow")
-    with pytest.raises(UserError, match=r"http://127\.0\.0\.1:9/mlflow does not answer"):
+    with pytest.raises(UserError, match=r"http://127\.0\.0\.1:9/mlflow does not answer .* correct MLFLOW_TRACKING_URI"):
         sync(tmp_path, dead)
 
     class Client:
