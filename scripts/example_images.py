@@ -5,9 +5,9 @@ python scripts/example_images.py data/own/photos
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+import typer
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
@@ -29,6 +29,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        sys.exit("usage: python scripts/example_images.py FOLDER")
-    main(Path(sys.argv[1]))
+    typer.run(main)

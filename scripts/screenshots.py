@@ -10,7 +10,6 @@ The pictures go to docs/images, in 64 colours, so that each has less than 150 kB
 
 from __future__ import annotations
 
-import argparse
 import base64
 import io
 import json
@@ -22,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "reports")]
 
+import typer  # noqa: E402
 from headless import Browser, find_browser  # noqa: E402
 from mlflow import MlflowClient  # noqa: E402
 from PIL import Image  # noqa: E402
@@ -38,33 +38,30 @@ ONLY_DIFFERENCES = """(() => {
 })()"""
 
 
-def main() -> None:
+def main(
+    address: str = "http://127.0.0.1:5000", profile: str = "quick", plots: Path = ROOT / "dvc_plots" / "index.html"
+) -> None:
     """Take every picture."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--address", default="http://127.0.0.1:5000")
-    parser.add_argument("--profile", default="quick")
-    parser.add_argument("--plots", type=Path, default=ROOT / "dvc_plots" / "index.html")
-    chosen = parser.parse_args()
     program = find_browser()
     if program is None:
         sys.exit("no Chromium or Chrome is installed")
-    client = MlflowClient(chosen.address)
-    experiment = client.get_experiment_by_name(f"capsules/{chosen.profile}").experiment_id
+    client = MlflowClient(address)
+    experiment = client.get_experiment_by_name(f"capsules/{profile}").experiment_id
     newest = client.search_runs([experiment], "tags.stage = '(all)'", max_results=2)
-    runs = f"{chosen.address}/#/experiments/{experiment}/runs"
+    runs = f"{address}/#/experiments/{experiment}/runs"
     kind = "workflowType=machine_learning"
     both = json.dumps([run.info.run_id for run in reversed(newest)])
-    compared = f"{chosen.address}/#/compare-runs?runs={both}&experiments={json.dumps([experiment])}&{kind}"
+    compared = f"{address}/#/compare-runs?runs={both}&experiments={json.dumps([experiment])}&{kind}"
     FOLDER.mkdir(exist_ok=True)
     pages = {
         "mlflow-reproductions": (f"{runs}?viewStateShareKey=reproductions&{kind}", 560, ()),
         "mlflow-trainings": (f"{runs}?viewStateShareKey=trainings&{kind}", 560, ()),
         "mlflow-reproduction": (f"{runs}/{newest[0].info.run_id}?{kind}", 590, ()),
         "mlflow-compare": (compared, 1000, (ONLY_DIFFERENCES,)),
-        "dvc-plots": (chosen.plots.absolute().as_uri(), 1000, ()),
+        "dvc-plots": (plots.absolute().as_uri(), 1000, ()),
     }
     for name, (url, height, scripts) in pages.items():
-        with tempfile.TemporaryDirectory() as profile, Browser(program, Path(profile)) as browser:
+        with tempfile.TemporaryDirectory() as folder, Browser(program, Path(folder)) as browser:
             path = FOLDER / f"{name}.png"
             path.write_bytes(take(browser, url, height, (CLOSE_ASSISTANT, *scripts)))
             print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB")
@@ -85,4 +82,4 @@ def take(browser: Browser, url: str, height: int, scripts: tuple[str, ...]) -> b
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
