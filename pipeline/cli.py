@@ -32,9 +32,10 @@ def profile_list(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     profiles = Profiles(find_root())
-    width = max(len(profile.name) for profile in profiles.all())
-    for profile in profiles.all():
-        mark = "*" if profile.name == profiles.current else " "
+    found, current = profiles.all(), profiles.current
+    width = max(len(profile.name) for profile in found)
+    for profile in found:
+        mark = "*" if profile.name == current else " "
         print(f"{mark} {profile.name:<{width}}  {profile.about}{'' if profile.has_lock else ' (not yet reproduced)'}")
 
 
@@ -197,7 +198,7 @@ def _check_run(name: str) -> None:
     from pipeline.params import read_params
 
     profiles = Profiles(find_root())
-    runs = {each.name: list(read_params(profiles.params_path(each.name))["runs"]) for each in profiles.all()}
+    runs = {each.name: list(read_params(profiles.params_path(each.name)).get("runs", {})) for each in profiles.all()}
     if name in (known := runs[profiles.current]):
         return
     if having := [profile for profile, names in runs.items() if name in names]:
@@ -210,6 +211,7 @@ def check() -> None:
     """Check params.yaml, dvc.lock and own images before DVC removes outputs. Exit code 2: bad parameters or images."""
     import torch
 
+    from pipeline.compute import choose_device
     from pipeline.memory import WEIGHT_COPIES, check_fits
     from pipeline.params import load_params
     from pipeline.state import outputs
@@ -229,10 +231,7 @@ def check() -> None:
         print("Sections of params.yaml that merge a section (<<: *name) repeat its values: edits to the merged section")
         print("have no effect there. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is.")
     try:
-        if params.device == "cuda":  # `cpu` and `auto` need no check: every machine has a CPU
-            from pipeline.compute import choose_device
-
-            choose_device(params.device)
+        choose_device(params.device)
         if params.own_images:
             from pipeline.data.own_images import check_places
             from pipeline.dependencies import Graph

@@ -137,6 +137,8 @@ def test_load_names_the_runs_there_are_and_the_profile_that_has_one(
 ) -> None:
     (root / "params.yaml").write_text("profile: quick\nruns: {of-quick: {}}\n")
     (root / "profiles/paper/params.yaml").write_text("profile: paper\nruns: {of-paper: {}}\n")
+    (root / "profiles/mine").mkdir()
+    (root / "profiles/mine/params.yaml").write_text("profile: mine  # and nothing else yet\n")
     assert pipeline(monkeypatch, "load", "of-paper") == 1
     assert "profile switch paper" in capsys.readouterr().err
     assert pipeline(monkeypatch, "load", "nope") == 1
