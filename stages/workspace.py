@@ -174,13 +174,13 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
     except OSError as error:
         if error.errno not in _DISK_ERRORS:
             raise
-        _exit(f"{error.strerror}: {error.filename or root}. {_earlier_results()}", 1)
+        _exit(f"{error.strerror}: {error.filename or root}", 1)
     except (MemoryError, RuntimeError) as error:
         of_gpu = type(error).__name__ == "OutOfMemoryError"  # only for GPUs: for the CPU, torch raises RuntimeError
         if not (of_gpu or isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error)):
             raise
         full = "the GPU's memory" if of_gpu else "memory"
-        _exit(f"{full} is full: lower batch_size, or use smaller images. {_earlier_results()}", 1)
+        _exit(f"{full} is full: lower batch_size, or use smaller images", 1)
 
 
 def _recorded_by_dvc(root: Path, entry: Item, values: Any) -> list[Any]:
@@ -191,15 +191,12 @@ def _recorded_by_dvc(root: Path, entry: Item, values: Any) -> list[Any]:
     return [chosen, *(md5(root / dep) for dep in entry.deps if dep.startswith(("pipeline/", "stages/")))]
 
 
-def _earlier_results() -> str:
-    """The end of a failed stage's message: whether earlier results remain. DVC removes them before a stage starts."""
-    if "DVC_STAGE" in os.environ:
-        return "DVC has removed earlier results: `dvc checkout` and `git checkout reports` restore them."
-    return "Earlier results are untouched."
-
-
 def _exit(message: str, code: int) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr, flush=True)
+    """Print a message and exit. If DVC started the stage, it has removed earlier results: say how to restore them."""
+    print(f"error: {message}", file=sys.stderr)
+    if label := os.environ.get("DVC_STAGE"):
+        how = f"`dvc checkout {label}` and `git checkout` of its files in reports/ restore them"
+        print(f"DVC has removed earlier results of {label}, if there were any: {how}.", file=sys.stderr)
     raise SystemExit(code) from None
 
 

@@ -151,12 +151,16 @@ def failing(error: Exception) -> None:
     ],
 )
 def test_an_error_the_user_can_mend_is_one_message_and_an_exit_code(
-    root: Path, capsys: pytest.CaptureFixture[str], work: Callable[[], object], code: int, told: str
-) -> None:
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    work: Callable[[], object], code: int, told: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("DVC_STAGE", f"train@{RUN}")
     with pytest.raises(SystemExit) as caught, stage("train", RUN, root):
         work()
     assert caught.value.code == code
-    assert told in capsys.readouterr().err
+    error, earlier = capsys.readouterr().err.splitlines()
+    assert told in error
+    assert f"`dvc checkout train@{RUN}`" in earlier
     assert tracked_events(root / ".tracking")[-1]["status"] == "FAILED"
 
 
