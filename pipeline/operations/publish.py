@@ -49,10 +49,10 @@ _MODELS, _ARRAYS = "models/", "results/"
 
 
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
-    """Copy those outputs of the current profile to the remote that are in the state "recorded" (`freshness.STATES`).
-    Write a card for each published run, and the list of cards. Returns the size of each published output in bytes, and
-    the reason for each output that is left out. Raises `UserError` if there are uncommitted changes, the profile is not
-    for publication or too large, or DVC cannot copy the outputs.
+    """Copy those outputs of the current profile to the remote that are in the state "recorded" (`freshness.STATES`),
+    where code that changed since does not count. Write a card for each published run, and the list of cards. Returns
+    the size of each published output in bytes, and the reason for each output that is left out. Raises `UserError` if
+    there are uncommitted changes, the profile is not for publication or too large, or DVC cannot copy the outputs.
     """
     params = load_params(root / PARAMS)
     if not params.publish:
