@@ -60,23 +60,22 @@ def errors(history: pd.DataFrame) -> pd.DataFrame:
 
 def match(curves: pd.DataFrame) -> pd.DataFrame:
     """Compare two networks at equal errors on familiar viewpoints, by the two steps at the top of this module. Returns
-    one row per replica and network, with the columns replica, network and `COLUMNS`. If the better network's first
-    error on familiar viewpoints is at most the worse network's mean, the better network's errors of epoch 1 are used.
+    two rows per replica and network, with the columns replica, network, kind and `COLUMNS`: the compared errors (kind
+    `matched`), and means over the last `LATE` epochs (`late`). If the better network's first error on familiar
+    viewpoints is at most the worse network's mean, the better network's errors of epoch 1 are compared.
 
     Args:
-        curves: `errors` of both networks, with a column network. Replicas that only one network has are ignored.
+        curves: `errors` of both networks, with a column network.
     """
     rows = []
     for replica, of_replica in curves.sort_values("epoch").groupby("replica"):
         own = {name: table[COLUMNS].to_numpy() for name, table in of_replica.groupby("network")}
-        if len(own) < len(NETWORKS):
-            continue
         late = {name: table[-LATE:].mean(0) for name, table in own.items()}
         worse = max(late, key=lambda name: late[name][0])
         for name, table in own.items():
-            row = late[name] if name == worse else _first_at(table, late[worse][0])
-            rows.append((replica, name, *map(float, row)))
-    return pd.DataFrame(rows, columns=["replica", "network", *COLUMNS])
+            matched = late[name] if name == worse else _first_at(table, late[worse][0])
+            rows += [(replica, name, "matched", *matched), (replica, name, "late", *late[name])]
+    return pd.DataFrame(rows, columns=["replica", "network", "kind", *COLUMNS])
 
 
 def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
@@ -90,22 +89,19 @@ def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
 
 
 def outcome(capsules: pd.DataFrame, cnn: pd.DataFrame, images: Mapping[str, int]) -> Outcome:
-    """Compare two networks. The table has both networks' errors after every epoch. `matched` has the values of `match`.
-    `late` has means over the last `LATE` epochs. `novel_ratio` is the capsules' matched error on novel viewpoints
-    divided by the convolutional network's, computed for each replica.
+    """Compare two networks. The table has both networks' errors after every epoch. `matched` and `late` have the values
+    of `match`. `novel_ratio` is the capsules' matched error on novel viewpoints divided by the convolutional network's,
+    computed for each replica.
 
     Args:
-        capsules, cnn: each network's errors, as `errors` returns them.
+        capsules, cnn: each network's errors, as `errors` returns them, of equally many replicas.
         images: numbers of test images by kind of viewpoint, `familiar` and `novel`.
     """
     curves = pd.concat([capsules.assign(network="capsules"), cnn.assign(network="cnn")], ignore_index=True)
-    matched, each = match(curves), ["replica", "network"]
-    late = curves.sort_values("epoch").groupby(each).tail(LATE).groupby(each, as_index=False)[COLUMNS].mean()
-    novel = matched.pivot_table(index="replica", columns="network", values="novel")
-    numbers: dict[str, Any] = {
-        kind: nest(table.melt(each, COLUMNS, "measure"), ["network", "measure"], "value")
-        for kind, table in (("matched", matched), ("late", late))
-    }
+    found = match(curves)
+    novel = found[found["kind"] == "matched"].pivot_table("novel", "replica", "network")
+    values = found.melt(["replica", "network", "kind"], COLUMNS, "measure")
+    numbers: dict[str, Any] = nest(values, ["kind", "network", "measure"], "value")
     numbers |= {"novel_ratio": spread(novel["capsules"] / novel["cnn"]), "images": dict(images)}
     headline = tuple(f"matched.{network}.{views}" for network in NETWORKS for views in ("familiar", "novel"))
     return Outcome("viewpoint", curves, numbers, headline)

@@ -45,19 +45,23 @@ def curves(**networks: dict[str, list[float]]) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def matched(**networks: dict[str, list[float]]) -> pd.DataFrame:
+    return match(curves(**networks)).query("kind == 'matched'").set_index("network")
+
+
 def test_networks_match_where_the_worse_is_at_the_end() -> None:
     end = [0.3, 0.4] * (LATE // 2)  # .35 on average, never so
     cnn = {"familiar": [0.6, *end], "novel": [0.8, *(2 * each for each in end)]}
     capsules = {"familiar": [0.5, 0.3, *[0.1] * (LATE - 1)], "novel": [0.6, 0.4, *[0.2] * (LATE - 1)]}
-    found = match(curves(capsules=capsules, cnn=cnn)).set_index("network")
+    found = matched(capsules=capsules, cnn=cnn)
     values = ["epoch", "familiar", "novel"]
     np.testing.assert_allclose(found.loc["cnn", values].astype(float), [6.5, 0.35, 0.7])
     # Three quarters of the way from the first epoch to the second.
     np.testing.assert_allclose(found.loc["capsules", values].astype(float), [1.75, 0.35, 0.45])
-    better = curves(capsules=capsules | {"familiar": [0.2, 0.3, *[0.1] * (LATE - 1)]}, cnn=cnn)
-    assert match(better).set_index("network").loc["capsules", values].tolist() == [1, 0.2, 0.6]
+    better = matched(capsules=capsules | {"familiar": [0.2, 0.3, *[0.1] * (LATE - 1)]}, cnn=cnn)
+    assert better.loc["capsules", values].tolist() == [1, 0.2, 0.6]
     equal = {"familiar": [0.02] * LATE, "novel": [0.2] * LATE}  # whose mean is less than 0.02, by rounding
-    assert match(curves(capsules=equal, cnn=equal))["novel"].tolist() == pytest.approx([0.2, 0.2])
+    assert matched(capsules=equal, cnn=equal)["novel"].tolist() == pytest.approx([0.2, 0.2])
     history = pd.DataFrame(
         {"replica": [0], "epoch": [1], "familiar_accuracy": [0.75], "novel_accuracy": [0.5], "train_loss": [1.0]}
     )
@@ -68,9 +72,8 @@ def test_errors_on_novel_viewpoints_are_compared_within_a_replica() -> None:
     def table(novel: float, replica: int) -> pd.DataFrame:
         return pd.DataFrame({"replica": replica, "epoch": [1, 2], "familiar": [0.2, 0.2], "novel": novel})
 
-    capsules = pd.concat([table(0.1, 0), table(0.6, 1), table(0.5, 2)])
-    cnn = pd.concat([table(0.4, 0), table(0.6, 1)])  # the third seed has no counterpart
+    capsules, cnn = (pd.concat([table(novel, 0), table(0.6, 1)]) for novel in (0.1, 0.4))
     numbers = outcome(capsules, cnn, {"familiar": 30, "novel": 70}).numbers
     assert numbers["novel_ratio"] == {"mean": 0.625, "sd": pytest.approx(0.75 / 2**0.5), "n": 2}
-    assert numbers["matched"]["capsules"]["novel"]["n"] == 2
+    assert numbers["late"]["cnn"]["novel"] == {"mean": 0.5, "sd": pytest.approx(0.2 / 2**0.5), "n": 2}
     assert numbers["images"] == {"familiar": 30, "novel": 70}
