@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 from em_loop import by_the_letter, network
+from small import small_run, squares
 
-from pipeline.systems.matrix_capsules.evaluation import concentration, distances, histograms
+from pipeline.classification import errors
+from pipeline.learning.model import EvaluationInputs
+from pipeline.systems.matrix_capsules.evaluation import concentration, distances, evaluate, histograms
 from pipeline.systems.matrix_capsules.model.matrix_capsules import MatrixCapsules
 from pipeline.systems.matrix_capsules.model.procedure_1 import procedure_1
 from pipeline.systems.matrix_capsules.routing import follow, routed_layers
@@ -48,6 +51,9 @@ def test_every_iteration_is_the_one_of_the_plain_procedure() -> None:
         plain = procedure_1(*inputs, replace(layer.routing(), iterations=t + 1))[1]
         torch.testing.assert_close(found.activations[:, t], plain[:, 0], rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(found.shares.sum(2), 1, rtol=1e-6)
+    # Procedure 1 fits the variances of the votes: their sum over a pose is the square of the spread.
+    variance = -0.5 / layer.steps(below)[0].parents.quadratic[:, 0] - layer.params.variance_floor
+    torch.testing.assert_close(found.spreads[:, 0].square(), variance.sum(-1).detach())
 
 
 WIDE = {"capsule_kernel": 3, "capsule_strides": [2]}
@@ -94,6 +100,27 @@ def test_distances_are_of_votes_to_means() -> None:
     active = below[1].flatten(1).detach()
     np.testing.assert_allclose(shares.sum(2), active.expand(2, -1, -1), rtol=1e-4)
     np.testing.assert_allclose(shares[0], (active / 3).unsqueeze(1).expand(-1, 3, -1), rtol=1e-4)
+
+
+def test_votes_are_shown_of_two_classes_that_are_recognised_and_of_an_image_that_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dataset, run, model = squares(), small_run("matrix_capsules"), network().eval()
+    images, labels = dataset.part("test")
+    answers = torch.tensor(labels)
+    answers[[1, 5]] = (answers[[1, 5]] + 1) % 3
+    monkeypatch.setattr(errors, "scores", lambda model, images: torch.eye(3)[answers])
+    params: Any = None  # not needed
+    found = evaluate(EvaluationInputs([model], dataset, run, params, torch.device("cpu"), "small"))
+    second = next(i for i in range(2, 12) if i != 5 and labels[i] != labels[0])
+    chosen = [0, second, 1]
+    np.testing.assert_array_equal(found.arrays["images"], images[chosen])
+    assert found.arrays["labels"].tolist() == labels[chosen].tolist()
+    assert found.arrays["scores"].argmax(1).tolist() == answers[chosen].tolist()
+    assert found.arrays["counts"].shape == (3, 2, 3, 40)
+    assert found.numbers["voted_images"] == len(labels)
+    assert found.numbers["test"]["crops"]["mean"] == pytest.approx(2 / 12)
+    np.testing.assert_allclose(found.table.set_index("test")["accuracy"][["centre", "crops"]], 10 / 12)
 
 
 def test_histograms_by_hand() -> None:

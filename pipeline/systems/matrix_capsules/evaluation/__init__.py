@@ -32,12 +32,13 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
     found = [distances(model, pixels) for model in models]
     shares = stack_replicas([concentration(*each, labels) for each in found])
     # The first two correctly classified images of different classes, and the first misclassified one
-    correct = errors.scores(models[0], pixels).argmax(-1).cpu().numpy() == labels
+    scores = errors.scores(models[0], pixels).cpu().numpy()
+    correct = scores.argmax(-1) == labels
     recognised = np.flatnonzero(correct)
     firsts = np.sort(recognised[np.unique(labels[correct], return_index=True)[1]])[:2]
     chosen = [*firsts.tolist(), *np.flatnonzero(~correct)[:1].tolist()]
-    of_chosen = errors.scores(models[0], pixels[chosen]).cpu().numpy()
-    arrays = histograms(*found[0], chosen) | {"images": images[chosen], "labels": labels[chosen], "scores": of_chosen}
+    arrays = histograms(*found[0], chosen)
+    arrays |= {"images": images[chosen], "labels": labels[chosen], "scores": scores[chosen]}
     numbers = {**outcome.numbers, "voted_images": len(images), "votes": nest(shares, ["of", "iteration"], "share")}
     return replace(outcome, numbers=numbers, arrays=arrays)
 
