@@ -161,9 +161,8 @@ def _novel_capsules(results: Results, axis: str) -> Finding | None:
     None if the matched errors on familiar viewpoints differ by more than two standard errors (of images and replicas).
     """
     item, numbers = results.answering("viewpoint", results.evidence.matrix_capsules.viewpoint.get(axis))
-    images = numbers.number("images", "familiar")
     capsules, cnn = (numbers.needed("matched", network, "familiar") for network in NETWORKS)
-    variance = sum(each.variance_of_share(images) for each in (capsules, cnn)) if images else 0.0
+    variance = sum(each.variance_of_share(numbers.at("images", "familiar")) for each in (capsules, cnn))
     if abs(capsules.mean - cnn.mean) > SIGNIFICANT_SES * math.sqrt(variance):
         return None
     at, ratio = numbers.needed("matched", "capsules", "epoch"), numbers.needed("novel_ratio")
@@ -254,8 +253,8 @@ def _recipes(results: Results) -> list[Table]:
         "Networks trained with some settings of the run changed. New objects: error on the held-out images, after the "
         "last epoch. Known objects: error after the last epoch on a random share of the other images, which are not "
         "trained on. Training images: mean error on augmented images in the last epoch; it cannot be compared between "
-        "conditions with different augmentation. Each seed and each held-out value has its own network, which counts "
-        "as a seed. No test images are used."
+        "conditions with different augmentation or mixup. Each seed and each held-out value has its own network, which "
+        "counts as a seed. No test images are used."
     )
     head = ["run", "condition", "changed", "held out", "epochs"]
     return measured_table("matrix-recipe", "Held-out error after changes of training", caption, head, heads, rows)
