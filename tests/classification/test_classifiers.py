@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 from brightness import Brightness
-from small import squares
+from pydantic import ValidationError
+from small import small_run, squares
 from torch import Tensor, nn
 
 from pipeline.classification.errors import classification_errors, crop_places, crop_scores
@@ -38,7 +39,8 @@ def test_scores_of_crops_are_those_of_the_images_cut() -> None:
 def test_errors_by_crops_and_by_factor_are_counted() -> None:
     dataset = squares(test=200)
     noise = np.random.default_rng(0).integers(0, 256, dataset.images.shape, np.uint8)
-    dataset = replace(dataset, images=noise)  # about half of all crops are bright
+    views = dataset.factors | {"azimuth": np.where(np.arange(len(noise)) % 9, dataset.factors["azimuth"], -1)}
+    dataset = replace(dataset, images=noise, factors=views)  # about half of all crops are bright
     model = Brightness(400.0)  # so sure of each crop that the mean of its probabilities is not that of its scores
     table = classification_errors(model, dataset, CROP).set_index("metric")["value"]
     images, labels = dataset.part("test")
@@ -52,11 +54,17 @@ def test_errors_by_crops_and_by_factor_are_counted() -> None:
     again = classification_errors(model, dataset, CROP).set_index("metric")["value"]
     assert again["crops"] == pytest.approx((averaged != labels).mean())
     azimuths = dataset.factors["azimuth"][dataset.split["test"]]
-    for azimuth in np.unique(azimuths):
+    assert -1 in azimuths
+    assert "azimuth--1" not in table, "unknown"
+    for azimuth in set(azimuths) - {-1}:
         assert table[f"azimuth-{azimuth}"] == pytest.approx(1 - right[azimuths == azimuth].mean())
 
 
-CPU = torch.device("cpu")
+def test_light_that_standardising_undoes_is_refused() -> None:
+    augmentation = small_run("cnn").augmentation.model_dump()
+    for name in ("gain", "offset"):
+        with pytest.raises(ValidationError, match="images of one channel"):
+            small_run("cnn", augmentation={**augmentation, name: 0.1})
 
 
 class Mixed(Brightness):

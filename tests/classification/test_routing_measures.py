@@ -95,3 +95,5 @@ def test_shown_are_the_first_image_that_is_recognised_and_the_first_that_is_not(
     assert found["activations"][1, 1].tolist() == pytest.approx([0.9, 0.1])
     found = outcome([follow], [layers], 2, pixels, np.array([0, 0, 1, 1])).arrays
     assert found["labels"].tolist() == [0], "none is misread"
+    found = outcome([follow], [layers], 1, pixels, np.array([0, 0, 1, 1])).arrays
+    assert found["labels"].tolist() == [1, 0], "a network of one iteration reads each image as class 1"

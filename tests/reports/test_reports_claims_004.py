@@ -61,6 +61,8 @@ def test_trainings_that_are_too_short_are_told(studied: Writer, values: dict[str
     assert "training error 5.00 %" in why["004.t1.r3"]
     assert "training error" not in why["004.t1.r1"], "5 % are less than 9.7 %"
     assert "epochs of" in why["004.t1.r1"]
+    values["runs"]["matrix-toys"]["model"]["mixup"] = 0.2
+    assert "training error" not in verdicts(studied, values)["004.t1.r3"]["why"][1], "mixed images have two classes"
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,10 @@ def test_what_norms_take_away_is_not_learnt_and_all_else_is() -> None:
 
 def test_in_evaluation_an_image_is_judged_by_itself() -> None:
     model, shown = variational(), images()
+    model.end_epoch(shown, 5)
+    mean = model.norm_first.mean.clone()
+    model.end_epoch(shown[:10], 5)
+    assert torch.equal(model.norm_first.mean, mean), "the last two images are no whole batch"
     model.end_epoch(shown, 6)
     model.eval()
     together = model.scores(shown)
@@ -311,6 +315,8 @@ def test_weights_that_are_kept_come_with_their_own_statistics(averaging: float, 
     [
         ({"activation": "mdl"}, "batch_norm needs activation: bayes"),
         ({"saving": 8.0}, "saving must be null"),
+        ({"types": [3]}, "one stride for each layer"),
+        ({"first_margin": 0.95}, r"must not exceed last_margin \(0\.9\)"),
         ({"bayes": {**BAYES, "nu0": 3.0}}, r"nu0 must exceed pose_side\^2 - 1 \(3\)"),
     ],
 )
