@@ -85,6 +85,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("ablation.toys.conditions.mixing.iterations", 0, ""),
     ("recipe.toys.conditions.unchanged", {"augmentation": {"crop": 50}}, ""),
     ("ablation.toys.conditions.mixing.saving", 4.0, ""),
+    *(("attack.toys.epsilons", epsilons, "attack.toys") for epsilons in ([0.0], [0.1, 0.2])),
     (WARPS, {"model": {"activation": "bayes", "damping": 0.5}}, f"{WARPS}.model.damping"),
     (f"{OPTIMISE}.replicas", 2, ""),
     (FLOOR, [0.2, 8.0], f"{FLOOR}.pose_sd_start"),

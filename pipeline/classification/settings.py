@@ -49,6 +49,12 @@ class AttackParams(Section):
     cnn: Name = Field(description="a key of `runs` whose variant is cnn, with at least two replicas")
     images: int = Field(ge=1, le=10_000_000, description="number of test images to attack (the first ones)")
     epsilons: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        min_length=1, description="largest changes of a pixel's value to try, for values in [0, 1]"
+        description="largest changes of a pixel's value to try, for values in [0, 1]; one is 0, for comparison"
     )
     steps: int = Field(ge=2, le=1000, description="steps of the basic iterative method")
+
+    @model_validator(mode="after")
+    def _compared(self) -> Self:
+        if 0 not in self.epsilons or not any(self.epsilons):
+            raise ValueError("epsilons must have 0 (no attack) and a number above 0")
+        return self

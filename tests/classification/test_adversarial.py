@@ -94,7 +94,7 @@ def test_each_gradient_is_reported_under_its_loss() -> None:
     """The capsules' own loss has no gradient, cross-entropy has; of the other network both are the same. Images that
     are shown are attacked through cross-entropy, by the epsilon nearest to 0.1 and by the largest.
     """
-    study = AttackParams(capsules="capsules", cnn="cnn", images=4, epsilons=[0.05, 0.1, 0.3], steps=2)
+    study = AttackParams(capsules="capsules", cnn="cnn", images=4, epsilons=[0.0, 0.1, 0.3], steps=2)
     dataset = replace(squares(), labels=squares().labels % 2)
     found = outcome([Flat()], [Brightness(), Brightness()], dataset, study, 10, "attacks")
     without = {
@@ -126,7 +126,7 @@ def test_the_iterative_method_takes_the_gradient_anew_at_every_step() -> None:
 
 
 def test_black_box_attacks_spare_the_network_that_they_are_made_with() -> None:
-    study = AttackParams(capsules="capsules", cnn="cnn", images=4, epsilons=[0.1], steps=2)
+    study = AttackParams(capsules="capsules", cnn="cnn", images=4, epsilons=[0.0, 0.1], steps=2)
     dataset = replace(squares(), labels=squares().labels % 2)
     table = outcome([Brightness()], [Brightness(), Brightness()], dataset, study, 10, "attacks").table
     victims = table[table["kind"] == "black-box"][["network", "replica"]].drop_duplicates()

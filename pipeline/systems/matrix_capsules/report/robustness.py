@@ -116,10 +116,9 @@ class Attacked(NamedTuple):
 
 
 def _measure(results: Results, check: Callable[[Attacked], Answer]) -> Finding | None:
-    """The finding of `check` on the study in evidence. None without a table that has epsilon 0 and a larger epsilon."""
+    """The finding of `check` on the study in evidence. None without a table."""
     item, numbers = results.answering("attack", results.evidence.matrix_capsules.attack)
-    table = results.table("attack", item, COLUMNS)
-    if table is None or table["epsilon"].min() > 0 or table["epsilon"].max() <= 0:
+    if (table := results.table("attack", item, COLUMNS)) is None:
         return None
     study, networks = Attacked.of(item, numbers, table), [numbers.settings.attack[item][each] for each in NETWORKS]
     ours, holds, notes = check(study)
