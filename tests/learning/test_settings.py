@@ -25,10 +25,11 @@ def test_a_shorter_training_has_its_schedule_shortened() -> None:
 
 
 def test_a_longer_training_has_its_margins_growth_stretched() -> None:
-    run = small_run("matrix_capsules", training=training(epochs=4).model_dump())
+    schedule = {"margin_epochs": 0.2, "early_epochs": 2.0}
+    run = small_run("matrix_capsules", training=training(epochs=4).model_dump(), model=schedule)
     changed = run.with_epochs(6)
-    assert changed.model.margin_epochs == pytest.approx(1.5 * run.model.margin_epochs)
-    assert changed.model.model_copy(update={"margin_epochs": run.model.margin_epochs}) == run.model
+    longer = {name: pytest.approx(1.5 * epochs) for name, epochs in schedule.items()}
+    assert changed.model.model_dump() == run.model.model_dump() | longer
     assert changed.model_copy(update={"training": run.training, "model": run.model}) == run
     vae = small_run("vae")
     assert vae.with_epochs(3) == vae.model_copy(update={"training": training(epochs=3)}), "it has no schedule"

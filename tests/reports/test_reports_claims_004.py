@@ -171,11 +171,17 @@ def test_a_claim_can_fail(
     assert verdicts(studied, values)[f"004.{claim}"]["judged"] == verdict
 
 
-@pytest.mark.parametrize(("images", "verdict"), [(300, "holds"), (1500, "fails"), (100, "fails")])
-def test_a_little_below_chance_is_noise_where_that_can_be_told(
-    studied: Writer, values: dict[str, Any], images: int, verdict: str
+@pytest.mark.parametrize(
+    ("images", "floor", "alike"),
+    [(300, "holds", "fails"), (1500, "fails", "holds"), (1250, "fails", "fails"), (100, "fails", "fails")],
+)
+def test_noise_decides_only_where_there_are_images_enough(
+    studied: Writer, values: dict[str, Any], images: int, floor: str, alike: str
 ) -> None:
-    """At 16 %, four points below chance; two standard errors are 4.6, 2.1 and 8 points, of which 5 may be noise."""
+    """At 16 %, four points below chance; two standard errors are 4.6, 2.1, 2.3 and 8 points, of which 5 may be noise.
+    Under black-box attacks, two standard errors of 1,250 images are 4.9 points of what is left, 5.1 of what is lost.
+    """
     write(studied, **{"general/BIM": [0.80, 0.64, 0.52, 0.38, 0.16]})
     values["attack"]["toys"]["images"] = images
-    assert verdicts(studied, values)["004.floor"]["judged"] == verdict
+    found = verdicts(studied, values)
+    assert (found["004.floor"]["judged"], found["004.blackbox"]["judged"]) == (floor, alike)

@@ -94,13 +94,14 @@ def test_classes_of_own_images_have_their_names() -> None:
 def test_errors_stand_at_epochs_times_training_images(
     writer: Writer, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two runs, one of them with watched test images: a point a run, and a line by epoch."""
+    """Two runs, one of them with watched test images: a point a run, and a line by epoch. One with images held out."""
     values = with_matrix(values, norb="smallnorb")
-    for name, error in (("a", 0.1), ("b", 0.05)):
+    for name, error in (("a", 0.1), ("b", 0.05), ("c", 0.02)):
         values["runs"][name] = made_up_matrix.run("matrix_capsules", "norb")
         evaluated(writer, name, error, error)
         trained(writer, name, 1 - error)
     values["runs"]["b"]["model"] |= {"iterations": 4}  # as no public network has
+    values["runs"]["c"]["holdout"] = {"factor": "instance", "value": 4, "known_share": 0.05}
     results = recorded(writer.results, parse_params(values))
     path = results.records / "train" / "a.csv"
     table = pd.read_csv(path)
