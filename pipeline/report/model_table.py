@@ -131,7 +131,7 @@ def _of_studies(results: Results) -> Iterator[Answer]:
         if layer := equivariance.best_of(item, numbers):
             yield layer.run, "equivariance_error", layer.error, numbers.records, layer.words
             yield layer.run, "invariance_error", layer.stays, numbers.records, layer.name
-    for item, numbers in results.executed("optimise"):
+    for item, numbers in sorted(results.executed("optimise"), key=lambda each: -each[1].at("images")):
         study = numbers.settings.optimise[item]
         error = _error(numbers, "engine", study.chosen, "180", "refit_accuracy_after")
         yield study.run, "error_optimised_180_percent", error, numbers.records, _images(numbers, study, study.run)
@@ -172,7 +172,7 @@ def build(results: Results) -> list[Table]:
     if not models:
         return []
     answers = [*_of_models(results, models), *_of_studies(results)]
-    # If several studies have the same run and measure, the first one is shown.
+    # If several studies have the same run and measure, the first one is shown: of optimisations, that of most images.
     found = {(run, measure): more for run, measure, *more in reversed(answers) if more[0]}
     data, shown, records = [], [], list[Record]()
     for entry in models:

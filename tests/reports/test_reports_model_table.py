@@ -31,6 +31,10 @@ def table(full: Writer, values: dict[str, Any]) -> Table:
     made_up_matrix.viewed(full, "azimuth", {"capsules": 0.20, "cnn": 0.26}, lead=-0.1)
     write_regression(full)
     values = with_regression(with_matrix(values))
+    # A study of fewer images, whose name comes first
+    few = {"gauss-newton": {"180": {"refit_accuracy_after": spread(0.9)}}}
+    full.numbers("optimise", "a-few", {"engine": few, "images": 8})
+    values["optimise"]["a-few"] = values["optimise"]["capsules-digits"] | {"images": 8}
     values["equivariance"] = {run: {"run": run, **EQUIVARIANCE} for run in NETWORKS}
     values["data_efficiency"] = {
         run: {"run": run, "shares": [0.01, 0.1, 1.0], "epochs": 4, "replicas": 2} for run in ("vae-digits", "cnn-toys")

@@ -165,11 +165,11 @@ def _novel_capsules(results: Results, axis: str) -> Finding | None:
     variance = sum(each.variance_of_share(numbers.at("images", "familiar")) for each in (capsules, cnn))
     if abs(capsules.mean - cnn.mean) > SIGNIFICANT_SES * math.sqrt(variance):
         return None
-    at, ratio = numbers.needed("matched", "capsules", "epoch"), numbers.needed("novel_ratio")
+    at, then = (numbers.needed("matched", network, "epoch").mean for network in NETWORKS)
+    epochs, ratio = numbers.trained["capsules"].training.epochs, numbers.needed("novel_ratio")
     notes = [
         f"errors on familiar viewpoints when compared: capsules {in_percent(capsules)} and CNN {in_percent(cnn)} "
-        f"(paper: {PAPER_FAMILIAR[axis]} %), capsules at epoch {at.mean:.0f} of "
-        f"{numbers.trained['capsules'].training.epochs}",
+        f"(paper: {PAPER_FAMILIAR[axis]} %), on average at epochs {at:.1f} and {then:.1f} of {epochs}",
         f"errors of capsules on novel viewpoints: {ratio.mean:.2f} times the CNN's "
         f"(paper: {PAPER_NOVEL_RATIO[axis]:.2f})",
     ]
