@@ -62,6 +62,7 @@ LONGEST = {
     "sds": 2,
     "penalties": 2,
     "conditions": 2,
+    "engines": 2,
     "sigmas": 1,
     "shown": 1,
 }

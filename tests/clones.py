@@ -45,7 +45,7 @@ class Clone:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=600,
+            timeout=1200,
             check=False,
         )
         return told.returncode, told.stdout
