@@ -28,7 +28,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dvc.lock import LockError
 from dvc.repo import Repo
 from dvc.utils.serialize import dump_yaml
 from joblib import cpu_count
@@ -189,15 +188,13 @@ def _collect(root: Path, plan: Plan, futures: Mapping[str, Future], done: list[s
 
 
 def record(root: Path, packets: Sequence[Packet]) -> None:
-    """Write packets from workers into the head's repository, while no other process uses DVC there."""
-    while True:
-        with suppress(LockError), Repo(str(root)) as repo, repo.lock:  # DVC waits for the lock, but only three seconds
-            for packet in packets:
-                _write_files(root, packet)
-            entries = _lock_entries(root) | {packet["name"]: packet["entry"] for packet in packets}
-            with atomic_path(root / "dvc.lock") as path:
-                dump_yaml(str(path), {"schema": "2.0", "stages": entries})
-            return
+    """Write packets from workers into the head's repository. Waits while another process uses DVC there."""
+    with Repo(str(root), _wait_for_lock=True) as repo, repo.lock:
+        for packet in packets:
+            _write_files(root, packet)
+        entries = _lock_entries(root) | {packet["name"]: packet["entry"] for packet in packets}
+        with atomic_path(root / "dvc.lock") as path:
+            dump_yaml(str(path), {"schema": "2.0", "stages": entries})
 
 
 def _lock_entries(root: Path) -> dict[str, Any]:

@@ -26,8 +26,8 @@ def delivery_of(root: Path) -> Delivery:
 
 
 def send(delivery: Delivery) -> None:
-    """Send new events to MLflow, and print the ids and the number of their runs. Raises `UserError` if `Delivery.run`
-    raises an error.
+    """Send new events to MLflow, and print the ids and the number of their runs. Raises `UserError` if the store cannot
+    be used, or another process is delivering.
     """
     runs = 0
     try:
