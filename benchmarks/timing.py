@@ -86,7 +86,7 @@ def measure(name: str, timed: Timed, device: torch.device, limit: float) -> Row:
     """Time a row. The value is the median over rounds. A ratio of two works is the median of the ratios in each round.
 
     Args:
-        limit: seconds after which no further round begins. There are at least three rounds.
+        limit: seconds after which no further round begins. There are at least three rounds, or one if it is 0.
     """
     others = {"bound": timed.bound, "reference": timed.reference}
     works = {
@@ -96,7 +96,7 @@ def measure(name: str, timed: Timed, device: torch.device, limit: float) -> Row:
     threads = torch.get_num_threads()
     torch.set_num_threads(timed.threads or threads)
     try:
-        samples = in_turn(works, device, limit)
+        samples = in_turn(works, device, limit, least=3 if limit else 1)
     finally:
         torch.set_num_threads(threads)
     seconds = median(samples["work"])

@@ -49,6 +49,7 @@ MOST = {
     "scenes": 4,
 }
 LONGEST = {
+    "viewpoint": 1,
     "angles": 1,
     "turns": 1,
     "rotations": 1,

@@ -141,10 +141,28 @@ def test_every_parameter_changes_what_is_learned(variant: str, path: tuple[str, 
     pytest.fail(f"no other value than {now!r} is valid")
 
 
-@pytest.mark.parametrize("activation", ["mdl", "mixing", "bayes"])
-def test_the_settings_said_to_be_without_effect_are_those_that_change_nothing(activation: str) -> None:
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"activation": "mdl"},
+        {"activation": "mixing"},
+        {"activation": "bayes", "coordinate_unit": "floor_sd"},
+        {"activation": "bayes", "coordinate_addition": False, "competition": "position", "loss": "margin"},
+    ],
+    ids=str,
+)
+def test_the_settings_said_to_be_without_effect_are_those_that_change_nothing(context: dict[str, Any]) -> None:
     """Of how matrix capsules route; the betas themselves may differ where nothing depends on them."""
     others = {
+        "competition": "position",
+        "first_shares": "position",
+        "coordinate_addition": False,
+        "coordinate_scale": 2.0,
+        "coordinate_unit": "floor_sd",
+        "early_iterations": 1,
+        "first_margin": 0.3,
+        "last_margin": 0.8,
+        "margin_epochs": 3.0,
         "inverse_temperature": 4.0,
         "inverse_temperature_rate": 0.5,
         "class_inverse_temperature": 2.0,
@@ -157,9 +175,13 @@ def test_the_settings_said_to_be_without_effect_are_those_that_change_nothing(ac
     }
 
     def learned_with(**changes: Any) -> Parameters:
-        parameters = learned(run_with("matrix_capsules", {"model": {"activation": activation, **changes}}))
+        parameters = learned(run_with("matrix_capsules", {"model": {**context, **changes}}))
         return {name: value for name, value in parameters.items() if "beta" not in name}
 
     plain = learned_with()
-    same = {name for name, value in others.items() if not differ(plain, learned_with(**{name: value}))}
-    assert same == run_with("matrix_capsules", {"model": {"activation": activation}}).without_effect().keys()
+    same = {
+        name
+        for name, value in others.items()
+        if name not in context and not differ(plain, learned_with(**{name: value}))
+    }
+    assert same == run_with("matrix_capsules", {"model": context}).without_effect().keys()

@@ -119,8 +119,13 @@ class MatrixCapsulesRun(CroppedRun):
     def without_effect(self) -> dict[str, str]:
         """As `RunSettings.without_effect`: the settings that the model ignores."""
         model, unit = self.model, self.model.coordinate_addition and self.model.coordinate_unit == "floor_sd"
-        first_shares = {"first_shares": "competition: all"} if model.competition == "position" else {}
-        return first_shares | {
+        needs = {
+            "competition: all": (model.competition == "all", ("first_shares",)),
+            "coordinate_addition": (model.coordinate_addition, ("coordinate_scale", "coordinate_unit")),
+            "early_epochs above 0": (model.early_epochs > 0, ("early_iterations",)),
+            "loss: spread": (model.loss == "spread", ("first_margin", "last_margin", "margin_epochs")),
+        }
+        return {name: needed for needed, (holds, names) in needs.items() for name in names if not holds} | {
             name: f"activation: {' or '.join(activations)}"
             for activations, names in _ACTS_WITH.items()
             for name in names
