@@ -296,7 +296,7 @@ def export(folder: Annotated[Path, typer.Argument(help="a new folder")]) -> None
 
 @app.command()
 def kernels() -> None:
-    """Compile the C++ kernels that make routing, attention and rendering fast. `make` does this at set-up."""
+    """Compile the C++ kernels that make EM routing, attention and rendering fast. `make` does this at set-up."""
     from pipeline.kernels import build, folder
 
     print(f"{len(build())} compiled kernels in {folder()}")

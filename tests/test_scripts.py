@@ -1,4 +1,4 @@
-"""The scripts: the short reproduction, the lock, and the tables of the READMEs."""
+"""The scripts: shortened parameters, the lock, and the tables of the READMEs."""
 
 from __future__ import annotations
 
