@@ -98,7 +98,11 @@ def test_affnist_ranges_are_the_published_ones(generator: torch.Generator) -> No
     count = 20_000
     images = torch.zeros(count, 1, 40, 40)
     images[..., 16:24, 18:22] = 1
-    linear = warps.affnist_warps(images, generator)[..., :2]
+    matrices = warps.affnist_warps(images, generator)
+    linear, place = matrices[..., :2], matrices[..., 2]  # the ink's middle is the canvas's before a warp
+    assert (place.amin(0) < -0.7).all()
+    assert (place.amax(0) > 0.7).all()
+    assert place.mean(0).abs().max() < 0.02
     # turn @ [[a, s d], [0, d]]: the first column gives turn and a, then s and d follow.
     angle = torch.rad2deg(torch.atan2(-linear[:, 1, 0], linear[:, 0, 0]))
     upright = poses.rotation(-angle)[..., :2] @ linear
@@ -109,7 +113,7 @@ def test_affnist_ranges_are_the_published_ones(generator: torch.Generator) -> No
         assert low - slack <= values.min() < low + 10 * slack
         assert high - 10 * slack < values.max() <= high + slack
         assert abs(values.mean() - (low + high) / 2) < 10 * slack
-    assert abs(torch.corrcoef(torch.stack([angle, a, d, shear])) - torch.eye(4)).max() < 0.05
+    assert abs(torch.corrcoef(torch.stack([angle, a, d, shear, *place.T])) - torch.eye(6)).max() < 0.05
 
 
 @pytest.mark.gpu

@@ -37,7 +37,8 @@ def landmarks(count: int, seed: int) -> Tensor:
 
 def centroids(images: Tensor) -> Tensor:
     """Of each channel, `[B, 3, 2]`."""
-    ticks = ((torch.arange(SIZE) * 2 + 1) / SIZE - 1).to(images)
+    size = images.shape[-1]
+    ticks = ((torch.arange(size) * 2 + 1) / size - 1).to(images)
     mass = images.sum((-1, -2))
     return torch.stack([images.sum(-2) @ ticks / mass, images.sum(-1) @ ticks / mass], -1)
 
@@ -51,8 +52,8 @@ def frame(images: Tensor) -> Tensor:
     return poses.to_offset(torch.stack([a - c, b - c, c], -1)).unsqueeze(1)
 
 
-def measured(read: Callable[[Tensor], dict[str, Layer]]) -> dict[str, Any]:
-    images = Images(landmarks(60, 0), landmarks(30, 1), torch.arange(30) % 3, View(None))
+def measured(read: Callable[[Tensor], dict[str, Layer]], crop: int | None = None) -> dict[str, Any]:
+    images = Images(landmarks(60, 0), landmarks(30, 1), torch.arange(30) % 3, View(crop))
     return outcome([MODEL], MODEL, lambda model: read, images, SETTINGS).numbers
 
 
@@ -95,6 +96,14 @@ def test_poses_that_follow_have_no_error_whatever_the_map(planted: dict[str, Any
         assert own["mean"] < 0.02 * derivatives["invariance"][family]["mean"], family
     assert max(each(planted, "follow", "fitted").values()) < 0.05, "their action is linear: nothing is lost"
     assert derivatives["fitted"]["rotation"]["mean"] < 0.05 * derivatives["invariance"]["rotation"]["mean"]
+
+
+def test_poses_that_follow_have_no_error_in_a_crop() -> None:
+    """A shift by one pixel is a larger share of a crop than of the whole image."""
+    numbers = measured(lambda images: {"follow": plain(frame(images), Poses(), False)}, crop=28)
+    assert each(numbers, "follow", "own")["shift 1"] < 0.015
+    own, unchanged = (numbers["derivative"]["trained"]["follow"][name]["shift"] for name in ("own", "invariance"))
+    assert own["mean"] < 0.05 * unchanged["mean"]
 
 
 def test_a_constant_is_no_equivariance_and_no_invariance(planted: dict[str, Any]) -> None:

@@ -147,6 +147,8 @@ def test_the_penalty_is_chosen_on_images_that_the_map_was_not_fitted_to() -> Non
     assert size([1e-9]) > 1
     assert size([1e-9, 100.0]) == pytest.approx(size([100.0]))
     assert size([100.0]) < 0.1
+    louder = linear_map(Pairs(1000 * before, after, ones), [0.1])(1000 * others)
+    torch.testing.assert_close(louder, linear_map(Pairs(before, after, ones), [0.1])(others))
 
 
 # ---- errors

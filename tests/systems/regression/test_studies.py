@@ -177,7 +177,10 @@ def test_right_probabilities_have_the_calibration_error_of_chance() -> None:
 def test_each_variant_of_convergence_is_a_loop_of_its_updates(inputs: Inputs) -> None:
     """W(t+1) = EM_nu(W(t)) + gamma (W(t) - W(t-1)), equation 27; the twelfth row is of the weights after 11 updates."""
     study = study_of("convergence", size=2, iterations=12, momentum=0.4, threshold=0.5)
-    found = convergence.run(inputs, study).numbers["last"]
+    result = convergence.run(inputs, study)
+    losses = result.table.query("variant == 'plain'")["log_loss"].to_numpy()
+    assert result.numbers["largest_rise"]["mean"] == max(np.diff(losses)) != min(np.diff(losses))
+    found = result.numbers["last"]
     X, y = inputs.without_validation()
     problems = Problems(X, y, build_architecture("multiclass", 2, 3), dtype=torch.float64)
     variants = {"plain": (0, 0), "momentum": (0.4, 0), "threshold": (0, 0.5), "both": (0.4, 0.5)}
