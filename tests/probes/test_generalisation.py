@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small import EVALUATE, SIZE, SMALL_VAE, small_run, squares
+from small import EVALUATE, FAILURES, SIZE, SMALL_VAE, small_run, squares
 from torch import Tensor
 
 from pipeline.data import warps
@@ -20,12 +20,15 @@ from pipeline.data.datasets import Dataset
 from pipeline.layers import poses
 from pipeline.learning.model import EvaluationInputs
 from pipeline.learning.train import Trained
+from pipeline.params import Params
 from pipeline.probes import features as features_module
 from pipeline.probes.evaluation import evaluate, kmeans_accuracy
 from pipeline.probes.generalisation import clean_probe, fit_probe, probe_accuracies, rotated, rotation_probes
-from pipeline.probes.sweep import sweep, swept
+from pipeline.probes.sweep import swept
 from pipeline.shared_params import SharedParams
+from pipeline.systems.generative.evaluation.consistency import part_use
 from pipeline.systems.generative.model.generative_model import GenerativeModel
+from pipeline.systems.generative.sweep import sweep
 from pipeline.systems.vae.model.vae import VAE
 from pipeline.systems.vae.settings import VAEModelParams
 
@@ -214,7 +217,8 @@ def test_probes_of_one_angle_are_fit_and_tested_within_it(capsules: GenerativeMo
 
 
 def test_a_sweep_probes_within_the_angle_that_it_trained_on(capsules: GenerativeModel, dataset: Dataset) -> None:
-    params = SharedParams.model_construct(evaluate=settings())
+    params = Params.model_construct(evaluate=settings(), failures=FAILURES)
+    torch.nn.init.constant_(capsules.template_weights, 0.2)  # there is ink, so that part use has a consistency
     inputs = EvaluationInputs([capsules], dataset, swept(small_run(), 90.0, 1, 1.0), params, CPU, "sweep")
     losses = {"replica": [0, 0, 1, 1], "epoch": [1, 2, 1, 2], "validation_loss": [3.0, 5.0, 2.0, 9.0]}
     history, kept = pd.DataFrame(losses), [2, 1]
@@ -228,6 +232,9 @@ def test_a_sweep_probes_within_the_angle_that_it_trained_on(capsules: Generative
     )
     found = {name: probe["mean"] for name, probe in numbers["probe"].items()}
     assert found == pytest.approx(at_90.to_dict()) != upright.to_dict()
+    few = [each[:10] for each in dataset.part("test")]
+    used, used_upright = (part_use(capsules, few[0], few[1], angle, 0)[0] for angle in (90.0, 0.0))
+    assert numbers["consistency"]["mean"] == pytest.approx(used) != used_upright
 
 
 def test_clusters_and_metrics_are_of_test_images(capsules: GenerativeModel, dataset: Dataset) -> None:

@@ -23,6 +23,7 @@ from pipeline.systems.scae.model.scae import (
     Attention,
     Objects,
     PartCapsules,
+    SelfAttention,
     constrained_pose,
     entropy_sparsity,
     squared_sparsity,
@@ -142,7 +143,8 @@ def test_votes_presences_and_sds_by_hand(model: SCAE, images: Tensor) -> None:
     """
     model.outputs[..., 6 * PARTS :] = 0
     found = model.encode_objects(model.encode_parts(images))
-    assert found.deformation.abs().max() > 0.01
+    assert found.deformation.min() < -0.01 < 0.01 < found.deformation.max(), "no ReLU after the last layer"
+    assert (model.summarise(torch.randn(9, OBJECTS, 5)) < 0).any(), "nor here"
     pose, own, each, sds = model.output_bias.split([6, 1, PARTS, PARTS], dim=1)
     in_object = poses.homogeneous(constrained_pose(model.static_poses + found.deformation))
     expected = poses.homogeneous(constrained_pose(pose)).unsqueeze(1) @ in_object
@@ -209,6 +211,17 @@ def test_the_published_mask_leaves_the_most_present_part_and_the_other_weighs_al
     scores = (layer.query(queries) @ layer.key(parts).mT / 2).exp() * presence.unsqueeze(1)
     weights = scores / scores.sum(-1, keepdim=True)
     torch.testing.assert_close(layer(queries, parts, presence), layer.out(weights @ layer.value(parts)))
+
+
+@torch.no_grad()
+def test_a_block_adds_attention_to_parts_scaled_by_presence_then_a_map_through_twice_the_width() -> None:
+    block, x, presence = SelfAttention(4, "presence"), torch.randn(2, 5, 4), 0.01 + 0.1 * torch.rand(2, 5)
+    # LayerNorm undoes the scale up to its epsilon, which shows with presences as small as these.
+    y = F.layer_norm((x + block.attention(x, x, presence)) * presence.unsqueeze(-1), (4,))
+    inner, inner_bias, outer, outer_bias = block.feed.parameters()
+    assert inner.shape == (8, 4)
+    mapped = (y @ inner.T + inner_bias).clamp_min(0) @ outer.T + outer_bias
+    torch.testing.assert_close(block(x, presence), F.layer_norm(y + mapped, (4,)))
 
 
 # ---- what gradients reach

@@ -46,9 +46,7 @@ class Example:
 
     def layer(self, slots: Slots = "own") -> ChildrenGivenParents:
         log_pi, where = log_parent_probabilities(self.y0, self.log_rho), votes(self.A0, self.M, self.dummy)
-        return ChildrenGivenParents(
-            log_pi, self.gamma, where, self.c, self.off_pose, OFF_SD, TEMPERATURE, slots=slots
-        )  # fmt: skip
+        return ChildrenGivenParents(log_pi, self.gamma, where, self.c, self.off_pose, OFF_SD, TEMPERATURE, slots=slots)
 
     def pi(self, image: int) -> np.ndarray:
         """Equation 3: `[M, 1 + N]`."""

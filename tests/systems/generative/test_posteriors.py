@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -123,19 +124,21 @@ def test_it_tends_to_the_marginal_likelihood(slots: str, count: int, seen: float
         assert abs(ours - theirs) < 4.5 * error
 
 
-def test_the_study_shows_the_choice_of_sds_no_test_images(
+def test_test_images_choose_no_sds_and_only_a_guide_from_scratch_has_a_generative_model_of_its_own(
     capsules: GenerativeModel, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def chosen(model: GenerativeModel, images: np.ndarray, study: PosteriorParams) -> tuple[float, float]:
         np.testing.assert_array_equal(images, dataset.part("validation")[0])
-        raise StopIteration
+        return 0.1, 0.2
 
     monkeypatch.setattr(module, "choose_sds", chosen)
-    context = SimpleNamespace(
-        settings=STUDY,
-        params=SimpleNamespace(runs={"capsules": small_run()}),
-        dataset=lambda name: dataset,
-        models=lambda *named: [capsules],
-    )
+    context = MagicMock(settings=STUDY, params=SimpleNamespace(runs={"capsules": small_run()}))
+    context.dataset.return_value, context.models.return_value = dataset, [capsules]
+    context.train.side_effect = [(None, [capsules]), (None, [capsules]), StopIteration]
     with pytest.raises(StopIteration):
-        module.measure(context)  # type: ignore[arg-type]
+        module.measure(context)
+    *further, scratch = context.train.call_args_list
+    assert scratch.kwargs == {"start": None, "frozen": ()}
+    for call, start in zip(further, (capsules, module.with_gaussian_poses(capsules, 0.1, 0.2)), strict=True):
+        assert set(call.kwargs["frozen"]) == {"template_weights", "log_rho", "gamma", "M", "c_excess"}
+        torch.testing.assert_close(call.kwargs["start"], [dict(start.named_parameters())])
