@@ -29,10 +29,9 @@ def test_samples_of_the_prior_follow_their_seed_alone(capsules: GenerativeModel)
 
 
 def test_arrangements_are_the_reconstructions_in_colour(capsules: GenerativeModel, dataset: Dataset) -> None:
-    """Tinted white would be grey: with all tints white each channel is the reconstruction."""
+    """A tint has no channel above 1, so that no channel is brighter than the reconstruction, and black stays black."""
     posterior = capsules.encode(torch.from_numpy(dataset.images[:3]).float() / 255)
     plain, coloured = capsules.draw(capsules.states(posterior)), arrange(capsules, posterior)
-    # Every hue at full value has a channel at 1: the brightest channel is at most the plain picture, black stays black.
     assert (coloured.amax(-1) <= plain + 1e-6).all()
     assert coloured[plain < 1e-9].abs().max() < 1e-6
     assert (coloured.std(-1) > 0.01).any(), "there is colour"
