@@ -9,7 +9,6 @@ import re
 import shutil
 import sys
 from contextlib import chdir
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,8 +120,11 @@ def test_a_clone_with_what_is_published_has_nothing_to_run_draws_the_same_and_pr
     listed = (fresh.folder / "published/README.md").read_text()
     assert all(f"(cards/{run}.md)" in listed for run in RUNS)
     assert executed(fresh.run("dvc", "repro", "--allow-missing", "--dry")) == []
+    reports = fresh.folder / "reports/quick"
+    linked = re.findall(r'(?:src|href)="([\w./-]+)"', (reports / "index.html").read_text())
+    assert not [name for name in linked if not (reports / name).exists()]
     assert fresh.run("git", "status", "--porcelain", "reports", "dvc.lock") == ""
-    shutil.rmtree(fresh.folder / "reports/quick/figures")
+    shutil.rmtree(reports / "figures")
     fresh.run(sys.executable, "-m", "stages.figures")
     assert fresh.run("git", "status", "--porcelain", "reports/quick/figures") == ""
     np.save(fresh.folder / "images.npy", np.zeros((3, 2, 48, 48), np.uint8))
@@ -131,23 +133,6 @@ def test_a_clone_with_what_is_published_has_nothing_to_run_draws_the_same_and_pr
     assert len(re.findall(r"^image \d: class \d \(score ", said, re.MULTILINE)) == 3
     Image.new("L", (20, 20)).save(fresh.folder / "digit.png")
     assert "t0_A0" in fresh.run("pipeline", "load", CAPSULES, "digit.png")
-
-
-def test_a_clone_that_pulls_from_a_team_runs_nothing_and_has_the_page(clone: Clone, tmp_path: Path) -> None:
-    config = "[core]\nremote = team\n['remote \"team\"']\nurl = " + str(tmp_path / "remote") + "\n"
-    fresh = Clone(tmp_path / "fresh")
-    clone.run("git", "clone", "-q", ".", str(fresh.folder))
-    for each in (clone, fresh):
-        (each.folder / ".dvc/config.local").write_text(config)
-    said = clone.run("pipeline", "share")
-    assert f"{len(items(clone)) - 2} runs of stages" in said
-    fresh.run("dvc", "pull")
-    output = fresh.run("dvc", "repro")
-    assert executed(output) == restored(output) == []
-    reports = fresh.folder / "reports/quick"
-    linked = re.findall(r'(?:src|href)="([\w./-]+)"', (reports / "index.html").read_text())
-    assert not [name for name in linked if not (reports / name).exists()]
-    assert fresh.run("git", "status", "--porcelain") == ""
 
 
 LEARNING_RATE = f"runs.{VAE}.training.learning_rate"

@@ -1,4 +1,4 @@
-"""The scripts: shortened parameters, the lock, and the tables of the READMEs."""
+"""The scripts: the lock, and the tables of the READMEs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,9 @@ import yaml
 from dvc.repo import Repo
 from jinja2 import UndefinedError
 
-from pipeline.params import parse_params
-from pipeline.profiles import Profiles
-from scripts import prune_lock, readme_tables, shorten
+from scripts import prune_lock, readme_tables
 
 ROOT = Path(__file__).parents[1]
-
-
-def test_shortened_parameters_are_valid_and_have_a_run_of_every_system() -> None:
-    params = yaml.safe_load(Profiles(ROOT).params_path("quick").read_text(encoding="utf-8"))
-    before, params = parse_params(params), shorten.shorten(params)
-    shorten.leave_out_similar_runs(params)
-    after = parse_params(params)
-    variants = [run.variant for run in after.runs.values()]
-    assert len(set(variants)) == len(variants)
-    assert set(variants) == {run.variant for run in before.runs.values()}
-    assert all(run.training.epochs == 1 for run in after.runs.values())
-    assert all(getattr(after, stage) for stage in ("optimise", "posterior", "infer", "routing", "ablation", "attack"))
 
 
 def test_items_that_are_gone_leave_the_lock_and_the_others_stay(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Results pushed by one clone and pulled by another over S3; over a folder, see the test of the whole pipeline.
+"""Results pushed by one clone and pulled by another, over S3 and to a folder.
 
 A small repository of three stages stands for the pipeline: a folder and an array in DVC's cache, numbers in Git.
 """
