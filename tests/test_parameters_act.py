@@ -141,47 +141,54 @@ def test_every_parameter_changes_what_is_learned(variant: str, path: tuple[str, 
     pytest.fail(f"no other value than {now!r} is valid")
 
 
+MATRIX = {
+    "competition": "position",
+    "first_shares": "position",
+    "coordinate_addition": False,
+    "coordinate_scale": 2.0,
+    "coordinate_unit": "floor_sd",
+    "early_iterations": 1,
+    "first_margin": 0.3,
+    "last_margin": 0.8,
+    "margin_epochs": 3.0,
+    "inverse_temperature": 4.0,
+    "inverse_temperature_rate": 0.5,
+    "class_inverse_temperature": 2.0,
+    "damping": 0.5,
+    "damped_first": True,
+    "variance_floor": 0.2,
+    "saving": 4.0,
+    "beta_a_unit": 10.0,
+    "bayes": {**SMALL_BAYES, "kappa0": 3.0},
+}
+GENERATIVE = {
+    "temperature_epochs": 2,
+    "pose_posterior_sd_start": 0.3,
+    "early_epochs": 2,
+    "ramp_epochs": 2,
+    "pixel_sd": 1,
+}
+
+
 @pytest.mark.parametrize(
-    "context",
+    ("variant", "others", "context"),
     [
-        {"activation": "mdl"},
-        {"activation": "mixing"},
-        {"activation": "bayes", "coordinate_unit": "floor_sd"},
-        {"activation": "bayes", "coordinate_addition": False, "competition": "position", "loss": "margin"},
+        ("matrix_capsules", MATRIX, {"activation": "mdl"}),
+        ("matrix_capsules", MATRIX, {"activation": "mixing", "coordinate_addition": False, "competition": "position"}),
+        ("matrix_capsules", MATRIX, {"activation": "bayes", "coordinate_unit": "floor_sd"}),
+        ("matrix_capsules", MATRIX, {"activation": "bayes", "loss": "margin"}),
+        ("generative", GENERATIVE, {"early_coupling": 1.0}),
     ],
-    ids=str,
 )
-def test_the_settings_said_to_be_without_effect_are_those_that_change_nothing(context: dict[str, Any]) -> None:
+def test_the_settings_said_to_be_without_effect_are_those_that_change_nothing(
+    variant: str, others: dict[str, Any], context: dict[str, Any]
+) -> None:
     """Of how matrix capsules route; the betas themselves may differ where nothing depends on them."""
-    others = {
-        "competition": "position",
-        "first_shares": "position",
-        "coordinate_addition": False,
-        "coordinate_scale": 2.0,
-        "coordinate_unit": "floor_sd",
-        "early_iterations": 1,
-        "first_margin": 0.3,
-        "last_margin": 0.8,
-        "margin_epochs": 3.0,
-        "inverse_temperature": 4.0,
-        "inverse_temperature_rate": 0.5,
-        "class_inverse_temperature": 2.0,
-        "damping": 0.5,
-        "damped_first": True,
-        "variance_floor": 0.2,
-        "saving": 4.0,
-        "beta_a_unit": 10.0,
-        "bayes": {**SMALL_BAYES, "kappa0": 3.0},
-    }
 
     def learned_with(**changes: Any) -> Parameters:
-        parameters = learned(run_with("matrix_capsules", {"model": {**context, **changes}}))
+        parameters = learned(run_with(variant, {"model": {**context, **changes}}))
         return {name: value for name, value in parameters.items() if "beta" not in name}
 
-    plain = learned_with()
-    same = {
-        name
-        for name, value in others.items()
-        if name not in context and not differ(plain, learned_with(**{name: value}))
-    }
-    assert same == run_with("matrix_capsules", {"model": context}).without_effect().keys()
+    plain, changes = learned_with(), {name: value for name, value in others.items() if name not in context}
+    same = {name for name, value in changes.items() if not differ(plain, learned_with(**{name: value}))}
+    assert same == run_with(variant, {"model": context}).without_effect().keys()

@@ -113,6 +113,10 @@ class RunSettings(Section):
 
     def without_effect(self) -> dict[str, str]:
         """The settings that the model ignores, by name, each with the setting it needs, such as "competition: all"."""
+        return {name: need for need, (met, names) in self._needs().items() for name in names if not met}
+
+    def _needs(self) -> dict[str, tuple[bool, tuple[str, ...]]]:
+        """What some settings of the model need: for each need, whether it is met, and the names of the settings."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:

@@ -117,6 +117,14 @@ class GenerativeRun(RunSettings):
     augmentation: AugmentationParams
     model: GenerativeModelParams
 
+    def _needs(self) -> dict[str, tuple[bool, tuple[str, ...]]]:
+        model = self.model
+        return {
+            "pose_posterior: gaussian": (model.pose_posterior == "gaussian", ("pose_posterior_sd_start",)),
+            "another final_temperature": (model.final_temperature != model.temperature, ("temperature_epochs",)),
+            "early_coupling below 1": (model.early_coupling < 1, ("early_epochs", "ramp_epochs")),
+        }
+
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
         share = epochs / self.training.epochs
 

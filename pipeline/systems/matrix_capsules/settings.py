@@ -35,7 +35,7 @@ _ACTS_WITH = {
     ("mdl", "bayes"): ("saving", "beta_a_unit"),
     ("bayes",): ("bayes",),
 }
-"""Settings that act only with some values of `activation`, by these values. `without_effect` has an exception."""
+"""Settings that act only with some values of `activation`, by these values. `_needs` has an exception."""
 
 
 class MatrixCapsulesModelParams(Section):
@@ -116,20 +116,19 @@ class MatrixCapsulesRun(CroppedRun):
     variant: Literal["matrix_capsules"]
     model: MatrixCapsulesModelParams
 
-    def without_effect(self) -> dict[str, str]:
-        """As `RunSettings.without_effect`: the settings that the model ignores."""
+    def _needs(self) -> dict[str, tuple[bool, tuple[str, ...]]]:
         model, unit = self.model, self.model.coordinate_addition and self.model.coordinate_unit == "floor_sd"
-        needs = {
+        return {
             "competition: all": (model.competition == "all", ("first_shares",)),
             "coordinate_addition": (model.coordinate_addition, ("coordinate_scale", "coordinate_unit")),
             "early_epochs above 0": (model.early_epochs > 0, ("early_iterations",)),
             "loss: spread": (model.loss == "spread", ("first_margin", "last_margin", "margin_epochs")),
-        }
-        return {name: needed for needed, (holds, names) in needs.items() for name in names if not holds} | {
-            name: f"activation: {' or '.join(activations)}"
+        } | {
+            f"activation: {' or '.join(activations)}": (
+                model.activation in activations,
+                tuple(name for name in names if not (name == "variance_floor" and unit)),
+            )
             for activations, names in _ACTS_WITH.items()
-            for name in names
-            if model.activation not in activations and not (name == "variance_floor" and unit)
         }
 
     def _schedule_for(self, epochs: int) -> dict[str, Any]:
