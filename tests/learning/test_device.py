@@ -36,7 +36,6 @@ CASES: dict[str, dict[str, Any]] = {
         "model": {"competition": "position", "loss": "margin"},
     },
     "cnn": {},
-    "cnn, mixup": {"variant": "cnn", "model": {"mixup": 0.2}},
 }
 """Changes of small runs by name; the name is the variant if there is no other."""
 
