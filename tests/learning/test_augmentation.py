@@ -15,21 +15,15 @@ from pipeline.layers.images import crops, warped_crops
 from pipeline.learning.augmentation import augment, crop_warps
 from pipeline.learning.settings import AugmentationParams, CropParams
 
-STILL_CROP = CROPPED.model_copy(update={"crop": 16})
 WARPS = {"rotation": 12.0, "scale": 0.15, "aspect": 0.1, "shear": 0.2, "shift": 8.0}
 
 
 def crop(**changes: Any) -> CropParams:
-    return CropParams.model_validate({**STILL_CROP.model_dump(), **changes})
+    return CropParams.model_validate({**CROPPED.model_dump(), "crop": 16, **changes})
 
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def noise_pairs(count: int, size: int = 24) -> Tensor:
-    """uint8 pairs `[count, 2, size, size]`."""
-    return torch.randint(0, 256, (count, 2, size, size), dtype=torch.uint8, generator=seeded(7))
 
 
 def test_shifts_by_whole_pixels_keep_images_sharp_and_are_equally_likely() -> None:
@@ -63,11 +57,6 @@ def test_crops_are_at_all_places_alike_in_training_and_at_the_middle_in_validati
     torch.testing.assert_close(middle, images[:2, :, 1:14, 1:14].float() / 255)
 
 
-def grey(level: int, count: int = 4000) -> Tensor:
-    """Pairs `[count, 2, 16, 16]` of one level of grey."""
-    return torch.full((count, 2, 16, 16), level, dtype=torch.uint8)
-
-
 @pytest.mark.parametrize("name", ["gamma", "gain", "offset"])
 def test_light_is_drawn_evenly_within_its_bounds_gamma_for_images_the_rest_for_channels(name: str) -> None:
     level = 102 / 255
@@ -76,7 +65,8 @@ def test_light_is_drawn_evenly_within_its_bounds_gamma_for_images_the_rest_for_c
         "gain": lambda x: (x / level).log(),
         "offset": lambda x: x - level,
     }
-    draws = undone[name](augment(grey(102), crop(**{name: 0.3}), seeded())[..., 0, 0].double())
+    grey = torch.full((4000, 2, 16, 16), 102, dtype=torch.uint8)
+    draws = undone[name](augment(grey, crop(**{name: 0.3}), seeded())[..., 0, 0].double())
     assert uniform(draws[:, 0], 0.3)
     assert uniform(draws[:, 1], 0.3)
     correlation = np.corrcoef(draws.T)[0, 1]
@@ -84,17 +74,13 @@ def test_light_is_drawn_evenly_within_its_bounds_gamma_for_images_the_rest_for_c
 
 
 def test_where_warps_are_off_nothing_is_drawn_for_them_and_crops_are_cut_as_ever() -> None:
-    images, generator, beside = noise_pairs(50), seeded(), seeded()
+    images, generator, beside = torch.randint(0, 256, (50, 2, 24, 24), dtype=torch.uint8), seeded(), seeded()
     found = augment(images, crop(), generator)
     draws = torch.rand(50, 4, generator=beside)
     places = (draws[:, :2] * 9).long()
     expected = crops(images, 16, places).float() / 255
     torch.testing.assert_close(found, expected)
     assert torch.equal(generator.get_state(), beside.get_state())
-
-
-def drawn(**settings: float) -> Tensor:
-    return crop_warps(4000, crop(**settings), seeded()).double()
 
 
 def uniform(values: Tensor, end: float) -> bool:
@@ -104,33 +90,10 @@ def uniform(values: Tensor, end: float) -> bool:
     return bool(inside) and bool((counts - 400).abs().max() < 5 * 400**0.5)
 
 
-def test_each_warp_is_drawn_evenly_within_its_bounds() -> None:
-    turned = drawn(rotation=30.0)
-    angles = torch.rad2deg(torch.atan2(turned[:, 0, 1], turned[:, 0, 0]))
-    assert uniform(angles, 30)
-    torch.testing.assert_close(turned[:, :, :2].det(), torch.ones(4000).double(), rtol=0, atol=1e-5)
-
-    scaled = drawn(scale=0.3)
-    assert uniform(scaled[:, 0, 0].log(), 0.3)
-    torch.testing.assert_close(scaled[:, 0, 0], scaled[:, 1, 1], rtol=0, atol=1e-5)
-
-    stretched = drawn(aspect=0.2)
-    assert uniform((stretched[:, 0, 0] / stretched[:, 1, 1]).log(), 0.2)
-    torch.testing.assert_close(stretched[:, 0, 0] * stretched[:, 1, 1], torch.ones(4000).double(), rtol=0, atol=1e-5)
-
-    sheared = drawn(shear=0.4)
-    assert uniform(sheared[:, 0, 1], 0.4)
-    torch.testing.assert_close(sheared[:, 1], torch.eye(3).double()[1].expand(4000, 3), rtol=0, atol=1e-5)
-
-    moved = drawn(shift=5.0)
-    assert uniform(moved[:, 0, 2], 5)
-    assert uniform(moved[:, 1, 2], 5)
-    torch.testing.assert_close(moved[:, :, :2], torch.eye(2).double().expand(4000, 2, 2), rtol=0, atol=1e-5)
-
-
-def test_warps_together_scale_then_shear_then_turn() -> None:
+def test_warps_are_drawn_evenly_within_their_bounds_and_scale_then_shear_then_turn_then_move() -> None:
     """R [[w, s h], [0, h]]: the first column gives the turn R and the width w, the second the shear s."""
-    whole = drawn(rotation=30.0, scale=0.3, aspect=0.2, shear=0.4)
+    settings = crop(rotation=30.0, scale=0.3, aspect=0.2, shear=0.4, shift=5.0)
+    whole = crop_warps(4000, settings, seeded()).double()
     angles = torch.rad2deg(torch.atan2(-whole[:, 1, 0], whole[:, 0, 0]))
     back = poses.compose(poses.rotation(-angles), whole)
     width, height = back[:, 0, 0], back[:, 1, 1]
@@ -138,6 +101,8 @@ def test_warps_together_scale_then_shear_then_turn() -> None:
     assert uniform((width * height).log() / 2, 0.3)
     assert uniform((width / height).log(), 0.2)
     assert uniform(back[:, 0, 1] / height, 0.4)
+    assert uniform(whole[:, 0, 2], 5)
+    assert uniform(whole[:, 1, 2], 5)
 
 
 def test_a_whole_warp_is_one_resampling() -> None:
