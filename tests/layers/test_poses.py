@@ -41,10 +41,7 @@ def test_a_frame_seen_edge_on_stays_finite_and_so_does_its_gradient(linear: list
     assert inverse.abs().max() <= 2 / 1e-3
 
 
-@pytest.mark.parametrize(
-    ("degrees", "right_goes_to"),
-    [(90, (0.0, -1.0)), (180, (-1.0, 0.0)), (-90, (0.0, 1.0)), (45, (0.5**0.5, -(0.5**0.5)))],
-)
+@pytest.mark.parametrize(("degrees", "right_goes_to"), [(90, (0.0, -1.0)), (30, (0.75**0.5, -0.5))])
 def test_rotation_turns_counter_clockwise_as_seen(degrees: float, right_goes_to: tuple[float, float]) -> None:
     """y points down, so that up is -y: a quarter turn takes what lies to the right to the top."""
     turn = poses.rotation(torch.tensor(float(degrees), dtype=torch.float64))
