@@ -10,11 +10,8 @@ import pytest
 from pipeline.data.viewpoints import STEPS, is_familiar, neighbours
 from pipeline.errors import UserError
 
-AZIMUTHS = np.arange(0, 360, 20)
-ELEVATIONS = np.arange(30, 75, 5)
-FACTORS = {
-    name: grid.ravel() for name, grid in zip(("azimuth", "elevation"), np.meshgrid(AZIMUTHS, ELEVATIONS), strict=True)
-}
+VIEWPOINTS = np.meshgrid(np.arange(0, 360, 20), np.arange(30, 75, 5))
+FACTORS = {name: grid.ravel() for name, grid in zip(("azimuth", "elevation"), VIEWPOINTS, strict=True)}
 
 
 @pytest.mark.parametrize(
