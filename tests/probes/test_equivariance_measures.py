@@ -21,8 +21,6 @@ from pipeline.systems import MODELS, SYSTEMS, build_model
 SIZE = 24
 EVERYTHING, CROP = View(None), View(16)
 NOTHING = Pairs(torch.zeros(0, 1, 1), torch.zeros(0, 1, 1), torch.zeros(0, 1))
-MAGNITUDES = [("rotation", 30.0), ("rotation", 90.0), ("shift", 2.0), ("scale", 1.2), ("shear", 0.2)]
-ELEMENTS = [Transformation(*each) for each in MAGNITUDES]
 
 
 def small(family: str, h: float) -> Transformation:
@@ -257,9 +255,9 @@ def test_the_quarter_turn_network_is_exact_for_quarter_turns(turns: int) -> None
     torch.testing.assert_close(resampled, rho(before), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("g", ELEMENTS, ids=lambda g: f"{g.family} {g.name}")
-def test_moments_and_pixels_move_as_they_should(g: Transformation) -> None:
-    images = blobs(20)
+@pytest.mark.parametrize(("family", "magnitude"), [("rotation", 30.0), ("shift", 2.0), ("scale", 1.2), ("shear", 0.2)])
+def test_moments_and_pixels_move_as_they_should(family: str, magnitude: float) -> None:
+    g, images = Transformation(family, magnitude), blobs(20)
     weights = torch.ones(20, 1)
     before, after = moments(images), moments(EVERYTHING.moved(images, g))
     rho = MomentAction().finite(g.matrix(SIZE), NOTHING)

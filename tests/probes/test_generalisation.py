@@ -84,7 +84,7 @@ def test_validation_chooses_the_strength_even_where_another_would_do_better_else
     assert fit_probe(train, (features, labels), strengths)[-1].C == 100.0
 
 
-@pytest.mark.parametrize("strength", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("strength", [0.01, 100.0])
 def test_a_fit_started_from_a_weaker_one_is_the_optimum(strength: float) -> None:
     """The objective of scikit-learn's own optimum, found by Newton's method in double precision."""
     from sklearn.linear_model import LogisticRegression
@@ -206,14 +206,14 @@ def test_official_affine_images_are_tested_by_the_probes_of_the_affine_test() ->
 
 
 def test_probes_of_one_angle_are_fit_and_tested_within_it(capsules: GenerativeModel, dataset: Dataset) -> None:
-    at_zero = rotation_probes(capsules, dataset, 0.0, settings(), CPU)
-    assert at_zero.columns.tolist() == ["features", "strength", "accuracy"]
     table = probe_accuracies(capsules, dataset, settings(angles=[0.0, 90.0]), CPU)
     not_sampled = table[(table["protocol"] == "refit") & ~table["features"].isin(["t0_sampled", "t0_binary"])]
     refit = not_sampled.set_index(["test", "features"])["accuracy"]
     for angle in (0.0, 90.0):
-        measured = rotation_probes(capsules, dataset, angle, settings(), CPU).set_index("features")["accuracy"]
-        assert measured.to_dict() == pytest.approx(refit[rotated(angle)].to_dict())
+        measured = rotation_probes(capsules, dataset, angle, settings(), CPU)
+        assert measured.columns.tolist() == ["features", "strength", "accuracy"]
+        expected = refit[rotated(angle)].to_dict()
+        assert measured.set_index("features")["accuracy"].to_dict() == pytest.approx(expected)
 
 
 def test_a_sweep_probes_within_the_angle_that_it_trained_on(capsules: GenerativeModel, dataset: Dataset) -> None:
