@@ -264,6 +264,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         for variant in ("generative", "capsnet", "matrix_capsules", "cnn")
     )
     in_set = {f"{name}-in-set": on_squares(REGRESSION[name]) for name in ("grid", "starts")}
+    attention_in_set = {f"{name}-in-set": ATTENTION[name] for name in ("iterated", "parsing")}
     both = [{"capsules": capsules, "cnn": cnn} for capsules in matrices for cnn in cnns]
     study = {"angles": [0.0, 90.0], "images": 4, "refit_images": 12, "kick_logit": 1.0, "seed": 0}
     study |= {"engines": ENGINES, "chosen": "gauss-newton"}
@@ -298,7 +299,7 @@ def small_params(**runs: Run) -> dict[str, Any]:
         "regression": {name: on_squares(study) for name, study in REGRESSION.items()},
         "regression_sets": {"short": {"dataset": "squares", "studies": in_set}},
         "attention": ATTENTION,
-        "attention_sets": {"short": {"studies": {f"{name}-in-set": ATTENTION[name] for name in ("toy", "parsing")}}},
+        "attention_sets": {"short": {"studies": attention_in_set}},
         "ablation": {
             f"{name}-squares": {"run": name, "epochs": 1, "replicas": 2, "conditions": CONDITIONS} for name in matrices
         },

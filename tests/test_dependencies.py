@@ -228,9 +228,11 @@ def covered(file: str, places: Iterable[str]) -> bool:
     return any(file == place or file.startswith(f"{place}/") for place in places)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name not in ("quick", "angles")])
 def test_every_item_depends_on_all_the_code_it_runs(profile: str) -> None:
-    """Directly, or through the folder of a trained run, which changes with the code that trains."""
+    """Directly, or through the folder of a trained run, which changes with the code that trains. With own images, the
+    profile quick has its other items, too.
+    """
     graph, values = graph_of(profile)
     missing = {}
     for items in graph.items.values():

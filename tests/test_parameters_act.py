@@ -74,10 +74,13 @@ def places(settings: BaseModel, prefix: tuple[str, ...]) -> Iterator[tuple[tuple
             yield (*prefix, name), field.annotation
 
 
+SECTIONS = {"vae": ("augmentation", "training"), "matrix_capsules": ("augmentation",), "cnn": ("augmentation",)}
+"""Of runs whose training or augmentation is tested: one loop and one augmentation serve all variants, but those that
+standardise images may undo changes of their light."""
 PARAMETERS = [
     (variant, path, annotation)
     for variant in MODELS
-    for section in ("augmentation", "training", "model")
+    for section in (*SECTIONS.get(variant, ()), "model")
     for path, annotation in places(getattr(small_run(variant), section), (section,))
     if path != ("training", "patience")  # it ends a training that others would go on with: tests of the loop
 ]
