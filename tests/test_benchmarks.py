@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from benchmarks.__main__ import merge
 from benchmarks.faults.__main__ import ADVISED, DIFFERING, SURVIVED, Case, report
@@ -50,14 +49,10 @@ def test_merging_replaces_rows_of_the_same_name_and_device_only(tmp_path: Path) 
     assert rows[0]["commit"] == "def"
 
 
-def parts(batch: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Three templates of 5x5 pixels, their poses and presences in each image."""
-    A = poses.spread(3, 0.5) + torch.randn(batch, 3, 6) * 0.1
-    return torch.rand(3, 2, 5, 5).requires_grad_(), A.requires_grad_(), torch.rand(batch, 3).requires_grad_()
-
-
 def test_the_renderer_written_plainly_draws_the_same_pictures_with_the_same_gradients() -> None:
-    leaves = parts(4)
+    """Three templates of 5x5 pixels, their poses and presences in each of four images."""
+    A = poses.spread(3, 0.5) + torch.randn(4, 3, 6) * 0.1
+    leaves = [each.requires_grad_() for each in (torch.rand(3, 2, 5, 5), A, torch.rand(4, 3))]
     ours, plain = render(*leaves, 9), render_plainly(*leaves, 9)
     torch.testing.assert_close(ours, plain)
     upstream = torch.rand_like(ours)
