@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from planted import planted, step
+from planted import fixed_point, planted, step
 from torch import Tensor
 
 from pipeline.systems.regression.model import expectation_maximisation as em
@@ -37,7 +37,7 @@ def naive_step(W: Tensor, X: Tensor, y: Tensor, threshold: float, ridge: float =
 
 @pytest.mark.parametrize("decision", DECISIONS)
 @pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize(("threshold", "ridge"), [(0.0, 0.0), (0.6, 0.0), (0.0, 0.05)])
+@pytest.mark.parametrize(("threshold", "ridge"), [(0.0, 0.0), (0.6, 0.05)])
 def test_a_step_is_the_equations_written_out_for_each_problem_by_itself(
     decision: Any, size: int, threshold: float, ridge: float
 ) -> None:
@@ -69,7 +69,7 @@ def test_likelihood_and_errors_are_those_of_the_probabilities(decision: Any) -> 
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_plain_em_never_lowers_the_likelihood(seed: int, decision: Any) -> None:
     random = np.random.default_rng(seed)
     classes, size, p = (int(random.integers(least, most + 1)) for least, most in ((2, 4), (1, 4), (1, 6)))
@@ -89,10 +89,7 @@ def test_a_fixed_point_with_a_ridge_is_a_stationary_point_of_the_penalised_likel
     X, y = planted(60, 4, 3, noise=1.0)
     ridge = 0.02
     problems = Problems(X, y, build_architecture("multiclass", 2, 3), ridge=ridge, dtype=DOUBLE)
-    W = problems.subspace_start()
-    for _ in range(4000):
-        W, _ = step(problems, W)
-    own = problems.own_coordinates(W)[0].requires_grad_()
+    own = problems.own_coordinates(fixed_point(problems, problems.subspace_start()))[0].requires_grad_()
     lengths = (X @ own.flatten(0, 1).T).unflatten(1, (3, 2)).square().sum(-1)
     beta = lengths.sum(-1) / 2
     rho = (torch.arange(4000, dtype=DOUBLE) + 0.5) / 4000  # the midpoint rule: error 1e-7 here

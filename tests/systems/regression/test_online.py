@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from planted import planted, step
+from planted import fixed_point, planted, step
 
 from pipeline.systems.regression.experiments.online import Online, incremental, split
 from pipeline.systems.regression.model.architectures import build_architecture
@@ -37,7 +37,7 @@ def test_an_incremental_fixed_point_is_ems(decision: Any) -> None:
     assert [batch.bounds for batch in batches] == [[0, 10, 20, 30]] * 4
     rows = torch.cat([batch.inputs for batch in batches])
     assert torch.equal(rows.sort(dim=0).values, problems.examples.inputs.sort(dim=0).values)
-    fixed = em(problems, W, 5000)
+    fixed = fixed_point(problems, W)
     torch.testing.assert_close(em(problems, fixed, 1), fixed, rtol=0, atol=1e-6)
     for weights in islice(incremental(problems, batches, fixed, 0.0), 6):
         torch.testing.assert_close(weights, fixed, rtol=0, atol=1e-5)
@@ -62,7 +62,7 @@ def test_momentum_over_a_pass_makes_incremental_em_faster(momentum: float) -> No
     27 over a pass of B updates gives d ((B + 1) / 2 - B gamma) = a constant: 48 plain passes need so many fewer.
     """
     problems, W, batches, _ = start()
-    fixed, b = em(problems, W, 5000), len(batches)
+    fixed, b = fixed_point(problems, W), len(batches)
     passes = 48 * (b + 1 - 2 * b * momentum) / (b + 1)
     far, near = (
         float((next(islice(incremental(problems, batches, W, gamma), round(b * k), None)) - fixed).norm())
@@ -74,7 +74,7 @@ def test_momentum_over_a_pass_makes_incremental_em_faster(momentum: float) -> No
 def test_online_em_stays_at_a_fixed_point_in_the_mean() -> None:
     """Where the means are EM's own, the steps of all batches of the data together cancel."""
     problems, W, _, (X, y) = start()
-    fixed = problems.own_coordinates(em(problems, W, 5000))
+    fixed = problems.own_coordinates(fixed_point(problems, W))
     inputs = problems.moments / 120
     gram = inputs.sum(0)
     gram = gram + RIDGE * gram.diagonal().mean() * torch.eye(4, dtype=DOUBLE)
@@ -99,6 +99,6 @@ def test_online_em_comes_near_the_likelihood_of_em() -> None:
             online.learn(X[rows], y[rows])
     first, ours, far = (
         float(problems.passed(each, which, None, problems.examples).log_likelihood[0])
-        for each in (W, problems.whitened(online.W), em(problems, W, 5000))
+        for each in (W, problems.whitened(online.W), fixed_point(problems, W))
     )
     assert far - ours < 0.05 * (far - first)
