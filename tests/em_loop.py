@@ -20,6 +20,8 @@ from pipeline.systems.matrix_capsules.settings import MatrixCapsulesModelParams
 
 Numbers = NDArray[np.float64]
 PARAMS = MatrixCapsulesModelParams.model_validate(SMALL_MATRIX_CAPSULES)
+PUBLISHED = {"damped_first": True, "first_shares": "position"}
+"""The first iteration as in the authors' code."""
 
 
 def network(size: int = 10, **changes: Any) -> MatrixCapsules:

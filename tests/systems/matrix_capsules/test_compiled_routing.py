@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from em_loop import routing
+from em_loop import PUBLISHED, routing
 from gradients import assert_near, assert_same_for_any_number_of_threads, forms_here, with_gradients
 from small import BAYES
 from torch import Tensor
@@ -69,7 +69,6 @@ def plain(tensors: Sequence[Tensor], how: Routing) -> list[Tensor]:
     return with_gradients(em_routing.route(poses, activations, full, *betas, how), leaves)
 
 
-PUBLISHED = {"damped_first": True, "first_shares": "position"}
 WAYS: list[dict[str, Any]] = [
     *(
         {"activation": activation, "competition": competition, "iterations": iterations}
