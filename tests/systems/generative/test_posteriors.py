@@ -17,7 +17,6 @@ from pipeline.systems.generative.experiments import posteriors as module
 from pipeline.systems.generative.model.generative_model import GenerativeModel
 from pipeline.systems.generative.settings import GenerativeModelParams, GenerativeRun, PosteriorParams, SeedingParams
 
-CPU = torch.device("cpu")
 STUDY = PosteriorParams.model_validate({"run": "capsules", **POSTERIOR})
 
 
