@@ -60,9 +60,9 @@ def test_one_object_alone_is_a_linear_gaussian_model() -> None:
 
 def test_scales_are_learned() -> None:
     model = hierarchy(0.15, clutter=0.0)
-    scenes = plant(model, 100, 1, np.random.default_rng(3))
+    scenes = plant(model, 60, 1, np.random.default_rng(3))
     wrong = replace(model, kappa=model.kappa * 3, sigma=model.sigma * 3, clutter=0.1)
-    settings = settings_of(steps=300, starts=3, kept=2)
+    settings = settings_of(steps=200, starts=3, kept=2)
     inverted = invert(wrong, scenes.parts, scenes.cues, settings, learn=True)
     assert float(inverted.hierarchy.sigma) == pytest.approx(0.15, rel=0.15)
     assert float(inverted.hierarchy.kappa) == pytest.approx(10, rel=0.15)
@@ -79,21 +79,15 @@ def test_a_part_that_is_called_clutter_is_not_found() -> None:
     assert found(knows, Scenes(zeros, zeros, torch.full((1, 4), 2), zeros, scenes.present)).tolist() == []
 
 
-def test_pose_errors_are_those_of_the_objects_shown() -> None:
-    """In two scenes of two objects the first is shown and off by 1 in every number, the second absent and off by 5."""
-    zeros, poses = torch.zeros(2, 2, 4), torch.tensor([1.0, 5.0]).view(1, 2, 1).expand(2, 2, 4)
-    scenes = Scenes(zeros, zeros, torch.zeros(2, 2, dtype=torch.long), zeros, torch.tensor([[True, False]] * 2))
-    parents = torch.tensor([1.0, 0.0]).expand(2, 2, 2)
-    assert parsing.measured(Parse(parents, poses), scenes)["pose_error"] == pytest.approx(1)
-
-
 def test_what_is_measured_of_two_scenes_by_hand() -> None:
-    """Three parts of objects and one of clutter: in one scene two parents are found, in the other all and clutter."""
+    """Three parts of objects and one of clutter: in one scene two parents are found, in the other all and clutter.
+    The first object is shown and off by 1 in every number, the second absent and off by 5.
+    """
     chosen, truth = torch.tensor([[2, 0, 1, 0], [0, 0, 1, 2]]), torch.tensor([[0, 0, 1, 2]] * 2)
-    zeros = torch.zeros(2, 2, 4)
-    scenes = Scenes(zeros, zeros, truth, zeros, torch.ones(2, 2, dtype=torch.bool))
-    measures = parsing.measured(Parse(torch.eye(3)[chosen], zeros), scenes)
-    expected = {"found": 5 / 6, "standard_error": 1 / 6, "clutter_found": 0.5, "pose_error": 0}
+    zeros, poses = torch.zeros(2, 2, 4), torch.tensor([1.0, 5.0]).view(1, 2, 1).expand(2, 2, 4)
+    scenes = Scenes(zeros, zeros, truth, zeros, torch.tensor([[True, False]] * 2))
+    measures = parsing.measured(Parse(torch.eye(3)[chosen], poses), scenes)
+    expected = {"found": 5 / 6, "standard_error": 1 / 6, "clutter_found": 0.5, "pose_error": 1}
     assert measures == pytest.approx(expected)
 
 
@@ -131,12 +125,12 @@ def test_the_lead_is_that_of_pairs() -> None:
 def test_what_is_told_as_the_bound_did_not_choose() -> None:
     """Of many starts at the same place, judged by one sample, the luckiest would tell too high a bound."""
     model = hierarchy(0.3, objects=1, parts=5, clutter=0.0)
-    scenes = plant(model, 200, 1, np.random.default_rng(8))
+    scenes = plant(model, 60, 1, np.random.default_rng(8))
     few, many = (
         settings_of(steps=200, rate=0.02, starts=starts, kept=starts, judging=1, widest=1.0) for starts in (1, 16)
     )
     a, b = (invert(model, scenes.parts, None, each).bound for each in (few, many))
-    assert float(b.mean()) == pytest.approx(float(a.mean()), abs=4 * float((b - a).std()) / math.sqrt(200))
+    assert float(b.mean()) == pytest.approx(float(a.mean()), abs=4 * float((b - a).std()) / math.sqrt(60))
 
 
 def test_the_first_start_is_where_most_votes_agree() -> None:

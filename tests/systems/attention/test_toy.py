@@ -21,12 +21,12 @@ from pipeline.systems.attention.settings import ToyStudy
     ],
 )
 def test_minimisers(reading: str, penalty: str, expected: list[float]) -> None:
-    found = infer(reading, penalty, 1.0, 0.005, 8000)
+    found = infer(reading, penalty, 1.0, 0.02, 2000)
     np.testing.assert_allclose(found, expected, atol=0.02)
 
 
 def test_the_study_tells_a_single_winner() -> None:
-    study = ToyStudy(study="toy", weights=[1.0, 1.6, 1.7, 6.9], rate=0.005, steps=8000)
+    study = ToyStudy(study="toy", weights=[1.0, 1.6, 1.7, 6.9], rate=0.02, steps=2000)
     found = run(study).numbers
     assert found["single_winner_from"] == pytest.approx(5 / 3, abs=1e-5)
     numbers = found["end"]
