@@ -35,7 +35,6 @@ def results(tmp_path: Path) -> Results:
 @pytest.mark.parametrize(
     ("claim", "ours", "verdict"),
     [
-        (numeric(96, 1), 96.0, "within"),
         (numeric(96, 1), 98.0, "within"),  # just two sd
         (numeric(96, 1), 94.0, "within"),
         (numeric(94, 1), 0.96 * 100, "within"),  # a tie, up to rounding
@@ -106,7 +105,7 @@ def test_a_statement_is_not_tested_by_a_network_with_too_few_steps(results: Resu
     [
         ((5.0,), [JPEG], Learned(3.104), ("budget", "training error 3.10 %"), "not tested"),
         ((5.0,), [JPEG], Learned(1.8), ("data", JPEG), "worse"),
-        ((1.8,), [], Learned(3.1), None, "within"),
+        ((1.8,), [JPEG], Learned(3.1), None, "within"),
         ((1.0,), [JPEG], Learned(3.1, "test", 9.0, 2.0, 1000), ("data", JPEG), "better"),
         (
             (5.0,),
@@ -126,11 +125,8 @@ def test_a_statement_is_not_tested_by_a_network_with_too_few_steps(results: Resu
         ((5.0,), [DISTORTED], None, ("data", DISTORTED), "not tested"),
         ((5.0,), [SEEDS, EPOCHS], None, ("budget", f"{EPOCHS}; other differences: noise"), "worse"),
         ((5.0,), [SEEDS, CHANNELS], None, ("setting", f"{CHANNELS}; other differences: noise"), "worse"),
-        ((5.0,), [SEEDS], None, ("noise", SEEDS), "worse"),
         ((5.0,), [], None, ("unexplained", "as far as it gives them"), "worse"),
-        ((1.0,), [JPEG], None, ("data", JPEG), "better"),
         ((1.0,), [EPOCHS, JPEG], None, ("data", f"{JPEG}; other differences: budget"), "better"),
-        ((1.8,), [JPEG], None, None, "within"),
     ],
 )
 def test_a_row_says_what_may_explain_that_it_does_not_agree(

@@ -38,6 +38,7 @@ from pipeline.systems.matrix_capsules.settings import MatrixCapsulesRun
 from pipeline.systems.matrix_capsules.studies.ablation import ablated
 
 ROOT = Path(__file__).parents[2]
+CLAIMS = load_claims()
 STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 UNUSED = (
     "equivariance", "data_efficiency", "infer", "routing", "regression", "regression_sets", "attention",
@@ -77,21 +78,6 @@ def with_evidence(values: dict[str, Any], system: str, **groups: Any) -> dict[st
     return values | {"evidence": values["evidence"] | {system: before | after}}
 
 
-def with_scae(values: dict[str, Any], **dataset: Any) -> dict[str, Any]:
-    """The same with an SCAE run on a data set of its own, which is swept too.
-
-    Args:
-        dataset: what differs in it from the other runs' digits.
-    """
-    run = small_run("scae").model_dump() | {"dataset": "scae"}
-    scae = {"scae": "scae-digits"}
-    return with_evidence(values, "generative", table_1=scae, sweep=scae) | {
-        "datasets": values["datasets"] | {"scae": values["datasets"]["digits"] | dataset},
-        "runs": values["runs"] | {"scae-digits": run},
-        "sweep": values["sweep"] | {"runs": [*values["sweep"]["runs"], "scae-digits"]},
-    }
-
-
 PAPERS_MODEL = documents()["generative"]["capsules"]["model"] | {"seeding_epoch": 10_000, "pose_sd_start": 0.15}
 """What the capsule model of the made-up results has as the paper has it."""
 DATASET = "digits (scikit-learn)"
@@ -103,8 +89,6 @@ ACCURACY = {
     "t0_sampled": [0.91, 0.72, 0.55, 0.43, 0.38, 0.79],
     "t0_binary": [0.78, 0.61, 0.44, 0.35, 0.31, 0.66],
     "mu_sigma": [0.94, 0.68, 0.45, 0.30, 0.34, 0.52],
-    "prior": [0.93, 0.66, 0.43, 0.28, 0.32, 0.50],
-    "posterior": [0.91, 0.64, 0.41, 0.26, 0.30, 0.48],
 }
 
 
@@ -259,12 +243,6 @@ class Writer(ResultFiles):
             }
             self.numbers("sensitivity", name, {"own": own, "value": spreads(values, 0.0, 1)})
 
-    def scae(self) -> None:
-        """The items of the run of `with_scae`."""
-        self.train("scae-digits")
-        self.evaluate("scae-digits", ["prior", "posterior"])
-        self.sweep("scae-digits", {"prior": {0: 0.9, 45: 0.6, 180: 0.4}, "posterior": {0: 0.91, 45: 0.65, 180: 0.42}})
-
     def everything(self) -> None:
         """Every item of the made-up parameters."""
         self.train("capsules-digits")
@@ -347,7 +325,7 @@ def scorecard(writer: Writer, params: Params, claims: str = "") -> dict[str, Row
 
 def judged(results: Results, claims: str = "") -> dict[str, Row]:
     """Rows by claim, as `scorecard`."""
-    asked = [claim for claim in load_claims() if claim.id.startswith(claims)]
+    asked = [claim for claim in CLAIMS if claim.id.startswith(claims)]
     return {row["id"]: row for row in build_scorecard(asked, results)}
 
 
@@ -397,7 +375,7 @@ def page_of(
         figures: folder to draw them in; None: the page has none.
         more: of `build_page`.
     """
-    claims = claims or load_claims()
+    claims = claims or CLAIMS
     differing = compare(results, current_settings(*graph_of(params)), publish=params.publish)
     rows, tables = build_scorecard(claims, results, profile="quick"), list(report.build(results))
     shown = []
