@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from headless import Browser, find_browser
 from made_up import Report
@@ -79,12 +77,8 @@ ACCESSIBLE = """
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
-@pytest.mark.parametrize("which", ["report", "marked"])
-def test_nothing_overlaps_complains_or_leaves(
-    browser: Browser, request: pytest.FixtureRequest, which: str, width: int, dark: bool
-) -> None:
-    page: Path = request.getfixturevalue(which).page
-    browser.open(page, width, dark=dark)
+def test_nothing_overlaps_complains_or_leaves(browser: Browser, marked: Report, width: int, dark: bool) -> None:
+    browser.open(marked.page, width, dark=dark)
     browser.wait(f"{FILM}.dataset.shown")
     for everything_open in (False, True):
         if everything_open:
@@ -97,7 +91,7 @@ def test_nothing_overlaps_complains_or_leaves(
         assert found["width"] <= width
     assert browser.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 100)")
     assert browser.evaluate(ACCESSIBLE) == []
-    assert browser.requests == [page.as_uri()]
+    assert browser.requests == [marked.page.as_uri()]
     assert browser.complaints == []
 
 

@@ -15,7 +15,7 @@ from made_up import Report, Writer, check_drawn, recorded
 from PIL import Image
 from records import changed, dump_record, load_record
 
-from pipeline.drawing.drawings import Drawing, Picture
+from pipeline.drawing.drawings import Picture
 from pipeline.drawing.style import DPI
 from pipeline.page.figures import front_picture, load_figure, on_disk, vector_uri, write_figures
 from pipeline.params import Params
@@ -34,15 +34,9 @@ ALL = {
 }
 
 
-def drawings_of(writer: Writer, params: Params) -> dict[str, Drawing]:
-    """What results made with these parameters give, by name."""
-    return {drawing.name: drawing for drawing in draw(recorded(writer.results, params))}
-
-
 def test_every_figure_is_drawn_the_same_each_time(report: Report) -> None:
     before = dict(matplotlib.rcParams)
-    drawings = drawings_of(report.writer, report.params).values()
-    contents = check_drawn(drawings)
+    contents = check_drawn(draw(recorded(report.writer.results, report.params)))
     assert contents == {path.name: path.read_bytes() for path in report.figures.iterdir()}
     assert set(contents) == ALL
     for file, content in contents.items():

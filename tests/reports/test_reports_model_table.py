@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import made_up_matrix
 import pandas as pd
 import pytest
-from made_up import Writer, recorded, spread
+from made_up import Writer, made_up_values, recorded, spread
 from made_up_matrix import with_matrix
 from made_up_regression import with_regression, write_regression
 from records import dump_record, load_record
@@ -23,14 +22,16 @@ from pipeline.report import model_table
 NETWORKS = ["capsules-digits", "vae-digits", "matrix-toys", "cnn-toys"]
 
 
-@pytest.fixture
-def table(full: Writer, values: dict[str, Any]) -> Table:
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     """Of results of every study; of equivariance and data efficiency, of the runs that stages measured."""
+    full = Writer(tmp_path_factory.mktemp("full"))
+    full.everything()
     made_up_matrix.everything(full)
     # The CNN is better on familiar viewpoints, so its matched errors are not those of its last epochs.
     made_up_matrix.viewed(full, "azimuth", {"capsules": 0.20, "cnn": 0.26}, lead=-0.1)
     write_regression(full)
-    values = with_regression(with_matrix(values))
+    values = with_regression(with_matrix(made_up_values()))
     # A study of fewer images, whose name comes first
     few = {"gauss-newton": {"180": {"refit_accuracy_after": spread(0.9)}}}
     full.numbers("optimise", "a-few", {"engine": few, "images": 8})
