@@ -1,4 +1,4 @@
-"""The command line in this process, commands of documents, waiting for something, and a disk that is full."""
+"""The command line in this process, waiting for something, and a disk that is full."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -28,20 +27,6 @@ def wait_for(condition: Callable[[], object], seconds: float = 90.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.05)
-
-
-def commands_of(document: str, title: str) -> list[str]:
-    """The blocks of commands of a document's section, one text each, without indentation."""
-    text = (Path(__file__).parents[1] / "docs" / document).read_text(encoding="utf-8")
-    _, begun, section = text.partition(f"# {title}\n")
-    assert begun, f"{document} has no section '{title}'"
-    blocks: list[list[str]] = [[]]
-    for line in section.partition("\n#")[0].splitlines():
-        if line.startswith("    "):
-            blocks[-1].append(line[4:])
-        elif line.strip():
-            blocks.append([])
-    return ["\n".join(block) for block in blocks if block]
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from textwrap import dedent
 from typing import Any
 
 import pytest
 import requests
-from commands import commands_of
 from servers import free_port, serving
 
 from pipeline.errors import UserError
@@ -24,6 +25,7 @@ from pipeline.tracking.delivery import Delivery
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[2]
 PROGRAMS = [str(path) for path in Path("/usr/lib/postgresql").glob("*/bin")]
 SEARCH_PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], *PROGRAMS])
 
@@ -53,7 +55,9 @@ def server() -> Iterator[Server]:
         if shutil.which(program, path=SEARCH_PATH) is None:
             pytest.skip(f"{program} is not installed: apt install postgresql openssl curl")
     ports = {"5000": str(free_port()), "5433": str(free_port())}
-    blocks = commands_of("tracking.md", "A server for a team")
+    text = (ROOT / "docs/tracking.md").read_text(encoding="utf-8")
+    section = text.partition("# A server for a team\n")[2].partition("\n#")[0]
+    blocks = [dedent(block) for block in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)]
     for before, after in ports.items():
         blocks = [block.replace(before, after) for block in blocks]
     database, settings, start, add_user, _ = blocks

@@ -35,14 +35,6 @@ def test_a_run_is_written_line_by_line(tmp_path: Path) -> None:
     assert (end["event"], end["status"]) == ("end", "FINISHED")
 
 
-def test_an_event_written_by_half_costs_no_other(tmp_path: Path) -> None:
-    run = new_run(tmp_path)
-    with run.journal.path.open("a") as file:
-        file.write('{"event": "metr')  # as on a full disk
-    run.finish()
-    assert [event["event"] for event in events(run)] == ["start", "end"]
-
-
 def test_what_cannot_be_written_costs_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "runs").write_text("a file where the folder should be")
     run = new_run(tmp_path / "runs")
