@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import yaml
 from clones import executed, restored
-from short_stages import ROOT, make
+from short_stages import make
 
 from pipeline.operations.reproduce import PlannedItem, grouped
-
-PATH = {"PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}
 
 
 def test_two_at_once_leave_what_dvc_leaves_alone(tmp_path: Path) -> None:
@@ -19,11 +16,11 @@ def test_two_at_once_leave_what_dvc_leaves_alone(tmp_path: Path) -> None:
     made = make(
         tmp_path, {"download": [], "left": ["download"], "right": [], "last": ["left", "right"], "tables": ["last"]}
     )
-    output = made.run("pipeline", "repro", "--jobs", "3", **PATH)
+    output = made.run("pipeline", "repro", "--jobs", "3")
     assert sorted(executed(output)) == sorted(made.runs()) == ["download", "last", "left", "right", "tables"]
     assert output.index("this is left") < output.index("Running stage 'last'"), "what stages print is shown as it comes"
     assert (made.folder / "out/last").read_text() == "last1left1download1right1download1"
-    again = made.run("pipeline", "repro", **PATH)
+    again = made.run("pipeline", "repro")
     assert executed(again) == restored(again) == []
     assert "Data and pipelines are up to date." in again
 
@@ -35,13 +32,13 @@ def test_a_failure_stops_only_what_needs_it(tmp_path: Path) -> None:
     stages["train"] = {"foreach": ["run"], "do": stages["train"]}  # train@run and its studies are one group
     path.write_text(yaml.safe_dump({"stages": stages}, sort_keys=False))
     made.fail("bad")
-    code, output = made.attempt("pipeline", "repro", "--jobs", "2", **PATH)
+    code, output = made.attempt("pipeline", "repro", "--jobs", "2")
     assert code == 1
     assert "bad cannot work" in output
     assert {line.split(" failed, or")[0] for line in output.splitlines() if " failed, or" in line} == {"bad", "after"}
     assert made.runs() == {"train": 1, "bad": 1, "good": 1}
     made.fail("bad", fails=False)
-    made.run("pipeline", "repro", "after", **PATH)
+    made.run("pipeline", "repro", "after")
     assert made.runs() == {"train": 1, "after": 1, "bad": 2, "good": 1}
 
 
