@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -13,16 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 from commands import wait_for
-
-BUCKET = "team"
-S3_CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "somebody",
-    "AWS_SECRET_ACCESS_KEY": "secret",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
 
 
 def free_port() -> int:
@@ -52,20 +41,3 @@ def serving(
                 child.kill()
         process.kill()
         process.wait()
-
-
-@contextmanager
-def s3_server(folder: Path) -> Iterator[str]:
-    """The address of an S3-like store (moto's) that has the bucket `BUCKET`; skips the test where there is no moto."""
-    if importlib.util.find_spec("moto") is None:
-        pytest.skip("moto[s3] is not installed: pip install '.[dev]'")
-    import boto3
-
-    port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with serving(command, port, folder / "moto.log"):
-        address = f"http://127.0.0.1:{port}"
-        keys = {name.lower(): value for name, value in S3_CREDENTIALS.items() if "KEY" in name}
-        client = boto3.client("s3", endpoint_url=address, region_name=S3_CREDENTIALS["AWS_DEFAULT_REGION"], **keys)
-        client.create_bucket(Bucket=BUCKET)
-        yield address

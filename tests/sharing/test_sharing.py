@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from clones import Clone, executed, restored
-from servers import BUCKET, S3_CREDENTIALS, s3_server
+from servers import free_port, serving
 
 from pipeline.errors import UserError
 from pipeline.operations.publish import share
@@ -35,6 +35,12 @@ STAGES = {
         "metrics": [{"rate.json": {"cache": False}}],
     },
     "draw": {"cmd": "cp rate.json page.html", "deps": ["rate.json"], "outs": ["page.html"]},
+}
+S3_CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "somebody",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
 }
 SEED_0 = "files/md5/5b/bf5a52328e7439ae6e719dfe712200"
 """Where DVC keeps the content of `weights/seed-0`."""
@@ -59,11 +65,20 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Clone:
 
 @pytest.fixture
 def s3(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The settings of a bucket of an S3-like store."""
-    if importlib.util.find_spec("dvc_s3") is None:
-        pytest.skip("dvc-s3 is not installed: pip install '.[sharing]'")
-    with s3_server(tmp_path) as address:
-        yield {"url": f"s3://{BUCKET}/capsules", "endpointurl": address}
+    """The settings of a bucket of an S3-like store (moto's)."""
+    for package, extra in (("dvc_s3", "sharing"), ("moto", "dev")):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed: pip install '.[{extra}]'")
+    import boto3
+
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with serving(command, port, tmp_path / "moto.log"):
+        address = f"http://127.0.0.1:{port}"
+        keys = {name.lower(): value for name, value in S3_CREDENTIALS.items() if "KEY" in name}
+        client = boto3.client("s3", endpoint_url=address, region_name=S3_CREDENTIALS["AWS_DEFAULT_REGION"], **keys)
+        client.create_bucket(Bucket="team")
+        yield {"url": "s3://team/capsules", "endpointurl": address}
 
 
 def connect(clone: Clone, **settings: str) -> None:
