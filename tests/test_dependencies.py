@@ -48,6 +48,7 @@ PROFILES = {
 """The content of params.yaml."""
 
 
+@cache
 def graph_of(profile: str) -> tuple[Graph, dict[str, Any]]:
     values = yaml.safe_load(PROFILES[profile])
     return Graph(STAGES, values), parse_params(values).model_dump(mode="json")

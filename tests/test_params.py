@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,14 +21,16 @@ ROOT = Path(__file__).parents[1]
 PROFILES = {profile.name: Profiles(ROOT).params_path(profile.name) for profile in Profiles(ROOT).all()}
 
 
-@pytest.fixture(scope="module")
-def quick() -> str:
-    return json.dumps(read_yaml(PROFILES["quick"]))
+@cache
+def content_of(name: str) -> Any:
+    """The content of a profile's file, not to be changed."""
+    return read_yaml(PROFILES[name])
 
 
 @pytest.fixture
-def values(quick: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(quick)  # lists that merged sections share become separate
+def values() -> dict[str, Any]:
+    """Of profile quick; lists that merged sections share are separate."""
+    content: dict[str, Any] = json.loads(json.dumps(content_of("quick")))
     return content
 
 
@@ -209,9 +212,7 @@ def test_own_images_must_fit_what_uses_them(values: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_profile_of_the_repository_loads(name: str) -> None:
-    params = load_params(PROFILES[name])
-    assert isinstance(params, Params)
-    assert params.profile == name
+    assert parse_params(content_of(name)).profile == name
 
 
 def sections(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
@@ -229,7 +230,7 @@ def test_no_section_belongs_to_two_entries(name: str) -> None:
     A section that is to be as another's is merged by itself: `training: {<<: *training}`.
     """
     found: dict[int, str] = {}
-    for where, section in sections(read_yaml(PROFILES[name])):
+    for where, section in sections(content_of(name)):
         assert id(section) not in found, f"{where} is {found[id(section)]}"
         found[id(section)] = where
 

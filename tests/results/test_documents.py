@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from pipeline.params import Params, load_params
+from pipeline.params import load_params
 from pipeline.profiles import Profiles
 from pipeline.results import documents
 from pipeline.results.documents import COPIES, LABELS, remarks
@@ -102,9 +103,15 @@ def names(values: dict[str, Any], place: str = "") -> Iterator[str]:
             yield from names(value, f"{place}{key}.") if isinstance(value, dict) else ()
 
 
-def ours_of(params: Params, system: str, name: str) -> list[dict[str, Any]]:
+@cache
+def quick() -> dict[str, Any]:
+    """The parameters of profile quick."""
+    return load_params(Profiles(ROOT).params_path("quick")).model_dump(mode="json")
+
+
+def ours_of(system: str, name: str) -> list[dict[str, Any]]:
     """Settings that a network or study is compared with, of any run or study of the system."""
-    values = params.model_dump(mode="json")
+    values = quick()
     variant = {"scae": "scae", "vae": "vae", "cnn": "cnn"}.get(name.rpartition("_")[2], system)
     runs = [run for run in values["runs"].values() if run["variant"] == variant]
     if system == "regression":
@@ -131,14 +138,13 @@ ALL = [(system, name) for system, each in documents.documents().items() for name
 def test_what_a_document_gives_is_a_setting_of_ours(system: str, name: str) -> None:
     """A misspelt name would never differ."""
     theirs = documents.documents()[system][name]
-    params = load_params(Profiles(ROOT).params_path("quick"))
-    places = set(names(theirs)) - {"dataset.source"}
-    known = set().union(*(names(ours) for ours in ours_of(params, system, name)))
+    places, ours = set(names(theirs)) - {"dataset.source"}, ours_of(system, name)
+    known = set().union(*map(names, ours))
     if system == "capsnet":  # a setting at its default may be left out of the values
         known |= {f"model.{setting}" for setting in CapsNetModelParams.model_fields}
     assert places - known == set()
     assert {*theirs.get("words", ()), *theirs.get("budget", ())} <= places
     for words in theirs.get("words", {}).values():
-        assert words.format_map(Recorded(ours_of(params, system, name)[0])), "with our settings"
+        assert words.format_map(Recorded(ours[0])), "with our settings"
     sources = theirs.get("dataset", {}).get("source", "mnist")
     assert set(sources if isinstance(sources, list) else [sources]) <= LABELS.keys()
