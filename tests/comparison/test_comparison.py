@@ -149,7 +149,6 @@ def spread(sd: float | None, *verdicts: str, n: int = 2) -> noise.Spread:
         (answer(1, 0, 9), answer(2), (spread(3), spread(4)), [(math.hypot(1, 4), 1, "2 machines")]),
         (answer(1), answer(2), (spread(0), spread(0)), []),
         (answer(1), answer(2), (spread(3), None), []),
-        (answer(1), answer(2), (None, None), []),
         (
             replace(answer(1, 3, 1600), standard_error=True),
             replace(answer(2, 4, 1600), standard_error=True),
