@@ -54,7 +54,7 @@ def profile_switch(name: Annotated[str, typer.Argument(help="the profile to make
 
 @app.command()
 def sync_mlflow() -> None:
-    """Send to MLflow the runs that are recorded only in .tracking, because MLflow was not available at the time."""
+    """Send MLflow the runs that were recorded only in .tracking while MLflow was not available."""
     from pipeline.operations.show_runs import delivery_of, send
 
     send(delivery_of(find_root()))
@@ -94,7 +94,7 @@ def compare(
         typer.Argument(metavar="[A [B]]", help="revisions, profiles, or . for the working tree; default: HEAD and ."),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="profile of revisions and `.`; default: the profile current in the last of them")
+        str | None, typer.Option(help="profile to read in revisions and `.`; default: the last one's current profile")
     ] = None,
     noise: Annotated[
         bool, typer.Option("--noise", help="measure the spread between the machines that made A, B, ...")
@@ -208,7 +208,7 @@ def _check_run(name: str) -> None:
 
 @app.command()
 def check() -> None:
-    """Check params.yaml, dvc.lock and own images before DVC removes outputs. Exit code 2: bad parameters or images."""
+    """Check params.yaml, dvc.lock and own images, as `make repro` does first. Exit code 2: bad parameters or images."""
     import torch
 
     from pipeline.compute import choose_device
@@ -228,8 +228,8 @@ def check() -> None:
             "make a profile of your own as docs/profiles.md says"
         )
     if merges_written_out(root / "params.yaml"):
-        print("Sections of params.yaml that merge a section (<<: *name) repeat its values: edits to the merged section")
-        print("have no effect there. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is.")
+        print("Sections of params.yaml that merge another (<<: *name) repeat its values, so edits to the other do")
+        print("not change them. `dvc exp run -S` writes the file like this; with --temp, the file stays as it is.")
     try:
         choose_device(params.device)
         if params.own_images:
