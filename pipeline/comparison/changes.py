@@ -16,7 +16,7 @@ WORDS: tuple[Word, ...] = get_args(Word)
 
 LEVEL = 0.05
 """Approximate upper limit of the false discovery rate: among the tested claims called "moved", the expected share that
-differs only by chance. If nothing changed, any claim at all is called "moved" with about this probability.
+differs only by chance. If nothing changed, at least one claim is called "moved" with about this probability.
 """
 
 
@@ -26,7 +26,7 @@ class Change:
 
     Attributes:
         difference: `after` minus `before`, in the number's unit; None without two numbers.
-        noise: noise of the difference; of two estimates, the one with the larger p-value; None if it is unknown.
+        noise: noise of the difference; if there are two estimates, the one with the larger p-value; None if unknown.
         chance: p-value of the difference under the hypothesis that nothing changed; None if the noise is unknown.
     """
 

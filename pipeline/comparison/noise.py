@@ -1,4 +1,4 @@
-"""The noise of a claim's number: how much it differs between seeds, or between machines that run the same code.
+"""The noise of a claim's number: how much the number differs between seeds, or between machines with the same code.
 
 Machines differ in rounding, and training amplifies the differences. The file `reports/<profile>/noise.json` has the
 spread between machines, measured with the same code and settings. With one seed, only this spread is known.
@@ -24,8 +24,8 @@ class Spread:
 
     Attributes:
         sd: sample standard deviation of our number, in its unit; 0 if `n` is 1, None for a claim without a number.
-        n: number of machines. If several machines have equal numbers for all claims from this claim's items, they are
-            not independent, and one of them is counted. For a claim without a number, all machines are counted.
+        n: number of machines. Machines with equal numbers for all claims that rest on the same items are not
+            independent, and count as one. For a claim without a number, all machines are counted.
         verdicts: the claim's distinct verdicts on the machines.
         repetitions: number of seeds, or other repetitions, of which each number is the mean.
     """
@@ -69,7 +69,7 @@ def measure(sides: Sequence[Side]) -> tuple[dict[str, Spread], dict[str, list[st
         The spreads by the claim's id, and the claims that were skipped, by reason (`_obstacle`).
 
     Raises:
-        UserError: there is one side, or several profiles, or the sides agree in all measurable claims.
+        UserError: there is only one side, the profiles differ, or no measurable claim differs between the sides.
     """
     if len(sides) < 2:
         raise UserError("--noise needs at least two revisions, with results of different machines")

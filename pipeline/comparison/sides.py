@@ -27,7 +27,7 @@ class Answer:
 
     Attributes:
         sd: standard deviation over `n` seeds or other repetitions, in the number's unit; 0 if n is 1.
-        verdict: by the number or statement alone (field `judged`), even if the page shows "undecided" or "not tested".
+        verdict: on the number or statement alone (field `judged`), even if the page shows "undecided" or "not tested".
         items: names `<stage>/<item>` of the results that the number rests on.
         made_by: two comma-separated lists: the commits of these results, and the hashes of their settings.
         runs: ids of the tracked runs that made these results.
@@ -71,7 +71,7 @@ class Tree:
     commit: str | None = None
 
     def read(self, path: str) -> str | None:
-        """A file's text, or None if it does not exist there. Bytes that are no text become replacement characters."""
+        """A file's text, or None if it does not exist there. Bytes that are not UTF-8 become replacement characters."""
         if self.commit is None:
             file = self.root / path
             return file.read_text(encoding="utf-8", errors="replace") if file.exists() else None
@@ -99,7 +99,7 @@ def load_sides(root: Path, words: Sequence[str], profile: str | None = None) -> 
     """The sides named by `words`. A word is a profile, a Git revision, a DVC experiment, or `.` (working tree).
 
     Args:
-        profile: the profile of each side whose word names none; by default, the current profile of the last such side.
+        profile: the profile of a side whose word names no profile; by default, the current one of the last such side.
 
     Raises:
         UserError: a word is unknown or ambiguous, a side lacks the profile or its scorecard, or a file is damaged.
