@@ -46,7 +46,7 @@ class CheckedParams(SharedParams):
         return self
 
     def _entries(self, kind: str, in_sets: bool) -> Iterator[tuple[str, Any]]:
-        """Yield (dotted place, settings) of entries, also of `<kind>_sets` if `in_sets`. ValueError if names repeat."""
+        """Yield (place, settings) of a study's entries and, if `in_sets`, of its sets. ValueError if names repeat."""
         section = self.section(kind)
         if isinstance(section, Section):
             yield kind, section

@@ -23,8 +23,8 @@ Angle = Annotated[float, Field(ge=0, le=MAX_ANGLE, description="degrees: rotatio
 
 
 def younger(default: Any, **more: Any) -> Any:
-    """A pydantic field for a setting that did not exist when some results were made. These were made as with
-    `default`. Records leave out the setting if it is `default`. So old results' settings still equal the profile's.
+    """A pydantic field for a setting that is younger than some results. These results were made as with `default`.
+    Records leave out the setting if it is `default`, so old results still have the same settings as the profile.
     """
     return Field(default=default, exclude_if=lambda value: value == default, **more)
 

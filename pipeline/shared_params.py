@@ -53,7 +53,7 @@ class SharedParams(Section):
             raise ValueError(f"{where}: {error}") from None
 
     def check_factor(self, where: str, factor: str, dataset: str) -> None:
-        """ValueError if a data set lacks a factor of variation. It passes if factors are known for some images only."""
+        """ValueError if a data set lacks a factor of variation; no error if factors are known for some images only."""
         factors = self.images_of(dataset).factors
         if factors is not None and factor not in factors:
             known = ", ".join(factors) or "none"

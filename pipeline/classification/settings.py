@@ -26,7 +26,7 @@ class ClassifierRun(RunSettings):
 
 
 class CroppedRun(ClassifierRun):
-    """A run of a network of document 004, which sees crops. Images with one value of a factor can be held out."""
+    """A run of a network of document 004. The network sees crops. Images with one value of a factor can be held out."""
 
     augmentation: CropParams
     holdout: HoldoutParams | None = Field(description="images for validation; null: the data set's validation images")
@@ -36,8 +36,8 @@ class CroppedRun(ClassifierRun):
     def _light_is_seen(self) -> Self:
         if self.channels == 1 and (self.augmentation.gain or self.augmentation.offset):
             raise ValueError(
-                "augmentation.gain and augmentation.offset must be 0: they change nothing in images of one channel, "
-                "which the network standardises; augmentation.gamma has an effect"
+                "augmentation.gain and augmentation.offset must be 0: the network standardises images of one channel, "
+                "which undoes both; augmentation.gamma has an effect"
             )
         return self
 
@@ -49,7 +49,7 @@ class AttackParams(Section):
     cnn: Name = Field(description="a key of `runs` whose variant is cnn, with at least two replicas")
     images: int = Field(ge=1, le=10_000_000, description="number of test images to attack (the first ones)")
     epsilons: list[Annotated[float, Field(ge=0, le=1)]] = Field(
-        description="largest changes of a pixel's value to try, for values in [0, 1]; one is 0, for comparison"
+        description="maximum changes of a pixel's value to try, for values in [0, 1]; one must be 0, for comparison"
     )
     steps: int = Field(ge=2, le=1000, description="steps of the basic iterative method")
 

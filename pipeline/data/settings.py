@@ -15,7 +15,7 @@ SourceName = Literal[
 
 @dataclass(frozen=True)
 class Published:
-    """Properties of a source's images, as known before they are read.
+    """Properties of a source's images that are known before the images are read.
 
     Attributes:
         channels, side: an image's number of channels, and its height and width in pixels.
@@ -118,7 +118,7 @@ class OwnImagesParams(Section):
 
 
 class HoldoutParams(Section):
-    """Validation on the images with one value of a factor. With `instance`, they show one toy of each class."""
+    """Validation on the images with one value of a factor. With the factor `instance`, these show one toy per class."""
 
     factor: Literal["instance", "azimuth", "elevation", "lighting"] = Field(
         description="images are held out by the value of this factor (smallNORB and toys only)"

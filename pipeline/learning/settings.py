@@ -28,7 +28,7 @@ class AugmentationParams(Section):
 
 
 class CropParams(Section):
-    """Random crops with random brightness, drawn again in every epoch. They are warped if the property `warps` is true.
+    """Random crops with random brightness and, if `warps` is true, random warps. They are drawn again in every epoch.
 
     Gain and offset are drawn for each channel, because models remove a gain or offset that channels share.
     All other changes are the same for all channels. Validation and tests use the unchanged central crop.
@@ -70,7 +70,7 @@ class TrainingParams(Section):
     final_learning_rate: float = Field(gt=0, le=1, description="step size at the end")
     decay: Literal["cosine", "exponential"] = Field(description="shape of the step size's decay from start to end")
     gradient_clip: float = Field(gt=0, le=1e30, description="a gradient with a larger norm is scaled down to this norm")
-    patience: int = Field(ge=1, le=1_000_000, description="training ends after so many epochs without improvement")
+    patience: int = Field(ge=1, le=1_000_000, description="epochs without improvement after which training ends")
     averaging: float = Field(
         ge=0, le=0.5, description="mean age of averaged weights, as a share of the steps so far; 0: no averaging"
     )
@@ -116,7 +116,7 @@ class RunSettings(Section):
         return {name: need for need, (met, names) in self._needs().items() for name in names if not met}
 
     def _needs(self) -> dict[str, tuple[bool, tuple[str, ...]]]:
-        """What some settings of the model need: for each need, whether it is met, and the names of the settings."""
+        """By need, such as "competition: all": whether it is met, and the names of the settings with this need."""
         return {}
 
     def with_epochs(self, epochs: int) -> Self:

@@ -12,7 +12,7 @@ class EvaluateParams(Section):
 
     angles: Angles = Field(description="degrees: each angle is a test on images rotated uniformly in [-angle, +angle]")
     affine_versions: int = Field(ge=1, le=32, description="number of random affine versions of each test image")
-    official_affnist: bool = Field(description="also test 40x40 runs on affNIST's images; `sources` must list affnist")
+    official_affnist: bool = Field(description="also test models of 40x40 images on affNIST, which `sources` must list")
     probe_images: int = Field(
         ge=10, le=10_000_000, description="maximum number of training images (the first ones) that a probe is fitted to"
     )
