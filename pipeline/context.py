@@ -44,11 +44,11 @@ class Opened(NamedTuple):
 
 @dataclass(kw_only=True)
 class Context:
-    """What one item of a stage, usually a study or a training, is given and uses.
+    """What one item of a stage (usually a study or a training) is given, and what it has used so far.
 
     Attributes:
         entry: the item in `dvc.yaml`.
-        item, label: name of the item, and its name in DVC, such as `attack@smallnorb`, also the title of progress bars.
+        item, label: the item's name, and its name in DVC and in progress bars, such as `attack@smallnorb`.
         settings: the item's entry in `params.yaml`, or the section that all items share; None if there is neither.
         checkpoints: the folder of checkpoints of unfinished trainings. If DVC runs an experiment in a temporary copy of
             the repository, `root` is the copy, and this folder is in the original.
@@ -167,9 +167,9 @@ class Context:
         """Train all replicas of a run, continuing from a checkpoint if the same training was interrupted.
 
         Args:
-            name: name of the training in the study. It is the prefix of the names of the metrics. None if the item has
-                no other training.
-            dataset: training data; by default, the run's data set. A checkpoint of other images is not used.
+            name: name of the training in the study, and prefix of the names of its metrics; None if the item has no
+                other training.
+            dataset: training data; by default, the run's data set. A checkpoint made with other images is not used.
             key: key of the training's settings in the result; by default, `name`. Without `key` and `name`,
                 settings are not recorded, because the result of the stage `train` has the run's settings anyway.
             start, frozen, watched: as for `train_run`, whose docstring lists the errors.
@@ -210,7 +210,7 @@ class Context:
         return [each for context in (self, *self.parts) for each in context.opened.values()]
 
     def provenance(self) -> dict[str, Any]:
-        """The provenance of the result: data, hash of the first data set, seeds, mean number of epochs, settings."""
+        """The result's provenance: data, first data set's hash, seeds, mean number of epochs, settings of trainings."""
         opened = self._all_opened()
         return {
             "dataset": self.data,

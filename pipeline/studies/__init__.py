@@ -1,4 +1,4 @@
-"""Studies, one module each. Those for any system are in this folder, those for one system in its folder `studies`.
+"""Studies, one module each: for any system in this folder, for one system in the folder `studies` of its package.
 
 A study's kind is the name of its module, of its stage in `dvc.yaml` and of its section in `params.yaml`. A module has
 
@@ -30,7 +30,7 @@ def _files() -> dict[str, Path]:
 
 
 def file_of(kind: str) -> Path | None:
-    """The file of a kind of study; None if there is none. The argument may also name its sets, as `<kind>_sets`."""
+    """The file of a kind of study; None if there is none. An argument `<kind>_sets` is taken as `<kind>`."""
     return _files().get(kind.removesuffix(SETS))
 
 
