@@ -17,7 +17,7 @@ NEEDED_GIB = 5.0
 
 
 def examine(root: Path) -> Iterator[tuple[str, bool, str]]:
-    """Run all checks. Yields for each its name, whether it passed, and what it found: if it failed, with advice."""
+    """Run all checks. Yields each check's name, whether it passed, and what it found (if it failed, with advice)."""
     checks = (_python, _torch, _kernels, _parameters, _lock, _disk, _downloads, _mlflow, _dvc, _git)
     for check in checks:
         what = check.__name__.strip("_").replace("_", "-")
@@ -83,7 +83,7 @@ def _disk(root: Path) -> str:
 
 
 def _downloads(root: Path) -> str:
-    """Check that the mirror `CAPSULES_MIRROR` can be reached. If none is set, check one server of missing raw data."""
+    """Check that `CAPSULES_MIRROR` can be reached or, if it is not set, one server that has missing raw data."""
     from pipeline.data.sources import SOURCES, local_path
     from pipeline.params import load_params
 
@@ -96,7 +96,7 @@ def _downloads(root: Path) -> str:
         if all((raw_folder(root, name) / file).exists() for file in SOURCES[name].files):
             continue
         if not SOURCES[name].mirrors:
-            advice = "set CAPSULES_MIRROR to a copy of it, or use other data: docs/data.md"
+            advice = "set CAPSULES_MIRROR to a copy of it, or use other data (docs/data.md)"
             raise UserError(f"{name} is on no public server: {advice}")
         address = address or next((each for each in SOURCES[name].mirrors if each.startswith("http")), "")
     if not address:
@@ -134,5 +134,5 @@ def _dvc(root: Path) -> str:
 def _git(root: Path) -> str:
     commit, _ = git_state(root)
     if commit == "unknown":
-        raise UserError("no commit here: install Git, and clone the repository, as results record their commit")
+        raise UserError("no commit here: install Git, and clone the repository, because results record their commit")
     return f"at {commit[:10]}"

@@ -57,7 +57,7 @@ def write_text(path: Path, content: str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write `content` to `path` as indented JSON (no NaN or infinity), atomically. Raises as `write_text`."""
+    """Write `content` as indented JSON, atomically. Raises as `write_text`, and `ValueError` for NaN or infinity."""
     write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
 
@@ -155,8 +155,8 @@ def json_sha256(content: Any) -> str:
 
 
 def md5(path: Path) -> str | None:
-    """The MD5 hash of a file or folder, as in `dvc.lock`; None if there is neither. A folder's is that of the list of
-    its files, without compiled Python.
+    """The MD5 hash of a file or folder, as in `dvc.lock`; None if `path` does not exist. A folder's hash is that of the
+    list of its files, without compiled Python.
     """
     if not path.is_dir():
         return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() if path.is_file() else None

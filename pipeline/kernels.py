@@ -98,7 +98,7 @@ def forms() -> dict[str, tuple[str, ...]]:
 
 
 def compiler() -> str | None:
-    """The path of the C++ compiler: `$CXX` if set, else the first of c++, g++ and clang++; None if not installed."""
+    """Path of the C++ compiler: `$CXX` if set, else the first found of c++, g++ and clang++; None if there is none."""
     candidates = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
     return next((found for name in candidates if (found := shutil.which(name))), None)
 

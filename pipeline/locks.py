@@ -41,7 +41,7 @@ def lock_path(root: Path, label: str) -> Path:
 
 
 def is_running(root: Path, label: str) -> bool:
-    """Whether a process holds the lock of item `label`, `<stage>/<key>`. False if this user cannot open the lock."""
+    """Whether a process holds the lock of item `label` (`<stage>/<item>`). False if this user cannot open the lock."""
     path = lock_path(root, label.replace("/", "@", 1))
     if not path.exists():
         return False

@@ -121,7 +121,7 @@ def _picture(path: Path, size: int, channels: int) -> Tensor:
     with reading(path), Image.open(path) as picture:
         plain = upright_on_black(picture, channels)
         if plain.width != plain.height:
-            raise UserError(f"{path} is not square: cut a square out of it, framed like the images trained on")
+            raise UserError(f"{path} is not square: cut a square out of it, framed like the training images")
         resized = plain.resize((size, size), Image.Resampling.BICUBIC)
     pixels = np.asarray(resized, dtype=np.float32).reshape(size, size, channels)
     return torch.from_numpy(pixels.transpose(2, 0, 1) / 255)

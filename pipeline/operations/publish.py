@@ -49,10 +49,10 @@ _MODELS, _ARRAYS = "models/", "results/"
 
 
 def publish(root: Path) -> tuple[dict[Output, int], dict[Output, str]]:
-    """Copy those outputs of the current profile to the remote that are in the state "recorded" (`freshness.STATES`),
-    where code that changed since does not count. Write a card for each published run, and the list of cards. Returns
-    the size of each published output in bytes, and the reason for each output that is left out. Raises `UserError` if
-    there are uncommitted changes, the profile is not for publication or too large, or DVC cannot copy the outputs.
+    """Copy to the remote the outputs of the current profile in the state "recorded" (`freshness.STATES`), even if code
+    has changed since. Write a card for each published run, and the list of cards. Returns the size of each
+    published output in bytes, and the reason for each output that is left out or removed. Raises `UserError` if there
+    are uncommitted changes, the profile is not for publication, the remote becomes too large, or DVC reports an error.
     """
     params = load_params(root / PARAMS)
     if not params.publish:
@@ -102,7 +102,7 @@ def push(root: Path, wanted: Sequence[Output], locked: Iterable[Output]) -> dict
 
 
 def stored(root: Path, output: Output) -> list[Path]:
-    """Paths on the remote of an output: its files, and a folder's listing. UserError if any is missing or damaged."""
+    """Paths of an output's files on the remote and of a folder's listing. UserError if one is missing or damaged."""
 
     def checked(name: str) -> Path:
         path = _place(root, name)
