@@ -28,7 +28,7 @@ COUNTS, VALUES = "claims", "claim_values"
 
 
 def _view(stage: str, metrics: Sequence[str], *tags: str, order: str = "tags.`mlflow.runName`") -> dict[str, Any]:
-    """The runs of a stage, with columns `metrics` and `tags`, sorted by `order`: a tag ascending, a time descending."""
+    """A view of a stage's runs, with columns `metrics` and `tags`, sorted by `order` (if it is a time, descending)."""
     columns = [*(f"metrics.`{name}`" for name in metrics), *(f"tags.`{name}`" for name in tags)]
     found = {"searchFilter": f"tags.stage = '{stage}'", "orderByKey": order, "orderByAsc": order.startswith("tags")}
     return {**found, "selectedColumns": ["attributes.`Duration`", *columns]}
@@ -44,8 +44,8 @@ VIEWS = {
 }
 """Views of MLflow's table of runs, in the form of its shared views. Other settings keep the defaults of MLflow's page.
 
-Trainings and evaluations are sorted by name, so that those of one item in several reproductions are next to each other.
-A table sorted by time shows nested runs only below their parents. These are the reproductions, which are left out here.
+Trainings and evaluations are sorted by name, so that runs of one item in several reproductions are next to each other.
+In a table sorted by time, MLflow shows nested runs only below their parents: reproductions, which these two views lack.
 """
 
 _EVALUATING = ("evaluate", "optimise", "turn", "infer", "routing", "equivariance", "attack")

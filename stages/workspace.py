@@ -3,7 +3,7 @@
     with stage("train", item) as workspace:
         ...
 
-After an error that a user can mend, a stage exits with one message and code 2 (bad parameters) or 1 (other errors).
+After an error that a user can fix, a stage exits with one message and code 2 (bad parameters) or 1 (other errors).
 """
 
 import errno
@@ -96,7 +96,7 @@ class Workspace(Layout):
         self._headline.update(flat(headlines(outcome.numbers, outcome.headline)))
 
     def conclude(self, **tags: str) -> None:
-        """Track the device, a description, and `tags` (a failed stage's error) or, without tags, trained weights."""
+        """Track the device, a description and, after a failure, the error in `tags`; otherwise also trained weights."""
         if not tags and self.entry.stage == "train":
             for path in sorted(model_folder(self.root, str(self.entry.name)).glob("*")):
                 self.run.log_artifact(path, "model")
@@ -159,7 +159,7 @@ def stage(name: str, item: str | None = None, root: Path | None = None) -> Itera
                 yield workspace
                 if _recorded_by_dvc(root, entry, read_yaml(root / "params.yaml")) != before:
                     what = f"parameters or code of {entry.label} changed while it ran, so its result is not recorded"
-                    raise UserError(f"{what}. Run it again; a training continues if the change is undone before.")
+                    raise UserError(f"{what}. Run it again; a training continues if the change is undone first.")
             except BaseException as error:
                 killed = isinstance(error, (KeyboardInterrupt, SystemExit))
                 workspace.conclude(error="stopped" if killed else f"{type(error).__name__}: {error}")
@@ -261,7 +261,7 @@ def exit_with(chain: list[psutil.Process]) -> Iterator[None]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Whether a process runs. It does not if it is a zombie, or if its id now belongs to another process."""
+    """Whether a process runs. False for a zombie, and if the process's id now belongs to another process."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Delivers new events of journals (`run.py`), the files in which tracked runs write their events, to an MLflow store.
+"""Delivers new events of tracked runs from their journals (`run.py`) to an MLflow store.
 
 A file beside each journal has the byte offset where delivery continues. The file's name has the id and the creation
 time of MLflow's experiment. For another or a new store, no such file exists yet, so the store gets all events. After an

@@ -82,7 +82,7 @@ class Store:
         with background_log(folder).open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeline.tracking.delivery", str(folder), str(self.artifacts or "")],
-                cwd=folder.parent,  # its code is imported, because the stage may run in a copy that DVC soon deletes
+                cwd=folder.parent,  # code is imported from here: the stage may run in a copy that DVC soon deletes
                 # Other users can see arguments. So the address, which may hold a password, is not an argument.
                 env={**os.environ, "PYTHONPATH": search, "MLFLOW_TRACKING_URI": self.uri},
                 stdin=subprocess.DEVNULL,
