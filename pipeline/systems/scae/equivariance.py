@@ -1,7 +1,7 @@
 """The layers whose equivariance is measured, and how a transformation of the image should change each of them.
 
-Two layers are the poses of parts, and the votes (predictions of these poses by objects). A transformation multiplies
-poses from the left. It also multiplies votes, because a vote is the object's pose times the part's pose in the object's
+Two layers are the poses of parts, and the votes (predictions of these poses by objects). A transformation should
+multiply poses from the left, and so also votes: a vote is the object's pose times the part's pose in the object's
 frame. Errors are weighted by presences of parts or votes. The presences of objects, the third layer, should not change.
 """
 

@@ -27,7 +27,7 @@ STEP = 5
 
 
 def part_colours(count: int) -> NDArray[np.float32]:
-    """RGB colours `[count, 3]`. Steps of hue by the golden ratio make neighbours differ. Saturations alternate."""
+    """RGB colours `[count, 3]`. Hues are the golden ratio apart, so that neighbours differ. Saturations alternate."""
     golden = 0.618034
     colours = [colorsys.hsv_to_rgb((i * golden) % 1, 0.75 if i % 2 else 1.0, 1.0) for i in range(count)]
     return np.asarray(colours, dtype=np.float32)
@@ -73,7 +73,7 @@ def object_examples(model: GenerativeModel, images: NDArray[np.uint8], labels: N
 
     Returns:
         arrays by name, for O objects: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings
-        with shares as presences; object_classes `[O, classes]`, owned images by class. Without images, all are 0.
+        with shares as presences; object_classes `[O, classes]`, owned images per class. 0 for objects without images.
     """
     found = []
     for pixels in batches(images[:OWNED_BY], model.device, _BATCH):
@@ -97,8 +97,8 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8]) -> dict[str, NDArr
 
     Returns:
         arrays by name: angles `[N]`, degrees; images and reconstructions `[N, S, S]`, uint8; arrangements
-        `[N, S, S, 3]`, parts in colour, uint8; presences `[N, P]` of P parts; frames `[N, P, 4, 2]`, the (x, y) of the
-        templates' corners in the image's frame; colours `[P, 3]` of parts, RGB; pixel_errors `[N]`, sums of squares.
+        `[N, S, S, 3]`, reconstructions in colour by part, uint8; presences `[N, P]` of P parts; frames `[N, P, 4, 2]`,
+        the (x, y) of templates' corners in the image's frame; colours `[P, 3]` of parts; pixel_errors `[N]`, squared.
     """
     angles = np.arange(-180, 180, STEP, dtype=np.float32)
     images = turned(image, angles, model.device)

@@ -35,7 +35,7 @@ SAMPLES = 4
 _TAIL = 20.0
 """Distance of the integration limits from the lowest and highest log odds. The mass beyond a limit is below e^-20."""
 _POINTS = 513
-"""Points of the trapezoidal rule. If log odds span at most 200, the step is below 1/2, the error below 1e-6 nats."""
+"""Points of the trapezoidal rule. If log odds span at most 200, the step is below 1/2 and the error below 1e-6 nats."""
 
 
 @torch.no_grad()
@@ -66,9 +66,9 @@ def presence_measures(model: GenerativeModel, images: NDArray[np.uint8], seed: i
 
 
 def binary_information(logits: Tensor, noise: Tensor) -> Tensor:
-    """As `joint_information`, for presences rounded to 1 if their sampled logit is above 0, otherwise to 0.
+    """As `joint_information`, but for presences rounded to 1 if the sampled logit is above 0, and to 0 otherwise.
 
-    The information is at most O log 2. Relaxed presences have at least as much: rounding only loses information.
+    The information is at most O log 2, and at most that of relaxed presences, because rounding only loses information.
     """
     on = (logits + noise > 0).to(logits)
     off = F.softplus(logits).sum(-1)  # rounded presences b: log p(b | x) = sum_o b_o logits_o - softplus(logits_o)

@@ -3,7 +3,7 @@
 Templates are compared as drawn (opacity times intensity). For each pair, a search finds the affine map that makes the
 second template most similar to the first. The singular values of the map's linear part are from 1 / `MOST_STRETCH` to
 `MOST_STRETCH`. Reflections are allowed. Similarity is the correlation of pixels on a canvas of twice a template's side.
-Ink in only one template lowers similarity. Black pixels outside both templates would raise it and are left out.
+Ink in only one template lowers it. Pixels outside both templates, which are black, would raise it and are left out.
 
 The search starts from maps in closed form. S1 and S2 are the covariances of the ink in the two templates. If the second
 is a copy of the first, the map's linear part is S1^(1/2) Q S2^(-1/2), with an unknown rotation or reflection Q. Angles
@@ -36,7 +36,7 @@ STEP = 0.03
 LEAST_USE = 0.01
 """A part is in use if it draws at least this share of the ink. The template of an unused part is blank or noise."""
 CONTROLS = 10
-"""Number of random sets of strokes, cut from digits. Copies are counted in them as they are in the set of templates."""
+"""Number of random sets of strokes, cut from digits, in which copies are counted for comparison with the templates."""
 
 
 @torch.no_grad()
@@ -70,8 +70,8 @@ def correlation(first: Tensor, second: Tensor) -> Tensor:
 
 
 def best_correlation(first: Tensor, second: Tensor, starts: int, steps: int) -> Tensor:
-    """Best correlations `[n]` of `first [n, h, h]` with affinely moved `second [n, h, h]`. Of `starts` rotations, each
-    with and without a reflection, the best `REFINED` are refined by `steps` gradient steps.
+    """Best correlations `[n]` of `first [n, h, h]` with affinely moved `second [n, h, h]`. The search tries `starts`
+    rotations, each with and without a reflection. The best `REFINED` of them are refined by `steps` gradient steps.
     """
     begin = _starts(first, second, starts)  # (n, 2 starts, 2, 3)
     tried = begin.shape[1]
@@ -115,7 +115,7 @@ def template_copies(model: GenerativeModel, images: NDArray[np.uint8], failures:
 
     Returns:
         numbers by name: drawn, the number of templates in use; pairs and copied, from `copies`; faded_strokes_pairs and
-        faded_strokes_copied, means over `CONTROLS` samples of faded `strokes`; faded_strokes_pairs_sd, sd over samples.
+        faded_strokes_copied, means over `CONTROLS` sets of faded `strokes`; faded_strokes_pairs_sd, the sd over sets.
     """
     pictures = drawn(model, images)
     size, scale = model.params.template_size, model.params.template_scale
@@ -136,7 +136,7 @@ def template_copies(model: GenerativeModel, images: NDArray[np.uint8], failures:
 
 def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed: int) -> Tensor:
     """The control: windows `[count, size, size]` in [0, 1], cut from digits, uint8 `[N, 1, S, S]`. If `count` exceeds
-    N, there are N windows. `scale` is a window's side / an image's side.
+    N, there are N windows. `scale` is the side of a window divided by the side of an image.
 
     Each window is centred on an ink pixel of a different image. Strokes of digits are similar up to affine maps, too.
     So copies among templates are compared with copies among strokes.
@@ -154,7 +154,7 @@ def strokes(images: NDArray[np.uint8], count: int, size: int, scale: float, seed
 
 
 def _starts(first: Tensor, second: Tensor, count: int) -> Tensor:
-    """Initial maps `[n, 2 count, 2, 3]`: the ink of `second` gets the centre and covariance of the ink of `first`."""
+    """Initial maps `[n, 2 count, 2, 3]`. They give the ink of `second` the centre and covariance of that of `first`."""
     centre, spread = _moments(first)
     other_centre, other_spread = _moments(second)
     turns = poses.rotation(torch.arange(count, device=first.device) * (360 / count))[:, :, :2].to(first)
@@ -185,7 +185,7 @@ def _root(matrix: Tensor) -> Tensor:
 
 
 def _within_stretch(linear: Tensor) -> Tensor:
-    """Linear maps `[..., 2, 2]` with singular values clamped as in `MOST_STRETCH`. The determinant's sign stays."""
+    """Linear maps `[..., 2, 2]` with singular values clamped as in `MOST_STRETCH`. Reflections stay reflections."""
     left, values, right = torch.linalg.svd(linear)
     limit = math.log(MOST_STRETCH)
     return left @ torch.diag_embed(values.clamp_min(1e-6).log().clamp(-limit, limit).exp()) @ right

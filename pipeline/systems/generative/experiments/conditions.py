@@ -1,4 +1,4 @@
-"""Studies that train and measure a run under several conditions, which differ in the settings of the model."""
+"""Train and measure a run under several conditions, which differ in the settings of the model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,15 +26,15 @@ def measure(
     **numbers: Any,
 ) -> Outcome:
     """Train the run of a study with each of the settings in `models`, for the study's epochs and replicas. Measure
-    every replica on clean test images: probes on the features `probed`, and pixel_error. The table has one row per
-    replica, metric and condition. Model settings that count epochs are scaled like the number of training epochs.
+    every replica on clean test images: accuracies of probes on the features `probed`, pixel_error and `more`. The table
+    has a row per replica, metric and condition. Model settings that count epochs are scaled with the training's epochs.
 
     Args:
-        kind: name of the column of conditions in the table, and first key of the numbers.
+        kind: name of the column of conditions in the table, and first key of their numbers.
         models: for each condition, the name of the training and the settings of the model.
         headline: names of the metrics that are headline numbers of each condition.
         more: returns further metrics of a model, by name.
-        numbers: further numbers, recorded beside the conditions' numbers.
+        numbers: further numbers, recorded beside those of the conditions.
     """
     evaluate, device, rows, settings = context.params.evaluate, context.device, [], context.settings
     run, sampled = context.params.runs[settings.run], "t0_sampled" in probed

@@ -9,8 +9,8 @@ A guide is the approximate posterior q(z | x) that an encoder computes. Four gui
 - `control`: an encoder with delta poses, otherwise trained as `refined` is. Bounds are measured as for `delta`, with
   the sds of `delta`. This guide shows the effect of further training without Gaussian poses.
 - `scratch`: an encoder with Gaussian poses, trained together with a new generative model, for as many epochs as `delta`
-  and `refined` together. Training is fully coupled (`early_coupling: 1`, see `GenerativeModel.forward`) and without
-  `seeding` (the document has none). Bounds are on log p(x) of this new model. The other guides share one model.
+  and `refined` together. As in the document, training is fully coupled (`early_coupling: 1`, see
+  `GenerativeModel.forward`) and M_ij are not set from images. Its bounds are on log p(x) of the new model.
 """
 
 import math
@@ -36,12 +36,12 @@ from pipeline.systems.generative.settings import GenerativeRun, PosteriorParams
 
 
 def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> GenerativeRun:
-    """Settings for further training of the encoder of `run`: fully coupled, not seeded, at the final temperature."""
+    """Settings for further training of the encoder of `run`: fully coupled, at the final temperature, no `seeding`."""
     return _changed(run, study, study.epochs, pose_posterior=pose_posterior, temperature=run.model.final_temperature)
 
 
 def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """Settings for training `run` anew: Gaussian poses, fully coupled, not seeded, and `study.epochs` more epochs."""
+    """Settings for training `run` anew: Gaussian poses, fully coupled, M_ij not set from images, for more epochs."""
     epochs = run.training.epochs + study.epochs
     return _changed(run, study, epochs, pose_posterior="gaussian", seeding_epoch=epochs)
 
@@ -55,7 +55,7 @@ def _changed(run: GenerativeRun, study: PosteriorParams, epochs: int, **model: o
 
 
 def with_gaussian_poses(model: GenerativeModel, part_sd: float, object_sd: float) -> GenerativeModel:
-    """Copy a model that has delta poses. The guide of the copy has Gaussian poses around them, with the given sds."""
+    """Copy a model that has delta poses. The copy's guide has Gaussian poses around the delta poses, with these sds."""
     params = model.params.model_copy(update={"pose_posterior": "gaussian"})
     with torch.random.fork_rng(devices=[]):
         # The seed fixes the hidden layers of the heads that compute sds. Training from the copy is then reproducible.
@@ -81,13 +81,13 @@ def draw_weights(
 
     Returns:
         three tensors `[K, B]`: the log weights, log weights with a normalised density of part poses, and squared errors
-        summed over pixels. Use the first to compare guides of one model, and the second to compare models. The
-        first has the document's density of part poses, which integrates to Z <= 1 (`model.hierarchy`). This lowers
-        log p(x) by an amount that differs between models.
+        summed over pixels. Use the first to compare guides of one model, and the second to compare models. The first
+        has the document's density of part poses, which integrates to Z <= 1 (`model.hierarchy`). This lowers log p(x)
+        by an amount that differs between models.
     """
     weights, normalised, errors = torch.empty(3, samples, len(images), device=images.device)
     for k in range(samples):
-        # To save memory, only numbers are kept, not the trace, which also holds the sampled states of all parts.
+        # To save memory, these numbers are kept, but not the trace, which also holds the sampled states of all parts.
         trace = model.trace_bound(images, model.draw_noise((len(images),), generator))
         layer = model.parts_given_objects(trace.y0, trace.object_poses)
         weights[k], errors[k] = trace.bound, trace.error
@@ -109,8 +109,8 @@ def image_bounds(model: GenerativeModel, images: NDArray[np.uint8], samples: int
 
 
 def choose_sds(model: GenerativeModel, validation: NDArray[np.uint8], study: PosteriorParams) -> tuple[float, float]:
-    """Choose the sds of Gaussians around the delta poses of parts and of objects. Returns the pair from the study's
-    grid with the highest evidence lower bound on the validation images, uint8 `[N, 1, S, S]`.
+    """Choose sds of Gaussians around the delta poses, for parts and for objects: the pair from the study's grid with
+    the highest evidence lower bound on the validation images, uint8 `[N, 1, S, S]`.
 
     Raises:
         UserError: a bound is infinite or NaN.
@@ -129,12 +129,12 @@ def choose_sds(model: GenerativeModel, validation: NDArray[np.uint8], study: Pos
 def measure(context: Context) -> Outcome:
     """Train the guides `control`, `refined` and `scratch`, and measure all four guides.
 
-    On the first test images, the metrics are the columns of `image_bounds`. On all clean test images, the metrics are
-    accuracies of probes, one for each kind of features (`GenerativeModel.features`).
+    Metrics are the columns of `image_bounds`, on the first test images, and the accuracies of probes, on all clean test
+    images, one for each kind of features (`GenerativeModel.features`).
 
     Returns:
-        a table with one row per replica, metric and guide. The numbers are the metrics by guide, and the sds of the
-        Gaussians around delta poses, of parts and of objects.
+        a table with one row per replica, metric and guide. The numbers are the metrics by guide, and the chosen sds of
+        the Gaussians around delta poses, for parts and for objects.
     """
     study, params = context.settings, context.params
     run = params.runs[study.run]

@@ -3,10 +3,10 @@
 Free-form optimisation starts at the encoder's posterior of each image (kind "before"), and finds a better one (kind
 "after"). Probes on t0, the log odds of the objects' presence, measure the effect on classification. The probe `fixed`
 is fit to the encoder's posteriors of clean training images. For the engine `chosen` alone, a probe `refit` is fit to
-each kind of posterior of rotated training images, and tested on this kind. With restarts, there are two more kinds:
+each kind of posterior of rotated training images, and tested on this kind. If this engine restarts, two more kinds are:
 
 - `once`: optimised without restarts.
-- `kicked`, at the smallest angle only: optimised again from `once`. Here, restarts add noise to log odds and poses, and
+- `kicked`, at the smallest angle only: optimised again from `once`. Its restarts add noise to log odds and poses, and
   objects are not optimised alone at the end. So most noise stays in t0, on which the bound depends little.
 """
 
@@ -44,7 +44,7 @@ BATCH = 512
 def optimisation_gains(
     model: GenerativeModel, dataset: Dataset, study: OptimiseParams, evaluate: EvaluateParams
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Optimise the first test images by each engine, rotated at random within +-angle degrees, in one batch per angle.
+    """Rotate the first test images at random within +-angle degrees. Each engine optimises them in one batch per angle.
 
     Returns:
         two tables. The first has one row per engine and angle, with these columns (NaN if not measured):
@@ -58,7 +58,7 @@ def optimisation_gains(
         - `bound_fell`: share of images whose bound fell
         - `evaluations` of the gradient (mean per image), `seconds` for the batch, number of `images`
 
-        The second has one row per engine, angle and measured round, with the columns of `Optimised.curve`.
+        The second table has one row per engine, angle and measured round, with the columns of `Optimised.curve`.
 
     Raises:
         UserError: a measurement is infinite or NaN.
@@ -114,8 +114,8 @@ def optimisation_gains(
 
 
 def _optimised(model: GenerativeModel, images: Tensor, study: OptimiseParams, name: str, angle: float) -> Optimised:
-    """Optimise images `[N, 1, S, S]` by the engine `name`. If it is the chosen engine and has restarts, the result also
-    has the posterior "once" and, at the smallest angle, the posterior and bound "kicked" (see the module's docstring).
+    """Optimise images `[N, 1, S, S]` by the engine `name`. If it is the chosen engine and restarts, the result also has
+    the posterior "once" and, at the smallest angle, the posterior and bound "kicked" (see the module's docstring).
     """
     engine = study.engines[name]
     found = optimise(model, images, engine, torch.Generator(images.device).manual_seed(study.seed))
@@ -134,9 +134,9 @@ def _t0(found: Optimised) -> dict[str, NDArray[np.float32]]:
 
 
 def example_gains(model: GenerativeModel, dataset: Dataset, study: OptimiseParams) -> Arrays:
-    """Arrays by name for a figure like Figure 3: a test image of a 2 at seven `angles` (degrees). `images`, and their
-    reconstructions `before` and `after` optimisation by the chosen engine, are `[7, S, S]`. `arrangements_before` and
-    `arrangements_after`, `[7, S, S, 3]`, are the same reconstructions with a colour for each part.
+    """Arrays by name for a figure like Figure 3. `images [7, S, S]` show a test image of a 2 at 7 `angles` (degrees),
+    `before` and `after`, `[7, S, S]`, its reconstructions before and after optimisation by the chosen engine, and
+    `arrangements_before` and `arrangements_after`, `[7, S, S, 3]`, these reconstructions with a colour for each part.
     """
     images, labels = dataset.part("test")
     pixels = turned(images[int(np.argmax(labels == 2))], EXAMPLE_ANGLES, model.device)
@@ -161,7 +161,7 @@ def _error(changes: Tensor) -> float:
 
 
 def measure(context: Context) -> Outcome:
-    """Measure the gains and the progress of all replicas. Arrays for examples are of the first replica.
+    """Measure the gains and the progress of all replicas. Arrays for examples are from the first replica.
 
     At every measured round, the mean of the bound over replicas is logged for each engine and angle.
 

@@ -7,11 +7,11 @@ tau and independent standard logistic noise l. Second-order methods need a smoot
   the image and of its square follow from E t_j and E t_j^2, layer by layer (`picture_moments`).
 - Parts: a lower bound. Given the presences of all objects, log p(y_j, A_j | objects) is a logsumexp over the possible
   parents. The means of its terms over the part's own noise are known. By Jensen's inequality, the logsumexp of these
-  means is a lower bound. It is averaged over stratified samples of objects' presences, with equal noise for all images.
+  means is a lower bound. It is averaged over stratified samples of objects' presences, the same for all images.
 - Entropies, and priors of objects: exact, because E softplus(c + l) = c / (1 - exp(-c)) for any number c.
 
 Up to the error of the stratified samples, the sum of the terms is a lower bound on the evidence lower bound (document
-000, appendix A). On trained models it is up to a quarter of a nat below sampled estimates of the latter.
+000, appendix A). On trained models, the sum is up to a quarter of a nat below sampled estimates of that bound.
 
 Shapes: N images, P parts, O objects. The states of images, `[N, 7 P + 7 O]`, have a row per image. A row has the log
 odds of presence (1 number) and the pose (6 numbers) of each part, then of each object.
@@ -107,7 +107,7 @@ def pixel_bound(model: GenerativeModel, images: Tensor, first: Tensor, second: T
 @lru_cache(maxsize=4)
 def stratified_noise(samples: int, count: int) -> Tensor:
     """Standard logistic noise `[samples, count]`: the means of strata of equal probability, in a random order for each
-    presence. With medians in place of means, rare small presences would count too little, and the bound be too high.
+    presence. With medians instead, rare small presences would count too little, and the bound would be too high.
     """
     generator = torch.Generator().manual_seed(0)
     order = torch.stack([torch.randperm(samples, generator=generator) for _ in range(count)], dim=1)
@@ -118,7 +118,7 @@ def stratified_noise(samples: int, count: int) -> Tensor:
 
 
 def hierarchy_bound(model: GenerativeModel, found: Capsules, t: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of all terms of the bound except the pixels' term, which does not depend on the objects.
+    """The sum of all terms of the bound except the pixels' term. Only these terms depend on the objects.
 
     Args:
         t: means of the parts' presences, `[N, P]`.
