@@ -1,7 +1,7 @@
 """Methods of free-form inference, with the loop that runs them: Adam (as in document 000), L-BFGS and Gauss-Newton.
 
 Every image has a posterior of its own, whose parameters are the image's state. The state is optimised. The bound is
-estimated with a sample of the presences (`expected_bound`), or their noise is integrated out (`analytic_bound`).
+estimated with a sample of the presences (`expected_bound`), or the presences' noise is averaged out (`analytic_bound`).
 
 Shapes: N images, n of them active (not yet converged); states `[N, V]`, where V = 7 P + 7 O for P parts and O objects
 (`analytic_bound`). Values are negative bounds, in nats.
@@ -50,7 +50,7 @@ def value_of(
     model: GenerativeModel, images: Tensor, states: Tensor, noise: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The negative bound `[N]` and its gradient `[N, V]`. Without `noise`, the bound is analytic. With
-    `noise [N, P + O]`, it is estimated from one sample of the presences.
+    `noise [N, P + O]`, the bound is estimated from one sample of the presences.
     """
     values, gradients = [], []
     given = (images, states) if noise is None else (images, states, noise)
@@ -60,7 +60,7 @@ def value_of(
             value = -expected_bound(model, image, unpack(x, model.params.parts), *sample).bound
         else:
             value = -analytic_bound(model, image, x)
-        # The sum, not the mean, so that an image's steps do not depend on the batch size.
+        # The sum is differentiated, not the mean, so that an image's steps do not depend on the batch size.
         gradients.append(torch.autograd.grad(value.sum(), x)[0])
         values.append(value.detach())
     return torch.cat(values), torch.cat(gradients)
@@ -120,7 +120,7 @@ def minimise(method: Method, states: Tensor, steps: int, tolerance: float) -> It
     """
     active, best = torch.arange(len(states), device=states.device), Best(states)
     best.values = method.begin(states).clone()
-    anchor, waited = best.values.clone(), torch.zeros_like(active)  # values at the last fall, rounds since it
+    anchor, waited = best.values.clone(), torch.zeros_like(active)  # value at the last fall, and rounds since then
     for _ in range(steps):
         best.improve(active, *method.step(), method.noisy)
         yield active, best
@@ -287,9 +287,9 @@ def refine_objects(model: GenerativeModel, images: Tensor, states: Tensor) -> tu
 class GaussNewtonMethod(Method):
     """Gauss-Newton on the analytic bound, with a damping for each image (Levenberg 1944, Marquardt 1963).
 
-    A step is the minimum of a quadratic model of the value. If the value falls by at least a quarter of the predicted
-    fall, the damping is lowered. If it falls by less, the damping is doubled. If it does not fall, the damping is
-    tripled. The damping has a minimum, because the quadratic model is inexact: it holds the routing fixed.
+    A step goes to the minimum of a quadratic model of the value. If the value falls by at least a quarter of the
+    predicted fall, the damping is lowered. If it falls by less, the damping is doubled. If it does not fall, the
+    damping is tripled. The damping has a minimum, because the quadratic model is inexact: it holds the routing fixed.
     """
 
     patience = 4
@@ -306,7 +306,7 @@ class GaussNewtonMethod(Method):
         move = curvature.solve(self.at, self.damping, self.floor)
         trial = self.state + move
         found = curvature.linearise(self.model, self.images, trial)
-        # As (H + D) move = -gradient, D = `pull`, the quadratic model predicts a fall of (D move - gradient) move / 2.
+        # D = `pull`. As (H + D) move = -gradient, the quadratic model predicts a fall of (D move - gradient) move / 2.
         pull = self.damping.unsqueeze(-1) * self.at.diagonal() + self.floor
         predicted_reduction = 0.5 * ((pull * move - self.at.gradient) * move).sum(-1)
         fall = self.at.value - found.value

@@ -6,9 +6,9 @@ N(0, I) of A0_i (equation 2), solves a ridge regression. Up to a constant, the l
 
     log p_i = max_B sum_j t_j log N(I + A1_j; B M_ij, c_ij) + log Bern(t_j; gamma_ij) - |B - I|^2 / 2,
 
-where t_j is the part's presence, gamma_ij its log odds, and M_ij its pose in the frame of object i. A mixture of O
-objects is fitted by EM. Each cluster is an arrangement of parts, up to affine maps. With `seeding`, the objects of the
-capsule model start from these arrangements. Then the encoder learns which object explains which image.
+where t_j is the presence of part j, gamma_ij the log odds that it is present, and M_ij its pose in the frame of object
+i. A mixture of O objects is fitted by EM. Each component is an arrangement of parts, up to affine maps. With `seeding`,
+the objects of the capsule model start from these components. Then the encoder learns which object explains which image.
 
 Shapes: N images `[N, 1, S, S]` in [0, 1], O objects, P parts; poses are offsets from the identity, `[..., 6]`.
 """
@@ -32,7 +32,7 @@ RIDGE = 1e-3
 LIKELIEST = 0.98
 """Upper limit of the probability that a part is present; the lower limit is 1 - `LIKELIEST`."""
 STARTING_IMAGES = 256
-"""Number of images for a start without EM. An object's M_ij are from one image, mean poses of parts from all images."""
+"""Number of images for a start without EM: an object's M_ij are from one image, mean poses of parts from all images."""
 SMALLEST_EXCESS = 2e-3
 """Least value of c_ij - `pose_sd_floor` after a start from a mixture. At the floor, c_ij would have no gradient."""
 
@@ -77,7 +77,7 @@ def explain(t: Tensor, A: Tensor, arrangements: Arrangements) -> Explanations:
 def fit_arrangements(t: Tensor, A: Tensor, objects: int, iterations: int, generator: Generator) -> Arrangements:
     """Fit a mixture of `objects` arrangements to parts with presences `t [N, P]` and poses `A [N, P, 6]`, by EM.
 
-    One sd is shared by all votes. With an sd for each part of each object, clusters would form around a few parts that
+    All votes share one sd. With an sd for each part of each object, components would form around a few parts that
     happen to fit very well. EM starts from arrangements of single images, drawn by `generator` (on the CPU). The first
     image is random. The probability of a further image is proportional to its squared distance, after the best affine
     map, from the nearest image drawn before (k-means++). With fewer images than objects, some objects share an image.

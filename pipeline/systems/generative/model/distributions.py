@@ -3,11 +3,11 @@
 Relaxed presences are binary concrete variables kept as logits. With logistic noise l, a presence of probability
 sigmoid(a) at temperature tau is t = sigmoid(y), where y = (a + l) / tau. Densities are of y, not of t, because t may be
 rounded to 0 or 1. This does not change the bound: the sigmoid's Jacobian cancels between the model and the guide (the
-encoder's posterior). The caller draws the guide's noise, so that it depends only on the seed and the epoch.
+encoder's posterior). The caller draws the guide's noise, so that the noise depends only on the seed and the epoch.
 
 Mutual information and KL divergence do not depend on the scale of y. So functions that compute them, in nats, use
-u = a + l, and hold at any temperature that posterior and prior share. With N images, the mean posterior m(u) is the
-mixture of the images' posteriors q(u | x) with equal weights. The mutual information of presences and images is the
+u = a + l. They are valid at any temperature that posterior and prior share. With N images, the mean posterior m(u) is
+the mixture of the images' posteriors q(u | x) with equal weights. The mutual information of presences and images is the
 mean over images of KL(q(u | x) || m).
 
 Shapes: B images, O objects, P parts.
@@ -73,8 +73,8 @@ def joint_information(logits: Tensor, noise: Tensor) -> Tensor:
     """Monte Carlo estimate (a scalar) of the mutual information between the image and all presences jointly, from
     log odds `[N, O]` and standard logistic noise `[N, O]`, with one sample per image.
 
-    The mixture m includes the posterior that a sample is from, with weight 1 / N. So no estimate exceeds log N. The
-    expectation is at most the information under the distribution of all images. Estimates near 0 may be negative.
+    The mixture m contains the posterior that a sample is drawn from, with weight 1 / N. So no estimate exceeds log N.
+    The expectation is at most the information under the distribution of all images. Estimates near 0 may be negative.
     """
     own = presence_log_prob(noise, torch.zeros_like(noise), 1.0).sum(-1)  # (N,)
     mixture = [
@@ -132,8 +132,8 @@ class RelaxedPresence(InFull):
 
 
 class GaussianPoses(InFull):
-    """Poses with independent normal elements, event shape `[6]`. `noise` is standard normal noise for the sample. All
-    arguments are `[..., 6]`.
+    """Poses with independent normal elements, event shape `[6]`: `centre` plus `sd` times `noise`, which is standard
+    normal. All arguments are `[..., 6]`.
     """
 
     def __init__(self, centre: Tensor, sd: Tensor, noise: Tensor) -> None:
@@ -153,8 +153,8 @@ class PartPosterior(InFull):
     Args:
         A: delta poses `[B, P, 6]`, or Gaussian poses.
         coupling: factor on the gradient of the poses' log density. The gradient of p(y1, A1 | y0, A0) with respect to
-            parts has the same factor. Poses of absent parts affect no pixel. If the gradient of p alone were scaled to
-            0, nothing would balance the gradient of the entropy, and the sds of these poses would grow without bound.
+            parts has the same factor. Poses of absent parts affect no pixel. If only the gradient of p were scaled to
+            0, nothing would balance the gradient of the entropy, and the sds of these poses would grow without limit.
     """
 
     def __init__(self, presence: RelaxedPresence, A: Tensor | GaussianPoses, coupling: Tensor | float = 1.0) -> None:

@@ -46,8 +46,8 @@ from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, lo
 from pipeline.systems.generative.settings import GenerativeModelParams
 
 # Adam moves every parameter by about the step size, whatever the size of the gradient. Logits of templates must move by
-# several units, but weights of layers by hundredths. So the parameters are logits / gain. Without the gain, the encoder
-# adapts to templates that are still noise. On digits, 12 epochs with the gain reach the bound of 35 epochs without it.
+# several units, but weights of layers by hundredths. So templates' parameters are logits / gain. Without the gain, the
+# encoder adapts to templates that are still noise. On digits, 12 epochs with the gain reach the bound of 35 without it.
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4
 """Initial logit of the templates' intensity, and sd of the noise added to the logits of intensity and opacity."""
@@ -182,7 +182,7 @@ class GenerativeModel(Model):
     ) -> Tensor:
         """The generative process of `count` images as a Pyro model. It observes `images [count, 1, S, S]` if given, and
         returns the rendered means `[count, S, S]`. The presences' `temperature` must equal the guide's. By default it
-        is the temperature for evaluation. The method of the same name explains `coupling`.
+        is the temperature for evaluation. `forward` explains `coupling`.
         """
         O, like = self.params.objects, self.M
         temperature = self.temperature if temperature is None else temperature
@@ -192,7 +192,7 @@ class GenerativeModel(Model):
             A0 = pyro.sample("A0", dist.Normal(like.new_zeros(count, O, POSE_SIZE), like.new_ones(())).to_event(2))
             parts = pyro.sample("parts", self.parts_given_objects(y0, A0, coupling, temperature))
             mean = self.draw(parts)
-            # A tensor on the device: a Python number would be copied from the CPU at every step.
+            # The sd is a tensor on the device, because a Python number would be copied from the CPU at every step.
             pixels = dist.Normal(mean, mean.new_full((), self.params.pixel_sd))
             pyro.sample("pixels", pixels.to_event(2), obs=None if images is None else images[:, 0])
         return mean
@@ -273,7 +273,7 @@ class GenerativeModel(Model):
     def sampled_features(self, found: dict[str, Tensor], generator: Generator) -> dict[str, Tensor]:
         """Sample presences `[B, O]` from the log odds "t0" in `found`. The sample "t0_sampled" is relaxed, in [0, 1].
         "t0_binary" is this sample rounded to 0 or 1. A relaxed sample shows more than whether an object is present: its
-        distance from 0 and 1 depends on the log odds. `generator` is on the CPU: every device sees the same noise.
+        distance from 0 and 1 depends on the log odds. `generator` is on the CPU, so that devices see the same noise.
         """
         t0 = found["t0"]
         noise = logistic_noise(tuple(t0.shape), generator, "cpu").to(t0)
@@ -326,7 +326,7 @@ class GenerativeModel(Model):
         gradient with respect to parts is multiplied by `early_coupling`. This factor then rises to 1 over
         `ramp_epochs`. While it is small, parts learn from the pixels, and objects specialise. If it is 1 from the
         start, one object soon takes nearly all parts, and the other objects get no gradient. In the `teaching_epochs`
-        of `seeding`, `object_errors` replaces the hierarchy in the loss.
+        of `seeding`, training replaces the hierarchy in the loss by `object_errors`.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
@@ -334,9 +334,9 @@ class GenerativeModel(Model):
             epoch: scalar tensor, the number of passes over the data so far; may be fractional.
 
         Returns:
-            the loss (mean negative bound per image, in nats) and metrics, scalar tensors of the batch. In evaluation
-            mode, the metrics include presence_information, the mutual information of t0 and the images of the batch (at
-            most the log of the batch size), and presence_kl, the divergence of q(t0) from the prior; both in nats.
+            the loss, in nats per image (the mean negative bound, except during teaching), and metrics, scalar tensors
+            of the batch. In evaluation mode, these include presence_information, the mutual information of t0 and the
+            images (at most the log of the batch size), and presence_kl, the divergence of q(t0) from the prior, in nats.
         """
         trace = self.trace_bound(images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self.c[:, 1:]).items()}

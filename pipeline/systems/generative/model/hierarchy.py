@@ -1,14 +1,14 @@
 """One layer of the capsule hierarchy: children given their parents, with the choice of parent summed out.
 
 Document 000, equations 3 to 6, with presences relaxed (section 2.2). Child j has a presence t_j = sigmoid(y_j) and a
-pose A_j. It chooses parent i with probability pi_ij (equation 3). The parent gives the child's presence the log odds
+pose A_j. It chooses parent i with probability pi_ij (equation 3). Parent i gives the child's presence the log odds
 gamma_ij. A present child's pose has the sd c_ij around the vote (I + A_i) M_ij, where M_ij is the child's pose in the
 parent's frame. An absent child's pose has the sd lambda_off around centre_j:
 
     log p(y_j, A_j | parents) = logsumexp_i [ log pi_ij + log RelaxedPresence(y_j; gamma_ij)
                                 + t_j log N(A_j; (I + A_i) M_ij, c_ij) + (1 - t_j) log N(A_j; centre_j, lambda_off) ].
 
-The last two terms interpolate between the log densities of a present and an absent child's pose. For 0 < t_j < 1, the
+The last two terms interpolate between the log pose densities of a present and of an absent child. For 0 < t_j < 1, the
 interpolated density has the integral Z_ij(t_j) <= 1 over A_j (Hölder's inequality). So the ELBO is below that of the
 normalised model. `log_normaliser` is log Z in closed form. `sample` draws from the normalised model.
 
@@ -108,7 +108,7 @@ class ChildrenGivenParents(InFull):
 
     def joint_log_prob(self, value: Tensor, normalised: bool = False) -> Tensor:
         """`log p(child state, chosen parent)`, `[..., m, 1 + n]`, for states `value [..., m, 7]`. If `normalised`, the
-        density of poses is divided by its integral Z_ij(t_j). `sample` draws from the normalised distribution.
+        pose density is divided by its integral Z_ij(t_j). `sample` draws from the normalised distribution.
         """
         value, votes, log_pi = scale_gradient(value, self.coupling), self.votes, self.log_pi
         if self.slots == "any":  # for every child in every place
