@@ -163,7 +163,7 @@ def _error(changes: Tensor) -> float:
 def measure(context: Context) -> Outcome:
     """Measure the gains and the progress of all replicas. Arrays for examples are from the first replica.
 
-    At every measured round, the mean of the bound over replicas is logged for each engine and angle.
+    At the end, the mean of the bound over replicas is logged for each engine, angle and measured round.
 
     Raises:
         UserError: a measurement is infinite or NaN.

@@ -326,7 +326,7 @@ class GenerativeModel(Model):
         gradient with respect to parts is multiplied by `early_coupling`. This factor then rises to 1 over
         `ramp_epochs`. While it is small, parts learn from the pixels, and objects specialise. If it is 1 from the
         start, one object soon takes nearly all parts, and the other objects get no gradient. In the `teaching_epochs`
-        of `seeding`, training replaces the hierarchy in the loss by `object_errors`.
+        of `seeding`, `object_errors` replaces the hierarchy in the training loss.
 
         Args:
             images: `[B, 1, S, S]` in [0, 1].
@@ -336,7 +336,7 @@ class GenerativeModel(Model):
         Returns:
             the loss, in nats per image (the mean negative bound, except during teaching), and metrics, scalar tensors
             of the batch. In evaluation mode, these include presence_information, the mutual information of t0 and the
-            images (at most the log of the batch size), and presence_kl, the divergence of q(t0) from the prior, in nats.
+            images (at most the log of the batch size), and presence_kl, the divergence of q(t0) from the prior (nats).
         """
         trace = self.trace_bound(images, noise, self.coupling(epoch), temperature=self.temperature_at(epoch))
         metrics = {name: value.detach().mean() for name, value in trace.metrics(self.c[:, 1:]).items()}

@@ -1,5 +1,5 @@
-"""Accuracies of probes in document 000: Table 1, two more claims about the run compared with Table 1, and Figure 4. The
-models of Figure 4 are trained and tested on images rotated within the same angle.
+"""Accuracies of probes in document 000: Table 1, two more claims about the run compared with this table, and Figure 4.
+The models of Figure 4 are trained and tested on images rotated within the same angle.
 """
 
 import math
@@ -58,7 +58,7 @@ OPEN: dict[str, Any] = FILLED | {"markersize": 7.5, "markerfacecolor": "none", "
 
 
 def _probe(results: Results, features: str, test: str) -> Finding:
-    """A cell of Table 1: accuracy (%) of a probe refit on training images that are warped as the test images are."""
+    """A cell of Table 1: accuracy (%) of a probe refit on training images that are warped like the test images."""
     variant, affine = "vae" if features == "mu_sigma" else "capsules", test == "affine"
     evidence = results.evidence.generative
     named = evidence.affine if affine else evidence.table_1
@@ -93,7 +93,7 @@ def parameters(results: Results) -> Finding:
 def children_classify(results: Results) -> Finding:
     """Appendix D: accuracy (percent) of the probe on the objects' expected numbers of children, on clean images.
 
-    The claim holds if this probe is at least half as far above chance as the probe on t0, which must be above chance.
+    The claim holds if the probe on t0 is above chance, and this probe is at least half as far above chance.
     """
     run, numbers = evaluated_capsules(results)
     children, t0 = (numbers.needed("probe", of, "refit", "rotated_0").scaled(100) for of in ("children", "t0"))
@@ -103,7 +103,7 @@ def children_classify(results: Results) -> Finding:
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether accuracies fall clearly from first to last, and none exceeds the previous by more than the larger sd."""
+    """Whether accuracies clearly fall in total, and none exceeds the one before by more than their larger sd."""
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
@@ -122,9 +122,9 @@ def _wide_training_hurts(results: Results, variant: str, features: str) -> Findi
 
 
 def no_reliable_lead(results: Results) -> Finding | None:
-    """The largest lead (points) over the VAE's probe on wide ranges of rotation (`WIDE`). The capsules' probe on t0 and
-    SCAE's probe on its posterior (if SCAE was swept) are compared with it. If no range is wide, the widest is used. The
-    claim holds if in each comparison the VAE is ahead, or the intervals mean ± sd overlap.
+    """The largest lead (points) over the VAE's probe on wide ranges of rotation (`WIDE`; the widest range if none is
+    wide). It is a lead of the capsules' probe on t0, or of SCAE's probe on its posterior (if SCAE was swept). The claim
+    holds if in each comparison the VAE is ahead, or the intervals mean ± sd overlap.
     """
     probed = {"capsules": "t0", "scae": "posterior", "vae": "mu_sigma"}
     if results.evidence.generative.sweep.get("scae") not in sweeps(results):
@@ -255,7 +255,7 @@ def _drawing(
 
 @in_house_style
 def accuracy_over_rotation(plots: Mapping[str, Accuracies], paper: Accuracies, chance: float, x: str) -> Figure:
-    """Probe accuracy by test set, in plots side by side. Each plot also shows the paper's numbers.
+    """Probe accuracy by test set, in plots side by side. Each plot also shows the paper's accuracies, if there are any.
 
     Args:
         plots: our accuracies, by title of the plot.

@@ -35,8 +35,8 @@ _EVALUATED = ("templates", "alphas", "prior_samples", "object_classes", "object_
 def parts_do_not_turn(results: Results) -> Finding | None:
     """Figure 5: how much of the largest rotation the poses of parts do not follow, in percent of the rotation.
 
-    The claim holds if a part's pose in a rotated image deviates from its rotated pose in the upright image, the more
-    the larger the angle, and at the largest angle by more than `pose_sd_floor`, the smallest sd of poses around votes.
+    The claim holds if part poses in rotated images deviate from the rotated part poses in upright images, increasingly
+    with the angle, and at the largest angle by more than `pose_sd_floor`, the smallest sd of poses around votes.
     """
     run, numbers = evaluated_capsules(results)
     angles = sorted(numbers.names("equivariance", "parts"), key=float)
@@ -53,9 +53,9 @@ def parts_do_not_turn(results: Results) -> Finding | None:
 def templates_are_copies(results: Results) -> Finding:
     """Figure 6: percent of the pairs of templates that are affine copies of each other.
 
-    The claim holds if at least half of the templates have a copy, and if the share of copies among pairs exceeds that
-    among pairs of digits' strokes by more than one sd over samples of strokes. Strokes are the control, because they
-    are similar up to affine maps. They are faded at their edges as templates are.
+    The claim holds if at least half of the templates have a copy, and if the share of pairs that are copies exceeds the
+    share for strokes of digits by more than one sd over sets of strokes. Strokes are the control, because they are also
+    similar up to affine maps. They are faded at their edges as templates are.
     """
     run, numbers = evaluated_capsules(results)
     names = ("pairs", "copied", "faded_strokes_pairs", "faded_strokes_pairs_sd")
@@ -72,9 +72,9 @@ def wide_training_breaks_part_use(results: Results) -> Finding | None:
     """Figure 7: the fall in consistency of part use from the narrowest to the widest range of training and test images.
 
     If parts stay in place while images rotate, consistency falls as the test range grows, whatever the training. As a
-    control, the run itself, trained on a narrower range, is tested on the widest range. The claim holds if the
-    consistency after training on the widest range is below that after training on the narrowest range, and below the
-    control's, each time by more than the larger of the two sds.
+    control, the run that is swept, itself trained on a narrower range, is tested on the widest range. The claim holds
+    if consistency after training on the widest range is below that after training on the narrowest range, and below
+    the control's, each time by more than the larger of the two sds.
     """
     sweep, consistency = complete_sweep(results, "capsules", "consistency")
     narrow, wide = min(consistency), max(consistency)
@@ -167,7 +167,7 @@ def _learnt(run: str, numbers: Numbers, arrays: Mapping[str, np.ndarray]) -> Ite
 
 
 def objects(arrays: Mapping[str, np.ndarray]) -> Figure:
-    """Mean image and mean parts of the objects that own the most images (`evaluation.examples.object_examples`)."""
+    """Mean image and mean parts of the objects that own the most images (see `evaluation.examples.object_examples`)."""
     classes = arrays["object_classes"]
     images = classes.sum(1)
     order = [i for i in np.argsort(-images, kind="stable")[: pictures.MOST_COLUMNS] if images[i]]

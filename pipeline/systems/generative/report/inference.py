@@ -47,8 +47,8 @@ def _optimised(results: Results, item: str | None) -> tuple[Recorded, Numbers, d
 
 
 def optimisation_repairs(results: Results) -> Finding:
-    """Figure 3: the rise (nats) of the bound by optimisation, in the range of rotation where it is smallest. The claim
-    holds if in every range the bound rises, and the pixel error falls, by more than two standard errors over images.
+    """Figure 3: the rise of the bound by optimisation (nats), in the range of rotation where the bound rises least. The
+    claim holds if in all ranges the bound rises and the pixel error falls by more than two standard errors over images.
     """
     study, numbers, angles = _optimised(results, results.evidence.generative.optimise)
     rises = {angle: each["bound_after"].minus(each["bound_before"]) for angle, each in angles.items()}
@@ -71,11 +71,11 @@ def optimisation_repairs(results: Results) -> Finding:
 
 
 def optimisation_gain(results: Results) -> Finding:
-    """Points of accuracy that the t0 probe gains by test-time optimisation, in the smallest measured range of rotation.
+    """Points of accuracy that the t0 probe gains by test-time optimisation, in the narrowest measured rotation range.
 
     As in Table 1, the probe is refit: once to the encoder's posteriors, once to the optimised posteriors. The standard
-    error combines the noise over seeds, of each seed's gain, and over images, of each image's change. All seeds see the
-    same images, so more seeds do not reduce the latter.
+    error combines the noise of the gain over seeds and over images. All seeds see the same images, so more seeds do not
+    reduce the noise over images.
     """
     evidence = results.evidence.generative
     study, numbers, angles = _optimised(results, evidence.optimise_upright or evidence.optimise)
@@ -124,12 +124,12 @@ def _posterior(results: Results) -> tuple[Numbers, Recorded]:
 
 def full_posterior_bound(results: Results) -> Finding:
     """Section 2.3: how much higher (nats) the bound of the guide `refined` is than that of `scratch`. Training of
-    `refined` starts from delta poses, `scratch` has Gaussian poses from the first step (`experiments.posteriors`).
+    `refined` starts from delta poses. `scratch` has Gaussian poses from the first step (`experiments.posteriors`).
 
     Our number uses the normalised density of poses, because only normalised bounds of different models are comparable.
     The document's density is not normalised. The claim holds if the difference exceeds two standard errors with both
-    densities. It is undecided if it does not hold, but no difference is below zero by more than two standard errors.
-    With one seed the noise is unknown. Then any positive difference is enough, and a remark is made.
+    densities. If it does not hold, it is undecided unless a difference is below zero by more than two standard errors.
+    With one seed, the noise is unknown. Then any positive difference is enough, and a remark says so.
     """
     numbers, study = _posterior(results)
     bounds = ("elbo_normalised", "elbo")

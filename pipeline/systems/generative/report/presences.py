@@ -1,7 +1,7 @@
 """Notes and a table on whether presences carry information on the image. The table also has runs with changed settings.
 
-A probe on log odds does not measure this information: standardising log odds enlarges small differences. Nor does a
-probe on relaxed samples: they show the log odds by their distance from 0 and 1. Binary samples show only presence.
+A probe on log odds does not measure this information, because standardising log odds enlarges small differences. Probes
+on relaxed samples do not either, because their distance from 0 and 1 shows log odds. Binary samples show only presence.
 """
 
 import math
@@ -41,8 +41,8 @@ def measured(numbers: Numbers) -> Found:
 
 
 def silence(found: Found, classes: int) -> str | None:
-    """The reason to call presences silent, in words: their information is below `SILENT_NATS`, or probes tell the
-    class (of `classes` classes) from log odds, not from binary samples. None if neither is known to hold.
+    """The reason to call presences silent, in words: their information is below `SILENT_NATS`, or probes tell the class
+    (of `classes` classes) from log odds but not from binary samples. None if neither is known to hold.
     """
     information, sampled, log_odds = found["presence_information"], found["t0_binary"], found["t0"]
     if information and information.mean < SILENT_NATS:
@@ -71,7 +71,7 @@ def notes(numbers: Numbers, run: str) -> list[str]:
 
 
 def build(results: Results) -> list[Table]:
-    """A list with one table: a row per run, per condition of a study, per value of a setting. Empty without results."""
+    """A list with one table. Its rows are runs, conditions of studies and values of settings. Empty without results."""
     rows: list[Row] = []
 
     def add(numbers: Numbers, run: str, epochs: int, changed: str, found: Found) -> None:

@@ -13,7 +13,7 @@ from pipeline.results.provenance import Record, unique
 from pipeline.results.reading import NotMeasuredError, Numbers, Recorded, Results, with_training
 
 _SWEPT = {"generative": "swept_capsules", "scae": "swept_scae", "vae": "swept_vae"}
-"""Systems that document 000 probes. Values: names in `documents.yaml` of the paper's networks trained on rotations."""
+"""Systems that document 000 probes. Each value is the name in `documents.yaml` of the paper's network for its sweep."""
 
 
 def evaluated(results: Results) -> dict[str, Numbers]:
@@ -66,7 +66,7 @@ def complete_sweep(results: Results, role: str, *keys: str) -> tuple[Sweep, dict
 
 
 def rises(values: Sequence[Measured]) -> bool:
-    """Whether the last value is above the first, and no value is below the previous one by more than the larger sd."""
+    """Whether the last value exceeds the first, and no value is below the one before by more than their larger sd."""
     no_fall = all(after.mean >= before.mean - max(before.sd, after.sd) for before, after in pairwise(values))
     return no_fall and values[-1].mean > values[0].mean
 
@@ -97,8 +97,8 @@ def answer(
     **more: Any,
 ) -> Finding:
     """The finding about a claim that rests on one run. `document` (a name in `documents.yaml`) and `tested` (the number
-    of test images) go to `results.documents.remarks`. If `tested` is None, the numbers of test images and of seeds are
-    not compared with the paper's. `more` are further fields of `Finding`.
+    of test images) are passed to `results.documents.remarks`. If `tested` is None, the numbers of test images and of
+    seeds are not compared with the paper's. `more` are further fields of `Finding`.
     """
     settings, dataset = _reached(numbers.run(run)), numbers.dataset_of(run)
     replicas = None if tested is None else ours.n
@@ -107,7 +107,7 @@ def answer(
 
 
 def _reached(run: Recorded) -> Recorded:
-    """A run's settings. Settings of seeding are left out if training ends before `seeding_epoch` is reached."""
+    """A run's settings. Seeding settings are left out if training ends before `seeding_epoch`."""
     if run.model.get("seeding_epoch", 0) < run.training.epochs:
         return run
     return Recorded({**run, "model": {name: run.model[name] for name in run.model if not name.startswith("seeding")}})

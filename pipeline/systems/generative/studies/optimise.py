@@ -1,4 +1,4 @@
-"""Free-form inference: optimises the variational parameters of each test image (document 000, section 2.4)."""
+"""Free-form inference: optimise the variational parameters of each test image (document 000, section 2.4)."""
 
 from pipeline.context import Context
 from pipeline.results.outcome import Outcome
@@ -19,7 +19,7 @@ def check(params: SharedParams, where: str, study: OptimiseParams) -> None:
 
 
 def measure(context: Context) -> Outcome:
-    """Optimise the posteriors of test images under a run's models. The bounds are logged during the optimisation."""
+    """Optimise the posteriors of test images under a run's models. Their bounds at measured rounds are logged."""
     from pipeline.systems.generative.experiments import test_time_inference
 
     return test_time_inference.measure(context)

@@ -58,7 +58,7 @@ def measure(context: Context) -> Outcome:
     assert isinstance(run, GenerativeRun)  # params.yaml was checked
     own = getattr(run.model, name)
     # The run's own value comes last. The model with this value is the same for all hyperparameters. If the item of
-    # another hyperparameter trained this model before, the checkpoint is used, and only the other item logs a training.
+    # another hyperparameter trained this model before, its checkpoint is used, and only that item logs a training.
     values = [*dict.fromkeys(value for value in getattr(settings.hyperparameters, name) if value != own), own]
     models = {f"{value:g}": (f"{name}={value:g}", run.model.varied(name, value)) for value in values}
     return conditions.measure(
