@@ -73,7 +73,7 @@ def object_examples(model: GenerativeModel, images: NDArray[np.uint8], labels: N
 
     Returns:
         arrays by name, for O objects: object_images `[O, S, S]`, mean images; object_parts `[O, S, S]`, mean renderings
-        with shares as presences; object_classes `[O, classes]`, owned images per class. 0 for objects without images.
+        with shares as presences; object_classes `[O, classes]`, owned images by class. An object without any has zeros.
     """
     found = []
     for pixels in batches(images[:OWNED_BY], model.device, _BATCH):
@@ -98,7 +98,7 @@ def turning(model: GenerativeModel, image: NDArray[np.uint8]) -> dict[str, NDArr
     Returns:
         arrays by name: angles `[N]`, degrees; images and reconstructions `[N, S, S]`, uint8; arrangements
         `[N, S, S, 3]`, reconstructions in colour by part, uint8; presences `[N, P]` of P parts; frames `[N, P, 4, 2]`,
-        the (x, y) of templates' corners in the image's frame; colours `[P, 3]` of parts; pixel_errors `[N]`, squared.
+        the (x, y) of template corners in the image frame; colours `[P, 3]`, RGB; pixel_errors `[N]`, sums of squares.
     """
     angles = np.arange(-180, 180, STEP, dtype=np.float32)
     images = turned(image, angles, model.device)

@@ -10,7 +10,7 @@ A guide is the approximate posterior q(z | x) that an encoder computes. Four gui
   the sds of `delta`. This guide shows the effect of further training without Gaussian poses.
 - `scratch`: an encoder with Gaussian poses, trained together with a new generative model, for as many epochs as `delta`
   and `refined` together. As in the document, training is fully coupled (`early_coupling: 1`, see
-  `GenerativeModel.forward`) and M_ij are not set from images. Bounds are of this new model. The others share one model.
+  `GenerativeModel.forward`) and M_ij are not set from images. Bounds refer to this model. The other guides share one.
 """
 
 import math
@@ -41,7 +41,7 @@ def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> 
 
 
 def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """Settings for training `run` anew: Gaussian poses, fully coupled, M_ij never reset, `study.epochs` more epochs."""
+    """Settings to train `run` anew, for `study.epochs` more epochs than before: Gaussian poses, fully coupled, never seeded."""
     epochs = run.training.epochs + study.epochs
     return _changed(run, study, epochs, pose_posterior="gaussian", seeding_epoch=epochs)
 

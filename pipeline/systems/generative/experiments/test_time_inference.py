@@ -3,7 +3,7 @@
 Free-form optimisation starts at the encoder's posterior of each image (kind "before"), and finds a better one (kind
 "after"). Probes on t0, the log odds of the objects' presence, measure the effect on classification. The probe `fixed`
 is fit to the encoder's posteriors of clean training images. For the engine `chosen` alone, a probe `refit` is fit to
-each kind of posterior of rotated training images, and tested on this kind. If this engine restarts, two more kinds are:
+each kind of posterior of rotated training images, and tested on this kind. With restarts, there are two more kinds:
 
 - `once`: optimised without restarts.
 - `kicked`, at the smallest angle only: optimised again from `once`. Its restarts add noise to log odds and poses, and

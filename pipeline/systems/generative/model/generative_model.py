@@ -46,8 +46,8 @@ from pipeline.systems.generative.model.hierarchy import ChildrenGivenParents, lo
 from pipeline.systems.generative.settings import GenerativeModelParams
 
 # Adam moves every parameter by about the step size, whatever the size of the gradient. Logits of templates must move by
-# several units, but weights of layers by hundredths. So templates' parameters are logits / gain. Without the gain, the
-# encoder adapts to templates that are still noise. On digits, 12 epochs with the gain reach the bound of 35 without it.
+# several units, but weights of layers by hundredths. So template parameters are logits / gain. Without it, the encoder
+# adapts to templates that are still noise. On digits, 12 epochs with the gain reach the bound of 35 epochs without it.
 TEMPLATE_GAIN = 20.0
 TEMPLATE_INTENSITY, TEMPLATE_NOISE = 2.0, 0.4
 """Initial logit of the templates' intensity, and sd of the noise added to the logits of intensity and opacity."""
