@@ -41,7 +41,7 @@ def further(run: GenerativeRun, study: PosteriorParams, pose_posterior: str) -> 
 
 
 def scratch(run: GenerativeRun, study: PosteriorParams) -> GenerativeRun:
-    """Settings to train `run` anew, for `study.epochs` more epochs than before: Gaussian poses, fully coupled, never seeded."""
+    """Settings to train `run` anew, `study.epochs` epochs longer: Gaussian poses, fully coupled, never seeded."""
     epochs = run.training.epochs + study.epochs
     return _changed(run, study, epochs, pose_posterior="gaussian", seeding_epoch=epochs)
 
