@@ -103,7 +103,7 @@ def children_classify(results: Results) -> Finding:
 
 
 def falls(accuracies: Sequence[Measured]) -> bool:
-    """Whether accuracies fall clearly from first to last, and none exceeds the previous by more than their larger sd."""
+    """Whether accuracies fall clearly from first to last, and none exceeds the previous by more than the larger sd."""
     return rises(accuracies[::-1]) and accuracies[0].clearly_above(accuracies[-1])
 
 
