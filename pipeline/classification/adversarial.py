@@ -4,10 +4,10 @@ The fast gradient sign method (FGSM) moves every pixel by epsilon, in the direct
 class (a general attack) or lowers the loss of a wrong class (a targeted attack; the wrong class is the target). The
 basic iterative method (BIM) takes several smaller steps. Pixels stay in [0, 1], and epsilon is in the same unit.
 
-An attack *through* a model and a loss uses the gradient of this loss of this model. White-box attacks go through the
+An attack *through* a model and a loss follows that loss's gradient in that model. White-box attacks go through the
 attacked model and its training loss (its "own" loss). If matrix capsules are confident, their spread loss and its
 gradient are exactly 0, and the attack changes nothing. So a second attack goes through the cross-entropy of the logits.
-(It is left out if the own loss is this cross-entropy.) An image is counted as correct only if it is classified
+(There is no second attack if the own loss is this cross-entropy.) An image counts as correct only if it is classified
 correctly after both attacks. A targeted attack succeeds if the target is predicted after one or both of them. Black-box
 attacks go through another model (the source) and its own loss. Shapes: N images of C channels and s x s pixels.
 """
@@ -30,7 +30,7 @@ from pipeline.results.outcome import Outcome
 from pipeline.results.spread import nest
 
 _EVALUATED = torch.tensor(torch.inf)
-"""The epoch passed to losses. It is infinite: a loss that changes with the epoch then has its final form."""
+"""The epoch passed to losses. It is infinite, so that a loss that changes with the epoch has its final form."""
 NETWORKS = ("capsules", "cnn")
 Through = Literal["own", "cross-entropy"]
 THROUGH: tuple[Through, ...] = ("own", "cross-entropy")
@@ -62,7 +62,7 @@ def attacked(
 
     Args:
         classes: `[N]`, the correct classes or, if `targeted`, the target classes.
-        steps: number of steps, 1 for FGSM, several for BIM. Each changes a pixel by up to epsilon / steps.
+        steps: number of steps, 1 for FGSM, several for BIM. Each step changes a pixel by up to epsilon / steps.
         targeted: whether to move towards `classes` rather than away from them.
         through: the loss whose gradient is used: the model's own, or the cross-entropy of its logits.
         start: the `gradient` for these images, classes and loss if it is already known. By default, it is computed.
@@ -154,8 +154,8 @@ def outcome(
     title: str,
 ) -> Outcome:
     """Measure white-box attacks on all replicas of capsules and of convolutional networks, and their `gradient_sizes`.
-    Black-box attacks go through `cnns[0]`, on all other replicas. The arrays are a few attacked images. Images are
-    central crops, `crop` pixels a side.
+    Black-box attacks go through `cnns[0]`, and are measured on all other replicas of both. The arrays are a few
+    attacked images. Images are central crops of `crop` x `crop` pixels.
     """
     images, labels = dataset.part("test")
     device = next(capsules[0].parameters()).device

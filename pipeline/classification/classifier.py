@@ -41,7 +41,7 @@ class Classifier(Model):
         return scores
 
     def penalty(self) -> Tensor | float:
-        """A term of the loss that does not depend on the images: weight decay."""
+        """A term of the loss that does not depend on the images, such as weight decay. By default, it is 0."""
         return 0.0
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator) -> Tensor:

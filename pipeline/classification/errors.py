@@ -49,7 +49,7 @@ def crop_scores(model: Classifier, images: NDArray[np.uint8], crop: int, many: b
 
 
 def evaluate(inputs: EvaluationInputs) -> Outcome:
-    """Test errors of all replicas. The table has accuracies, with columns replica, test (the metric) and accuracy."""
+    """Test errors of all replicas. The table has the columns replica, test (the metric) and accuracy (1 - error)."""
     models, dataset = of_kind(Classifier, inputs.models), inputs.dataset
     crop = inputs.run.augmentation.seen_size(dataset.images.shape[-1])
     replicas = tqdm(models, desc=inputs.title, unit="network")
@@ -62,8 +62,8 @@ def evaluate(inputs: EvaluationInputs) -> Outcome:
 
 def classification_errors(model: Classifier, dataset: Dataset, crop: int, many_crops: bool = True) -> pd.DataFrame:
     """Shares of misclassified test images, a row per metric. `centre` is for central crops. `<factor>-<value>` is for
-    central crops of the images whose factor has this value. With `many_crops`, `crops` is for the class with the
-    largest mean over 13 crops of an image. Means are of activations (as in the document), or of the logits' softmax.
+    central crops of the images whose factor has this value. With `many_crops`, `crops` is for predictions from 13 crops
+    of an image: the class with the largest mean activation (as in the document) or, if scores are logits, mean softmax.
     """
     images, labels = dataset.part("test")
     each = crop_scores(model, images, crop, many_crops)

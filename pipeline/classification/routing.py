@@ -24,9 +24,8 @@ from pipeline.results.spread import nest, stack_replicas
 _AT_ONCE = 32
 DEAD = 0.01
 """A type of capsules is dead if its activation is at most this number at all positions of all images. Its votes then
-have at most 1/100 of the full weight. CapsNet's loss shortens class capsules of absent classes to a length of 0.1 only,
-so these do not count as dead.
-"""
+have at most 1/100 of the full weight. CapsNet's loss does not shorten the class capsules of absent classes below a
+length of 0.1, so these capsules do not count as dead."""
 
 
 class Iterations(NamedTuple):
@@ -114,13 +113,14 @@ def outcome(
     pixels: Tensor,
     labels: NDArray[np.int64],
 ) -> Outcome:
-    """Measure the iterations and the layers of routing on all images. The arrays have the `Iterations` of the first
-    replica, for the first image that it classifies correctly and for the first image that it misclassifies.
+    """Measure the iterations and the layers of routing on all images. The arrays are about the first replica. They have
+    its `Iterations` for two images: the first that it classifies correctly, and the first that it misclassifies.
 
     Args:
-        follow, layers: one function of images `[B, C, s, s]` per replica. Lists from `layers` end with class capsules.
+        follow, layers: functions of images `[B, C, s, s]`, one per replica. The lists that the functions in `layers`
+            return end with the class capsules.
         used: number of iterations that the network itself runs. The functions in `follow` run at least as many.
-        pixels: all images, `[images, C, s, s]` in [0, 1], with C channels of s x s pixels, as the network sees them.
+        pixels: all images, `[images, C, s, s]` in [0, 1], as the network sees them (C channels of s x s pixels).
     """
     found = []
     for each in follow:
@@ -148,8 +148,8 @@ def _by_layer(batches: Sequence[list[RoutedLayer]]) -> pd.DataFrame:
     """A row per routed layer (1 is the nearest to the image) and measure, computed on the images of all `batches`.
 
     `entropy` is the mean of E (see `routed_layer`), weighted by the activations of the children. `dead` is the share of
-    types whose activation never exceeds `DEAD`. `types` is the number of types. A type has a largest activation in each
-    image. The standard deviation of this activation over images, averaged over types, is `range`.
+    types whose activation never exceeds `DEAD`. `types` is the number of types. `range` is computed from the largest
+    activation of each type in each image: its standard deviation over images, averaged over types.
     """
     rows = []
     for layer, parts in enumerate(zip(*batches, strict=True), 1):

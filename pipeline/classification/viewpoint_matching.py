@@ -4,9 +4,9 @@ Two networks are trained on images of familiar viewpoints only. A network that i
 have a lower error on novel ones, even if it generalised no better. So the errors on familiar viewpoints are matched:
 
 1. Errors are averaged over the last `LATE` epochs. (The minimum over epochs would be too low, as errors are noisy.)
-   The network with the larger mean on familiar test images is the worse one. It is compared by its means.
-2. The better network (in the document, the capsules) is compared by its errors at the epoch where its error on familiar
-   test images first falls to the worse network's mean. Errors are interpolated linearly between epochs.
+   The network with the larger mean on familiar test images is the worse one. Its means are compared.
+2. The better network (in the document, the capsules) is compared at the epoch where its error on familiar test images
+   first falls to the worse network's mean. Errors are interpolated linearly between epochs.
 """
 
 from collections.abc import Mapping
@@ -80,7 +80,7 @@ def match(curves: pd.DataFrame) -> pd.DataFrame:
 
 def _first_at(table: NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """The row (familiar, novel, epoch) where `familiar` first falls to `level`, interpolated in `table [epochs, 3]`."""
-    level = max(level, table[:, 0].min())  # changes `level` only if a mean of equal errors was rounded down
+    level = max(level, table[:, 0].min())  # rounding may put the mean of equal errors slightly below these errors
     first = int(np.flatnonzero(table[:, 0] <= level)[0])
     if first == 0:
         return table[0]
