@@ -15,7 +15,7 @@ from pipeline.systems.capsnet.model.capsnet import CapsNet, CapsuleLayer, forwar
 
 @torch.no_grad()
 def follow(model: CapsNet, iterations: int, images: Tensor) -> Iterations:
-    """Run routing to class capsules on images `[B, 1, S, S]` in [0, 1], for `iterations` even if the network has fewer.
+    """Route to class capsules for `iterations`, even if the network runs fewer, on images `[B, 1, S, S]` in [0, 1].
 
     The m capsules below are called parts: primary capsules at X positions, or middle capsules (no positions: X is 1).
     In iteration 1, a part gives all n classes equal shares. The activation of a part or class capsule is its length.

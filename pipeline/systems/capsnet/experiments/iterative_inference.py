@@ -13,12 +13,12 @@ The network is trained with a ReLU in the first layer. The code behind the docum
 
 There are two interpretations of the top layer. With `predicted`, as in appendix C, v is the last layer's prediction
 from the layer below. v is not inferred and has no prediction error. With `free`, v is inferred and has a prediction
-error. With a clamped label and L1 of weight 1, a free capsule with prediction f_j has at the minimum a length of
+error. With a clamped label and L1 of weight 1, a free capsule with prediction f_j has at the minimum of E a length of
 (|f_j| + t_j - 1) / 2, or 0 if this is negative. As |f_j| < 1, only the capsule with t_j = 1 stays active.
 
 The gradient with respect to a layer's activities depends on the errors of two layers: this one and the one above.
-For free v, L1 has no derivative at its minimum v = 0. So gradient steps leave L1 out. A proximal step for L1, which
-shortens capsules, follows each gradient step.
+For free v, L1 has no derivative at its minimum v = 0. So gradient steps leave L1 out. Instead, a proximal step for L1,
+which shortens capsules, follows each gradient step.
 
 Sparsity is measured on the lengths of a layer's capsules, after the forward pass and after inference.
 Shapes: B images, n class capsules of D numbers.
@@ -51,7 +51,7 @@ BATCH = 500
 _SILENT = 1e-6
 """Capsules of at most this length count as silent."""
 _SATURATED = 0.9
-"""Longer capsules count as saturated. If the squash's input grows by 1 %, the length L grows by 2 (1 - L) % < 0.2 %."""
+"""Longer capsules are saturated: if the squash's input grows by 1 %, their length L grows by 2 (1 - L) % < 0.2 %."""
 
 
 def _shortens(condition: InferCondition) -> bool:
@@ -62,7 +62,7 @@ def _shortens(condition: InferCondition) -> bool:
 def energies_and_gradients(
     layers: Sequence[Layer], constant: Tensor, activities: Sequence[Tensor], condition: InferCondition, target: Tensor
 ) -> tuple[Tensor, tuple[Tensor, ...], Tensor]:
-    """The terms of the energies of B images, and the gradients of their sum with respect to inferred activities.
+    """The terms of the energies of B images, and the gradients of the energies with respect to inferred activities.
 
     Args:
         activities: activities of each inferred layer, `[B, ...]`. The images are not among them.
@@ -106,7 +106,7 @@ def infer(
     Args:
         layers: functions of the activities below. The first takes images, the last gives class capsules `[B, n, D]`.
         target: as in `energies_and_gradients`.
-        steps: one element per step, for example a progress bar.
+        steps: any iterable with one element per step, for example a progress bar.
 
     Returns:
         activities `[B, ...]` of each inferred layer; class capsules `[B, n, D]`; energies `[steps + 1, terms, B]`
@@ -141,16 +141,16 @@ def sparsity_of_inference(
     The networks' parameters are frozen: inference changes only activities.
 
     Returns:
-        an outcome. Its table has a row for each replica, condition and layer ("middle", "class"). All rows have silent
-        (share of images without an active capsule) and, over the other images, means of hoyer, entropy and
-        effective_number, and hoyer_standard_error. Rows of the forward pass have saturated (share of capsules),
-        length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index before the squash).
-        Rows of class capsules have right (share of images whose class's capsule is longest and not silent),
-        length_right (mean length of this capsule) and length_others (of the other capsules). After inference these rows
-        also have energy (mean over images), falls (share of images whose energy never rose), and last_drop (fall of the
-        energy in the last tenth of the steps, divided by the energy before them). Numbers are by condition, layer and
-        measure. Arrays are of the first replica: `images`, `labels` and `capsules_<condition> [k, n, D]` of k examples,
-        and `energies_<condition> [steps + 1, terms]`, means over all images of the inference.
+        an outcome. Its table has a row for each replica, condition and layer ("middle", "class"). All rows have images
+        (their number), silent (share of images without an active capsule) and, over the other images, means of hoyer,
+        entropy and effective_number, and hoyer_standard_error. Rows of the forward pass also have saturated (share of
+        capsules), length_sd (sd over the capsules of an image, mean over images), hoyer_inputs (Hoyer's index before
+        the squash). Rows of class capsules also have right (share of images whose class's capsule is longest and not
+        silent), length_right (mean length of this capsule) and length_others (of the other capsules) and, after
+        inference, energy (mean over images), falls (share of images whose energy never rose), and last_drop (fall of
+        the energy in the last tenth of the steps, divided by the energy before these steps). Numbers are by condition,
+        layer and measure. Arrays are of the first replica: `images`, `labels` and `capsules_<condition> [k, n, D]` of
+        k examples, and `energies_<condition> [steps + 1, terms]`, means over all images used for inference.
 
     Raises:
         UserError: inference diverged.
@@ -195,7 +195,7 @@ def _rows(
     for layer, each in zip(("middle", "class")[-len(capsules) :], capsules, strict=True):
         lengths = each.norm(dim=-1).double().cpu().numpy()
         rows.append({"condition": name, "layer": layer, "images": len(each), **_indices(lengths)})
-        if descent is None:  # inputs s of the squash, too: for large s, all lengths s^2 / (1 + s^2) are near 1
+        if descent is None:  # the squash's inputs s are measured, too: for large s, lengths s^2 / (1 + s^2) are near 1
             inputs = np.sqrt(lengths / np.maximum(1 - lengths, np.finfo(np.float32).eps))
             rows[-1] |= {
                 "saturated": float((lengths > _SATURATED).mean()),
@@ -216,7 +216,7 @@ def _rows(
 
 
 def _indices(lengths: NDArray[np.float64]) -> dict[str, float]:
-    """Measures of sparsity of lengths `[B, n]` (`sparsity_of_inference`); only `silent` if all capsules are silent."""
+    """Measures of sparsity of lengths `[B, n]` (see `sparsity_of_inference`), only `silent` if no capsule is active."""
     active = lengths[lengths.max(1) > _SILENT]
     silent = {"silent": 1 - len(active) / len(lengths)}
     if not len(active):

@@ -29,7 +29,7 @@ _NORMAL_SD = 0.1
 
 
 def forward_pass(layers: Sequence[Layer], images: Tensor) -> list[Tensor]:
-    """Activities of each layer in order, without the images."""
+    """Activities of each layer, in order. The images are not among them."""
     activities = []
     for layer in layers:
         images = layer(images)
@@ -101,7 +101,7 @@ class CapsNet(Model):
         return sum(p.numel() for p in self.decoder.parameters()) if self.decoder else 0
 
     def feature_maps(self, images: Tensor) -> Tensor:
-        """Feature maps `[B, channels, H, H]` by the first convolution and ReLU, from images `[B, 1, S, S]`."""
+        """Feature maps `[B, channels, H, H]` of images `[B, 1, S, S]`, after the first convolution and ReLU."""
         return self.first(images).relu()
 
     def primary_capsules(self, feature_maps: Tensor) -> Tensor:

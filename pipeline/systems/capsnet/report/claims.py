@@ -34,7 +34,7 @@ FIRST_EPOCHS, SLOWER = 3, 1.05
 """Learning without routing "starts slower" if its training loss, divided by that with routing, exceeds `SLOWER`. The
 ratio is a geometric mean over the first `FIRST_EPOCHS` epochs."""
 LIKE_LOSS = 1.5
-"""Two losses are "nearly the same" if the larger / the smaller is below this. (The document's axis is logarithmic.)"""
+"""Losses are "nearly the same" if the ratio larger / smaller is below this. (The document's axis is logarithmic.)"""
 FORWARD, START = "forward", "start"
 PLAIN, SPARSER = "predicted-clamped-none", "predicted-clamped-L1-1"
 CODED_PLAIN, CODED_SPARSER = "free-clamped-none-unrectified", "free-clamped-L1-0.5-unrectified"
@@ -42,10 +42,10 @@ CODED_PLAIN, CODED_SPARSER = "free-clamped-none-unrectified", "free-clamped-L1-0
 inference. `PLAIN` is inference without a penalty (Figure 1D), `SPARSER` with L1 (Figure 1E). `CODED_PLAIN` and
 `CODED_SPARSER` follow the code behind the document: class capsules are inferred, and the first layer has no ReLU."""
 LIKE_SPARSITY, SPARSE = 0.1, 0.5
-"""Hoyer's indices count as equal if they differ by at most `LIKE_SPARSITY`, and as sparse from `SPARSE` on."""
+"""Hoyer's indices count as equal if they differ by at most `LIKE_SPARSITY`, and as sparse if at least `SPARSE`."""
 ALMOST_ALL, MOSTLY = 0.95, 0.5
-"""A share of images from `ALMOST_ALL` on counts as almost all. A layer counts as saturated if the share of its capsules
-that are saturated is at least `MOSTLY`."""
+"""A share of images counts as almost all if it is at least `ALMOST_ALL`. A layer counts as saturated if the share of
+its capsules that are saturated is at least `MOSTLY`."""
 
 
 class Network(NamedTuple):
@@ -103,7 +103,7 @@ def _said(pair: Mapping[str, Network]) -> list[Remark]:
 
 def trained_conditions(results: Results) -> dict[str, tuple[Network, pd.DataFrame]]:
     """The training of each of `CONDITIONS`, and its table of losses (a row per epoch and replica). A condition is left
-    out if it was not trained or changes other settings, too. Raises `NotMeasuredError` if `routed` was not trained.
+    out if its training or table is missing or other settings differ. Raises `NotMeasuredError` if `routed` is left out.
     """
     names = results.evidence.capsnet.runs
     found: dict[str, tuple[Network, pd.DataFrame]] = {}
@@ -130,9 +130,9 @@ def _accuracy(results: Results, role: str) -> Finding:
 
 def slower_to_the_same_loss(results: Results) -> Finding | None:
     """Figure 2: the test loss without routing divided by that with routing, in networks with reconstruction. The claim
-    holds if the training loss without routing is higher in the first epochs (`SLOWER`) and the test loss nearly the
-    same (`LIKE_LOSS`), with and without reconstruction. Test losses leave out the term for reconstruction. None if a
-    condition was not trained, or if its test is of a network with other settings.
+    holds under two conditions, each with and without reconstruction: without routing, the training loss is higher in
+    the first epochs (`SLOWER`), and the test loss is nearly the same (`LIKE_LOSS`). Test losses leave out the term for
+    reconstruction. None if a condition was not trained, or if its test is of a network with other settings.
     """
     trained = trained_conditions(results)
     tested = {role: network(results, "evaluate", run.item) for role, (run, _) in trained.items()}
@@ -192,9 +192,9 @@ def sparse_only_with_l1(results: Results, *, as_coded: bool = False) -> Finding:
     """Figure 1D-E: Hoyer's index after inference with L1 minus that without a penalty, with the label clamped.
 
     The claim holds under three conditions. The index with L1 is at least `SPARSE`. Inference without a penalty does not
-    make capsules sparse: it raises the index by at most two standard errors and `LIKE_SPARSITY` or, in the form of the
-    document's code (`as_coded`), leaves it below `SPARSE`. With and without L1, the correct capsule is longest in at
-    least `ALMOST_ALL` of the images, and the energy never rises in at least `ALMOST_ALL` of them.
+    make capsules sparse: it raises the index by at most two standard errors and at most `LIKE_SPARSITY` or, in the form
+    of the document's code (`as_coded`), leaves it below `SPARSE`. With and without L1, the correct capsule is longest
+    in at least `ALMOST_ALL` of the images, and the energy never rises in at least `ALMOST_ALL` of them.
     """
     sparser_name, plain_name = (CODED_SPARSER, CODED_PLAIN) if as_coded else (SPARSER, PLAIN)
     role = "as_coded" if as_coded else "unrouted"
@@ -257,7 +257,7 @@ def _middle(results: Results, inference: str, without: str) -> tuple[Network, Fi
     saturated, length_sd, inputs = (
         inferred.measured(FORWARD, "middle", name).mean for name in ("saturated", "length_sd", "hoyer_inputs")
     )
-    tells = saturated < MOSTLY  # in a saturated layer, lengths are nearly equal for unequal inputs, too
+    tells = saturated < MOSTLY  # in a saturated layer, lengths are nearly equal even for unequal inputs
     dense = index.mean < SPARSE and output.mean - index.mean > LIKE_SPARSITY
     error = math.sqrt(2 * before * (1 - before) / inferred.dataset.test)
     notes = [

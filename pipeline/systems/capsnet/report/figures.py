@@ -43,8 +43,8 @@ _SPARSITY = {
 
 
 def draw(results: Results) -> Iterator[Drawing]:
-    """Yield Figure 2, from the conditions of `trained_conditions`, and Figure 1, from the studies of `inferred_pair`
-    and `as_coded`. Figures without results are left out. Figure 1 also needs every study's arrays of example images.
+    """Yield Figure 2, from `trained_conditions`, and Figure 1, from the studies of `inferred_pair` and, if measured,
+    `as_coded` in evidence. Figures without results are left out, and so is Figure 1 if a study lacks example arrays.
     """
     with suppress(NotMeasuredError):
         trained = claims.trained_conditions(results)
@@ -132,7 +132,7 @@ def class_capsules(images: np.ndarray, labels: np.ndarray, capsules: Mapping[str
 
 
 def build(results: Results) -> list[Table]:
-    """A table of sparsity for each data set, a row for each layer of a study in each condition of inference."""
+    """A table of sparsity for each data set, with a row for each study, condition of inference and layer."""
     rows: dict[str, list[Row]] = {}
     for item, numbers in results.executed("infer"):
         of_dataset = rows.setdefault(claims.network(results, "infer", item).run.dataset, [])
