@@ -62,7 +62,7 @@ class _CompiledRoute(torch.autograd.Function):
         beta_a, beta_u, padded = (
             torch.nn.functional.pad(each, (0, -D % lanes)) for each in (*betas, transformations.transpose(3, 4))
         )
-        groups = padded.unflatten(-1, (-1, lanes)).permute(0, 1, 4, 2, 3, 5)  # (places, c, G, I, I, L), G L >= D
+        groups = padded.unflatten(-1, (-1, lanes)).permute(0, 1, 4, 2, 3, 5)  # (places, c, groups, I, I, lanes)
         tensors = {
             "inverse_temperatures": torch.tensor(inverse, dtype=torch.float32),
             "children": fields.children.int(),
@@ -103,7 +103,7 @@ class _CompiledRoute(torch.autograd.Function):
 
 
 def _layer(routing: Routing, types: int, tensors: dict[str, Tensor]) -> kernels.Struct:
-    """`struct Layer` of the kernel. `tensors` have the names and the order of the struct's pointers."""
+    """The kernel's `struct Layer`. The names and the order of `tensors` are those of the struct's pointers."""
     params, priors = routing.params, routing.params.bayes
     images, positions, types_below, size = tensors["poses"].shape
     places, _, groups, inner, _, lanes = tensors["transformations"].shape

@@ -14,15 +14,15 @@ one pass. On a CPU the backward pass computes votes again, so that they are not 
 works on all images at once, with sums instead of matrix products: from these sums, `torch.compile` makes one kernel for
 each pass over the votes, and one for the votes' gradient.
 
-If votes agree and are far from 0, a variance from moments is a small difference of large numbers, which rounding in
-single precision spoils. So the unweighted mean of the votes for each parent is subtracted from the votes first, and
+If votes agree and are far from 0, a variance from moments is a small difference of large numbers. Rounding in single
+precision would spoil it. So the unweighted mean of the votes for each parent is subtracted from the votes first, and
 added to the parent's pose at the end. Except for rounding, results are the same.
 
-With `activation: mdl`, M-steps follow the procedure as printed, with a floor of variances, and with damping if it is
-set. The authors' code has no factor 1/2 before log variances. So its costs are twice ours, and its lambda is half of
-ours. A unit of its parameter for beta_u is (1 + ln 2 pi) / 2 nats here, a unit of its parameter for beta_a -2,500 nats.
-An M-step uses only the moments of votes. It gives each parent three coefficients: a constant, and vectors "linear" and
-"quadratic" `[P]`. From these the E-step computes, for a vote V,
+With `activation: mdl`, M-steps follow the procedure as printed, but with a floor of variances and, if set, damping. The
+authors' code has no factor 1/2 before log variances. So its costs are twice ours, and its lambda is half of ours. A
+unit of its parameter for beta_u is (1 + ln 2 pi) / 2 nats here, and a unit of its parameter for beta_a -2,500 nats. An
+M-step uses only the moments of votes. It gives each parent three coefficients: a constant, and vectors "linear" and
+"quadratic" `[P]`. The E-step uses these to compute, for a vote V,
 
     log(density of V * activation of the parent) = constant + sum_h (linear_h V_h + quadratic_h V_h^2).
 
@@ -31,7 +31,7 @@ normal priors of poses, and Gamma or Wishart priors of precisions. As in Ribeiro
 precisions' posteriors are used, and activations depend on the entropy of votes times the mixing proportion. Ribeiro's
 code adds beta_u to this product, as a constant that batch norm removes. Here P beta_u is added to the entropy, so that
 beta_u has an effect. Ribeiro's Wishart priors have P + 1 degrees of freedom (`nu0`). The latest version of Ribeiro's
-code divides a child among the capsules of one position only (here `competition: position`), and leaves mixing
+code divides a child among the capsules of each position separately (here `competition: position`), and leaves mixing
 proportions out of the numerator of assignments. Here the numerator always has them, as in the paper.
 """
 
@@ -281,7 +281,7 @@ def m_step(
     origin: Tensor,
     params: MatrixCapsulesModelParams,
 ) -> Parents:
-    """Parents after an M-step in the form `params.activation`. With `mixing`, activations are shares of the total mass.
+    """Parents after an M-step of the kind `params.activation`. With `mixing`, activations are shares of the total mass.
 
     Args:
         before: poses of the previous iteration minus the votes' unweighted mean, `[B, p, D, P]`. None in iteration 1.

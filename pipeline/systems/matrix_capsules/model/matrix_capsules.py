@@ -12,8 +12,8 @@ and, in every layer of capsules, to poses and to the logits of activations.
 
 In training, batch norm uses the mean and variance of the batch. For evaluation, both are measured on training images
 after each epoch, with the weights that are evaluated (the current weights or their average). Running averages of mean
-and variance would belong to earlier weights. The measured mean and variance are parameters without a gradient, so that
-training steps do not change them, but they are saved and loaded with the other parameters.
+and variance would belong to earlier weights. The measured mean and variance are parameters without a gradient: training
+steps do not change them, and they are saved and loaded with the other parameters.
 
 Shapes besides those of `em_routing`: images `[B, C, S, S]` in [0, 1], capsules `[B, H H, types, P]` at H x H positions.
 """
@@ -125,8 +125,8 @@ class RoutedCapsules(nn.Module):
         fields: receptive fields in the layer below.
         types_below, types: number of capsules at each position, in the layer below and in this layer.
         params: settings of the network.
-        last: whether these are class capsules. All positions of their receptive field share transformations, so votes
-            depend on the position only through coordinate addition.
+        last: whether these are class capsules. If so, all positions of the receptive field share transformations, and
+            votes depend on the position only through coordinate addition.
 
     Attributes:
         iterations: current number of routing iterations. It may change in training.

@@ -29,7 +29,7 @@ class ReceptiveFields:
         if kernel > height:
             raise UserError(f"kernels of {kernel}x{kernel} capsules see more than the {height}x{height} below them")
         self.side = (height - kernel) // stride + 1
-        below = torch.arange(height * height, device="cpu")  # on any device that a model is built on
+        below = torch.arange(height * height, device="cpu")  # even if the model is built on another device
         places = below.view(height, height)
         self.children = places.unfold(0, kernel, stride).unfold(1, kernel, stride).reshape(-1, kernel * kernel)
         self.counts = torch.bincount(self.children.flatten(), minlength=height * height)
@@ -54,7 +54,7 @@ class ReceptiveFields:
         return self._slotted(seen, 0.0).sum(2)
 
     def amax(self, seen: Tensor) -> Tensor:
-        """Maxima over the parent positions that see each child: `[B, p, k, ...]` to `[B, X, ...]`, -inf without any."""
+        """Maxima over the parent positions that see each child: `[B, p, k, ...]` to `[B, X, ...]`. -inf if unseen."""
         return self._slotted(seen, -torch.inf).amax(2)
 
     def _slotted(self, seen: Tensor, fill: float) -> Tensor:
