@@ -21,9 +21,8 @@ from pipeline.systems.matrix_capsules.report.runs import Trial, runs
 DATA = ("smallnorb", "smallnorb48")
 """Data sources with all images of smallNORB, whose test images show other objects than its training images."""
 _BEST = 3
-"""Number of our runs that are drawn, those with the lowest errors. The run that is the evidence on the paper's best
-network and the run with the authors' settings are drawn, too.
-"""
+"""Number of our runs with the lowest errors that are drawn. Two runs are drawn in any case: the evidence on the paper's
+best network, and the run with the authors' settings."""
 _COLOURS = (BLUE, VERMILLION, ORANGE, INK, PURPLE)
 _MARKERS = {1: "^", 2: "s", 3: "o", None: "D"}
 """Markers by number of routing iterations, or None if the number is not known. Other numbers have "P" (a plus)."""
@@ -51,7 +50,7 @@ class Seen(NamedTuple):
 
 
 def seen_by_runs(results: Results) -> list[Seen]:
-    """Every evaluated run of matrix capsules on smallNORB whose result of training is known, the lowest error first.
+    """Every evaluated run of matrix capsules on smallNORB that has a result of training, the lowest error first.
 
     Runs with a `holdout` are left out: their settings do not give the number of training images.
     """

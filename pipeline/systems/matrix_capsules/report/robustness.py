@@ -31,7 +31,7 @@ COLUMNS = ("network", "replica", "method", "kind", "epsilon", "value", "own_loss
 METHODS = {"FGSM": "-", "BIM": "--"}
 """Line styles of the methods of attack: fast gradient sign (FGSM) and basic iterative (BIM)."""
 LARGEST_UNDETECTED = 5.0
-"""A study has enough images to rule out a difference if two standard errors are at most this, in percentage points."""
+"""A study has enough images to rule out a difference if two standard errors are at most this many percentage points."""
 KINDS = {
     "general": ("away from the correct class", "accuracy (%)"),
     "targeted": ("towards another class", "success (%)"),
@@ -48,8 +48,9 @@ class Attacked(NamedTuple):
 
     Attributes:
         percent: accuracies or success rates (`KINDS`), a row per epsilon. Levels of columns: measure, kind, method,
-            network, replica. For the measure "own_loss", attacks follow the gradient of the network's own loss, as in
-            the document; not black-box. For "value", also through cross-entropy: each image's better attack counts.
+            network, replica. In the measure "own_loss", white-box attacks go through the network's own loss only, as in
+            the document. In "value", they also go through cross-entropy, and each image's better attack counts.
+            Black-box attacks are in "value" only, through the source's own loss.
         images: number of test images attacked.
         chance: accuracy of guessing, in percent.
     """
@@ -76,8 +77,8 @@ class Attacked(NamedTuple):
         return math.sqrt(max(percent * (100 - percent), 0.0) / self.images)
 
     def difference(self, pair: Sequence[Measured], shares: Sequence[float] = ()) -> Measured:
-        """The capsules' number minus the CNN's (`pair`), with its standard error, which combines the spread over
-        replicas (unknown for a single replica) with the binomial noise of the images attacked.
+        """The capsules' number minus the CNN's (`pair`), with the standard error of this difference. It combines the
+        spread over replicas (taken as 0 for a single replica) with the binomial noise of the images attacked.
 
         Args:
             shares: percentages from which the two numbers are computed; by default, the two numbers themselves.
@@ -169,7 +170,7 @@ def targets_are_missed(found: Attacked) -> Answer:
 
 
 def stays_above_chance(found: Attacked) -> Answer:
-    """Section 6: the lowest accuracy of the capsules (percent) under general attacks, for any epsilon and method.
+    """Section 6: the lowest accuracy of the capsules (percent) under general attacks, over all epsilons and methods.
 
     The claim holds if this accuracy is at least chance minus two standard errors (binomial, of the images attacked),
     and if two standard errors are at most `LARGEST_UNDETECTED`.
@@ -193,8 +194,8 @@ def transfer_hurts_both(found: Attacked) -> Answer:
     """Section 6: the capsules' accuracy minus the CNN's under black-box attacks, mean over epsilons and methods. The
     attacks are made through another CNN.
 
-    The claim holds if two differences, in accuracy and in points lost, are at most two standard errors each, and if
-    these are at most `LARGEST_UNDETECTED`. Networks of equal accuracy may have lost unequally.
+    The claim holds if the differences in accuracy and in points lost are both at most two standard errors, and if two
+    standard errors are at most `LARGEST_UNDETECTED`. Even networks of equal accuracy may have lost unequally.
     """
     kept, hurt, notes = found.compared("black-box", *METHODS)
     alike = all(abs(each.mean) <= SIGNIFICANT_SES * each.se for each in (kept, hurt))
@@ -203,9 +204,9 @@ def transfer_hurts_both(found: Attacked) -> Answer:
 
 
 def gradients_are_there(found: Attacked) -> Answer:
-    """Section 6: the percentage of derivatives of the capsules' loss with respect to pixels that are exactly 0.
+    """Section 6: the percentage of exact zeros among the derivatives of the capsules' loss with respect to pixels.
 
-    The loss is the network's own. The spread loss of an image that meets the margin is exactly 0, with all derivatives.
+    The loss is the network's own. If an image meets the margin, its spread loss and all derivatives are exactly 0.
     The claim holds if the CNN's percentage is at least as large as the capsules'.
     """
     zeros, of_logits, sizes = (

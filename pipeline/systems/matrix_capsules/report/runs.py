@@ -86,7 +86,7 @@ def runs(results: Results, *variants: str) -> list[Trial]:
 
 
 def ablations(results: Results) -> Iterator[Trial]:
-    """Yield a trial for each condition of all executed ablations, one ablation after the other, conditions by name."""
+    """Yield a trial for each condition of all executed ablations, sorted by ablation, then by the condition's name."""
     for item, whole in results.executed("ablation"):
         study = whole.settings.ablation[item]
         for name in sorted(whole.names("condition"), key=natural):
@@ -119,7 +119,7 @@ def in_percent(share: Measured) -> str:
 
 
 def row_of(trial: Trial) -> str | None:
-    """Id of the claim about a trial's row of Table 1. None without a row, or if settings not in `CONDITION` changed."""
+    """Id of the claim about a trial's row of Table 1. None if it has no row or changes settings not in `CONDITION`."""
     if trial.run.variant != "matrix_capsules" or not trial.changes.keys() <= set(CONDITION):
         return None
     theirs, ours = documents()["matrix_capsules"], trial.run.model
@@ -128,9 +128,9 @@ def row_of(trial: Trial) -> str | None:
 
 
 def _error(results: Results, role: str) -> Finding:
-    """The test error of the network with a role in evidence: on central crops, or for the role `crops` with 13 crops.
-    A note has the error in the other test. Remarks name differences from the document's network. There are no training
-    curves for conditions of an ablation, so their training error is from the epoch whose weights were kept.
+    """The test error of the network with this role in evidence: on central crops or, for the role `crops`, on 13 crops.
+    A note has the error in the other test. Remarks name differences from the document's network. Conditions of an
+    ablation have no training curves, so their training error is from the epoch whose weights were kept.
     """
     evidence = results.evidence.matrix_capsules
     named = {**evidence.table_1, **evidence.networks, "cnn": evidence.cnn, "crops": evidence.crops}
@@ -185,7 +185,7 @@ def _novel_cnn(results: Results, axis: str) -> Finding:
 
 
 def _novel(item: str, numbers: Numbers, network: str, kind: str, document: str, notes: list[str]) -> Finding:
-    """Error of a network on novel viewpoints: matched or late, with notes and with remarks on the settings."""
+    """Error of a network on novel viewpoints, of the `kind` matched or late. Remarks are about the settings."""
     dataset = numbers.settings.datasets[numbers.settings.viewpoint[item].dataset]
     return Finding(
         numbers.needed(kind, network, "novel").scaled(100),
@@ -261,7 +261,7 @@ def _recipes(results: Results) -> list[Table]:
 
 
 def _viewpoints(results: Results) -> list[Table]:
-    """A list with one table. Each network of a study has a row of matched errors, and a row of late epochs' errors."""
+    """A list with one table. Each network of a study has two rows: matched errors, and errors in the last epochs."""
     heads = {"familiar": ("error, familiar (%)", 2), "novel": ("error, novel (%)", 2), "epoch": ("epoch", 1)}
     rows: list[Row] = [
         ([item, numbers.settings.viewpoint[item].axis, kind, words], cells(numbers, heads, kind, network), numbers)

@@ -20,13 +20,13 @@ _SHOWN = 0.99
 
 
 def votes_concentrate(results: Results) -> Finding | None:
-    """Figure 2: of the weight of all votes close to a class capsule's pose, the right class gains a share in routing.
+    """Figure 2: routing raises the correct class's share of the weight of the votes close to class capsules' poses.
 
-    A vote's weight is its assignment times its child's activation. Close votes lie within a radius, inside which is a
+    A vote's weight is its assignment times its child's activation. Close votes lie within a radius that contains a
     tenth of all weight in the first iteration (`evaluation.concentration`). Our number is the change of the share from
-    the first to the last iteration, in percentage points. The claim holds if this share, and also the right class's
-    share of the weight of all votes, rise by more than two standard errors (binomial, of the images measured). In
-    untrained networks, both shares rise or fall a little. None for one iteration, or if no votes were measured.
+    the first to the last iteration, in percentage points. The claim holds if this share, and also the correct class's
+    share of the weight of all votes, rise by more than two standard errors (binomial, of the images measured). Small
+    changes also occur in untrained networks. None if there is one iteration only, or if no votes were measured.
     """
     trial = trial_of(results, results.evidence.matrix_capsules.votes)
     numbers, run, images = trial.numbers, trial.run, trial.numbers.number("voted_images")
@@ -78,8 +78,8 @@ def draw(results: Results) -> Iterator[Drawing]:
 
 @in_house_style
 def votes(arrays: Mapping[str, np.ndarray], classes: Sequence[str]) -> Figure:
-    """Figure 2. In the row of an image are the image (the first of a stereo pair), and the histograms of all classes
-    after each iteration.
+    """Figure 2. The row of an image shows the image (the first of a stereo pair), and the histograms of all classes in
+    each iteration.
 
     Args:
         arrays: `counts [images, iterations, classes, bins]`, `edges [bins + 1]`, `images [images, C, s, s]`, `labels`
