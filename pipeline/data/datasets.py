@@ -1,7 +1,7 @@
 """Stores a data set (images, labels, factors of variation and a fixed split) in one npz file without pickled objects.
 
 Images are in the order of their source. The split holds indices of images, in increasing order or shuffled with a seed.
-For rendered toys, only images that are in the split are stored. Other data sets also have images that are in no part.
+For rendered toys, only images that are in the split are stored. Other data sets can store images that are in no part.
 """
 
 import zipfile
@@ -94,9 +94,9 @@ def pixel_bytes(path: Path) -> int:
 
 @contextmanager
 def reading(path: Path, stage: str | None = None) -> Iterator[None]:
-    """Turn errors of the `with` block into a `UserError` that names the file and, if it helps, the stage to run.
-
-    A `UserError` passes unchanged. A `MemoryError` is turned, too, because a damaged header can cause it.
+    """Turn any error of the `with` block into a `UserError`, which names the file. It also names the `stage` to run, if
+    one is given, unless permission to read is missing. A `UserError` passes unchanged. A `MemoryError` is turned into
+    a `UserError`, too, because a damaged header can cause it.
     """
     try:
         yield

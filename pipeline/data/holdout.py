@@ -13,7 +13,7 @@ from pipeline.data.settings import HoldoutParams
 from pipeline.errors import UserError
 
 KNOWN = "known"
-"""Key of random images without `holdout.value` in the dictionary from `hold_out`. They are not trained on."""
+"""`hold_out` returns images withheld from training under this key: a random share of those without `holdout.value`."""
 
 _SEED = 0
 """Seed for drawing `KNOWN` images and watched test images. Runs with equal settings have the same images."""
@@ -33,7 +33,7 @@ def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[st
     withheld. All remaining images are for training. Returns the data set with this split, and a dictionary with the
     withheld images and their classes under `KNOWN`. The dictionary is empty if no image is withheld.
 
-    `UserError` if the factor is unknown for an image, no image has `holdout.value`, or no image remains for training.
+    `UserError` if the factor is missing or unknown for an image, no image has `holdout.value`, or none is left to train on.
     """
     pool, factor = np.concatenate([dataset.split["train"], dataset.split["validation"]]), holdout.factor
     if factor not in dataset.factors:

@@ -271,7 +271,7 @@ def build_dataset(name: str, params: DatasetParams, raw: Path) -> Dataset:
 
 def _split(name: str, params: DatasetParams, content: Content) -> dict[str, NDArray[np.int64]]:
     """The indices of each part, drawn at random if there is a seed. Without a seed, the first images outside the
-    official test part are for training, and the last for validation. The test has the first images of the official
+    official test part are for training, and the last for validation. The test part has the first images of the official
     test part or, if there is none, the images just before the validation images.
     """
     pool_size, train, validation = len(content.labels) - content.test, params.train, params.validation

@@ -1,8 +1,8 @@
 """Renders toys: stereo images of simple solids with smallNORB's category, instance, azimuth, elevation and lighting.
 
-A toy consists of ellipsoids. The ten instances of a category have random proportions and poses. As in smallNORB, a toy
-stands on a turntable, which sets the azimuth. Two cameras in front of it move up together, which sets the elevation.
-Each lighting has one fixed lamp. Images are rendered by ray casting without shadows.
+A toy consists of ellipsoids. The ten instances of a category have random proportions and poses. As in smallNORB, a
+turntable turns the toy by the azimuth, and two cameras in front of the toy are raised by the elevation. Each lighting
+has one fixed lamp. Images are rendered by ray casting without shadows.
 
 A toy's x axis points forward, its y axis to its left and its z axis up. At azimuth 0, these are also the world's axes.
 """
@@ -42,7 +42,7 @@ class Light(NamedTuple):
     """A lighting: a distant lamp, a sky that is brightest above, and the background.
 
     Attributes:
-        around, up: degrees of the lamp right of the cameras' direction, as seen in images, and above the horizon.
+        around, up: the lamp's direction in degrees: to the right of the cameras, as seen in images; above the horizon.
         lamp, sky, ambient: brightness that each adds to a white surface: `lamp` to a surface that faces the lamp,
             `sky` to a surface that faces up (half as much if it faces sideways, 0 if down), `ambient` to every surface.
         background: brightness where a ray hits nothing.
@@ -134,7 +134,7 @@ def _human(uniform: Uniform) -> list[Ellipsoid]:
             (0.0, 0.11, stance, leg, 0.11, uniform(-30, 40), uniform(-40, 0)),
         ):
             joint = np.array([0, width * side * bulk, height])
-            for angle in (swing, swing + bend):  # degrees forward from hanging down
+            for angle in (swing, swing + bend):  # degrees forward; at 0, the piece hangs straight down
                 end = polar(joint, part, angle - 90) + np.array([0, outwards * side * part, 0])
                 pieces.append(rod(joint, end, radius * bulk))
                 joint = end

@@ -1,6 +1,6 @@
 """Familiar and novel viewpoints (document 004, section 5.1), and pairs of images from neighbouring viewpoints.
 
-A model is trained on some azimuths or elevations, the familiar ones. It is tested on these and on all others (novel).
+Models are trained on some azimuths or elevations, the familiar ones, and tested on these and on all others (novel).
 """
 
 from collections.abc import Mapping

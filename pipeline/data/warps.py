@@ -3,7 +3,7 @@
 The x axis points right, the y axis down. The outer edges of the canvas are at -1 and +1 (`align_corners=False`). A
 matrix M `[..., 2, 3]` maps a position in the input to a position in the output: out(M x) = in(x). So the output at u
 is sampled from the input at M^-1 u. If an image is rotated by R, all poses in it are multiplied by R from the left
-(`pipeline.layers.poses`). B images have C channels. No function reads a value from a GPU: reading stalls the GPU.
+(`pipeline.layers.poses`). Shapes: B images of C channels. No function reads a value from a GPU, as this would stall it.
 """
 
 import torch
@@ -34,7 +34,7 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
 
 
 def uniform_rotations(images: Tensor, angle: float, generator: torch.Generator) -> Tensor:
-    """Warps `[B, 2, 3]` of B images that turn by angles uniform in [-angle, +angle] degrees (document 000, Table 1)."""
+    """Warps `[B, 2, 3]` that turn B images by angles, uniform in [-angle, +angle] degrees (document 000, Table 1)."""
     # Angles are drawn on the generator's device, so that a CPU generator gives the same warps on every device.
     angles = torch.empty(len(images), device=generator.device).uniform_(-angle, angle, generator=generator)
     return rotation(angles.to(images.device))
