@@ -33,7 +33,7 @@ def hold_out(dataset: Dataset, holdout: HoldoutParams) -> tuple[Dataset, dict[st
     withheld. All remaining images are for training. Returns the data set with this split, and a dictionary with the
     withheld images and their classes under `KNOWN`. The dictionary is empty if no image is withheld.
 
-    `UserError` if the factor is missing or unknown for an image, no image has `holdout.value`, or none is left to train on.
+    `UserError` if the factor is missing or unknown for an image, no image is held out, or none remains for training.
     """
     pool, factor = np.concatenate([dataset.split["train"], dataset.split["validation"]]), holdout.factor
     if factor not in dataset.factors:

@@ -27,7 +27,8 @@ SMALLEST = 4
 """Smallest height and width of images in an array, in pixels. A shorter side could be mistaken for channels."""
 
 Part = Sequence[tuple[int, Path | NDArray[np.uint8]]]
-"""Pairs (label, image) of one part (train or test). Images are arrays `[C, H, W]`, or files sorted by class and name."""
+"""Pairs (label, image) of a part (train or test). Images are arrays `[C, H, W]`, or files sorted by class and name."""
+
 
 def find(params: OwnImagesParams, where: str, root: Path) -> list[Part]:
     """Find own images without opening files. `where` is the entry's name in messages. A relative path starts at `root`.

@@ -62,7 +62,7 @@ class AttentionPooling(nn.Module):
         weight = self.project.weight.flatten(1).unflatten(0, (self.parts, -1))  # (parts, features + 1, channels)
         bias = self.project.bias.unflatten(0, (self.parts, -1))  # type: ignore[union-attr]
         # The input is summed over space before it is mapped to features: one product per part, not per position. This
-        # is exact, because a part's shares (weights over space) sum to 1. The softmax cancels the bias of the scores.
+        # is exact, because a part's shares (weights over space) sum to 1. Scores have no bias: softmax would cancel it.
         scores = F.conv2d(x, weight[:, -1, :, None, None])
         shares, x = scores.flatten(2).softmax(dim=-1), x.flatten(2)  # (B, parts, H * W), (B, channels, H * W)
         pooled = (shares @ x.transpose(-1, -2)).transpose(0, 1)  # (parts, B, channels)

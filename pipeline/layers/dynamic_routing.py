@@ -5,7 +5,7 @@ Shapes: B images, m capsules of d numbers, and n capsules of D numbers in the la
 
 Routing is limited by memory bandwidth: every iteration reads all votes twice. `route` therefore works on so few images
 at a time that their votes fit in the cache. The backward pass computes votes again instead of storing them. The
-gradient with respect to votes is a sum over iterations. One matrix product computes this sum, so it is written once.
+gradient with respect to votes is a sum over iterations. One matrix product computes it, and stores only the sum.
 """
 
 import torch
@@ -93,7 +93,7 @@ def _images_at_once(capsules: Tensor, transformations: Tensor) -> int:
 
 
 def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
-    """Gradient `[B, n, m, D]` of the loss with respect to votes, from `gradient [B, n, D]`, that for the last sums.
+    """Gradient `[B, n, m, D]` with respect to votes, from `gradient [B, n, D]` with respect to the last weighted sums.
 
     From logits a, an iteration computes weights c = softmax(a), sums s = sum_i c_i votes_i and capsules v = squash(s).
     It then adds the scalar product of votes_i and v to a_i. Here i is a capsule that votes. Let dx be the gradient with
@@ -117,7 +117,7 @@ def _gradient_of_votes(votes: Tensor, gradient: Tensor, updates: int) -> Tensor:
 
 
 def _through_squash(vectors: Tensor, gradient: Tensor) -> Tensor:
-    """Gradient with respect to vectors x `[..., D]`, from that with respect to squash(x) = x |x| / (1 + |x|^2)."""
+    """Gradient with respect to vectors x `[..., D]`, given that with respect to squash(x) = x |x| / (1 + |x|^2)."""
     squares = vectors.square().sum(-1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)
     along = (vectors * gradient).sum(-1, keepdim=True)
     return (squares.sqrt() * gradient + (1 - squares) / (1 + squares) * along / squares.sqrt() * vectors) / (

@@ -19,7 +19,7 @@ from pipeline.layers.images import ChannelsLastConvolution
 
 @cache
 def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Matrices of the transform of `n x n` real points, for real and imaginary parts at its `f` distinct frequencies.
+    """Matrices that give real and imaginary parts of the Fourier transform of `n x n` real points at `f` frequencies.
 
     Returns:
         for_inputs `[f, 2, n^2]`, for_kernels `[f, 2, kernel^2]`, and inverse `[f, 2, outputs^2]`. The product of
@@ -31,7 +31,7 @@ def _transforms(n: int, kernel: int, outputs: int) -> tuple[Tensor, Tensor, Tens
     def transform(side: int) -> Tensor:
         points = torch.arange(side, dtype=torch.float64)
         angles = 2 * math.pi / n * frequencies @ torch.cartesian_prod(points, points).T
-        # Rounds 1e-17 to 0. Its products would be denormal, so slow that they take a quarter of a training step.
+        # Numbers near 1e-17 become 0: products with them are denormal, and would take a quarter of a training step.
         return torch.stack([angles.cos(), -angles.sin()], 1).round(decimals=12)
 
     counts = 2.0 - (2 * frequencies % n == 0).all(1).double()  # 2 if the complex conjugate is left out

@@ -82,7 +82,7 @@ def render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
 
 
 def plain_render(templates: Tensor, A: Tensor, presence: Tensor, size: int) -> Tensor:
-    """As `render`, always by PyTorch's operators."""
+    """The images of `render`, always computed by PyTorch's operators."""
     colour, alpha = templates.unbind(1)
     # Interpolation is linear, so presences can multiply the small templates instead of the large layers.
     weighted = presence[..., None, None] * alpha  # (B, P, h, w)

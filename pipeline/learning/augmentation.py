@@ -13,8 +13,8 @@ Augmentation = AugmentationParams | CropParams
 
 def augment(images: Tensor, augmentation: Augmentation, generator: torch.Generator, training: bool = True) -> Tensor:
     """Warp or crop uint8 images `[B, C, S, S]`. Returns floats `[B, C, s, s]`, s being the crop's side, or S without
-    crops. They are in [0, 1], except if gain or offset change the brightness. If `training` is false, the
-    warps of `AugmentationParams` are still random, but with `CropParams` images are only cropped, at the centre.
+    crops. Values are in [0, 1], unless `gain` or `offset` changes the brightness. If `training` is false, the warps of
+    `AugmentationParams` are still random, but with `CropParams` images are only cropped, at the centre.
     """
     if isinstance(augmentation, CropParams):
         if not training:

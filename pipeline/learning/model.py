@@ -33,7 +33,7 @@ class Model(nn.Module):
     """Number of training images that `end_epoch` needs."""
 
     def draw_noise(self, shape: tuple[int, ...], generator: Generator) -> Tensor:
-        """Noise `[*shape, noise_size]` on the device of `generator`; `shape` may be (steps, batch). Here: none."""
+        """Noise `[*shape, noise_size]` on the device of `generator`. `shape` may be (steps, batch). None by default."""
         return torch.empty((*shape, 0), device=generator.device)
 
     @abstractmethod

@@ -114,8 +114,8 @@ def train_run(
 
 
 def outcome(trained: Trained, model: Model) -> Outcome:
-    """The result of a training. Its table is the history without speeds. Its numbers are the best and last epochs,
-    seconds, speed, parameters, and the best epochs' metrics on validation images and any `KNOWN` images.
+    """The result of a training. Its table is the history without speeds. Its numbers are the best epochs, the numbers
+    of epochs and parameters, seconds, speed, and the best epochs' metrics on validation and any `KNOWN` images.
     """
     history, best = trained.history, best_rows(trained)
     measured = {
@@ -141,7 +141,7 @@ def best_rows(trained: Trained) -> pd.DataFrame:
 
 
 def of_kind(kind: type[AnyModel], models: Sequence[Model]) -> list[AnyModel]:
-    """The models as a list of type `kind`; all must be of this class."""
+    """The same models, typed as a list of `kind`. All must be of this class."""
     typed = [model for model in models if isinstance(model, kind)]
     assert len(typed) == len(models)
     return typed

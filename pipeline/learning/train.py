@@ -212,7 +212,7 @@ class _Loop:
             chosen = order[step * batch : (step + 1) * batch]
             images = augment(self.images[chosen], self.task.augmentation, generator)
             loss, metrics = self.model(images, noise[step], times[step], self.labels[chosen])
-            # The gradient is 0 for parameters without a use, such as matrix capsules' betas with `activation: mixing`.
+            # Parameters that the loss does not use (matrix capsules' betas with `activation: mixing`) have gradient 0.
             gradients = torch.autograd.grad(loss, list(self.trained.values()), materialize_grads=True)
             norm = clip(gradients, self.training.gradient_clip)
             metrics = {"loss": loss.detach(), **metrics, "gradient_norm": norm}
